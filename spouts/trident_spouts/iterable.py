@@ -93,6 +93,7 @@ class _Batches(BatchSpout):
         self._reader: _SequenceReader | _ThreadedReader | None = None
 
     def open(self) -> None:
+        """Call the user's function. Unless it gives a sequence, start the thread that reads ahead of the batches."""
         rows = self._spout.rows
         rows = call_function("IterableSpout", rows) if callable(rows) else rows
         if isinstance(rows, Sequence):

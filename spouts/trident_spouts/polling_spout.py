@@ -1,4 +1,4 @@
-"""An opaque spout made of plain functions that read rows from a position on, or of growing lists."""
+"""An opaque spout whose partitions are functions that read rows from a position on, or lists that grow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from tests.compiler.functions import Longest, even, half, lengths, split
 from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
-from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
+from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.pending_function import PendingFunction
@@ -24,7 +24,7 @@ from trident.compiler.stages import cut
 FIELDS = "line string, n int, unused string"
 
 
-def laid(topology: TridentTopology) -> Layout:
+def laid(topology: TridentTopology) -> StageLayout:
     stage = cut(topology).groups[0].stages[0]
     return layout(stage_ends(stage), stage.inputs, stage.debugs)
 

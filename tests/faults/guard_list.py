@@ -377,8 +377,8 @@ GUARDS = [
         "log, positions by stream",
         "a stream that comes to another group is read again from its start",
         "trident/recovery/stream_records.py",
-        "    return StreamRecord(group.name, last.position, source, began",
-        "    return StreamRecord(group.name, last.position if last.group == group.name else None, source, began",
+        "    return StreamRecord(group.name, last.position, source, True",
+        "    return StreamRecord(group.name, last.position if last.group == group.name else None, source, True",
         "tests/recovery/test_stream_records.py -k merged_and_parted",
     ),
     Guard(
@@ -416,7 +416,7 @@ GUARDS = [
     Guard(
         "value rule (memory)",
         "a batch that was interrupted counts twice what it had written",
-        "state/trident_state/memory/changes.py",
+        "state/trident_state/memory/update_changes.py",
         "    rows = np.flatnonzero(before.txids != update.txid)",
         "    rows = np.arange(len(before.txids))",
         "tests/state/memory/test_interrupted.py",
@@ -625,7 +625,7 @@ GUARDS = [
     Guard(
         "expiry, a batch",
         "a batch goes on from a value that has passed away",
-        "state/trident_state/memory/changes.py",
+        "state/trident_state/memory/update_changes.py",
         "    stored = without_expired(entries.value.unpack(before.values), before.txids, expiry.cutoff)",
         "    stored = entries.value.unpack(before.values)",
         "tests/state/memory/test_contract.py -k 'nothing_to_the_first_batch or finds_a_value_gone'",
@@ -778,8 +778,8 @@ GUARDS = [
         "a log that fell back (Redis log)",
         "a batch freezes behind a gap, in a log that lost its last writes",
         "trident/log/redis_log.py",
-        'write = Write(self._meta).must(key, "frozen", b"%d" % (txid - 1))',
-        "write = Write(self._meta)",
+        'write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))',
+        "write = WriteRequest(self._meta)",
         "tests/log/test_redis_log.py -k lost_batches_under_its_own",
     ),
     # --- states, readers and sizes

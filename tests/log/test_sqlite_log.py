@@ -8,7 +8,7 @@ import pytest
 from tests.log.log_contract import LogContract, frozen
 from trident.base.errors import LogCorruptError, LogError
 from trident.log.frozen_results import thaw
-from trident.log.protocol import Birth
+from trident.log.protocol import Birth, Members, StreamRecord
 from trident.log.sqlite_log import SqliteLog
 
 
@@ -134,3 +134,19 @@ def test_a_log_that_is_removed_or_replaced_under_its_driver_takes_nothing_more(t
             path.rename(tmp_path / path.name.removeprefix("away-"))
         frozen(log, lease, 2)  # it was put back
         assert log.history("g").frozen == (1, 2)
+
+
+def test_a_log_from_before_former_names_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path, "t")
+    log.enroll(log.take(), Members({"s": StreamRecord("g")}, {}, {"g": 0}))
+    log.close()
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE streams DROP COLUMN former")
+    db.commit()
+    db.close()
+    assert SqliteLog(path, "t", reading=True).members().streams == {"s": StreamRecord("g")}
+    log = SqliteLog(path, "t")
+    log.enroll(log.take(), Members({"s": StreamRecord("g", former=("r",))}, {}, {}))
+    assert log.members().streams["s"].former == ("r",)
+    log.close()

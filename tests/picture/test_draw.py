@@ -14,7 +14,7 @@ from tests.support.golden import check_golden
 from tests.support.topologies import DeclaredState, stream
 from trident import Count, TridentTopology
 from trident.errors import TopologyError
-from trident.picture.layout import Layout, Rectangle, lay_out
+from trident.picture.layout import PictureLayout, Rectangle, lay_out
 from trident.picture.picture import Arrow, Box, Cluster, Picture, picture
 
 HERE = Path(__file__).parent
@@ -121,7 +121,7 @@ def within(inner: Rectangle, outer: Rectangle) -> bool:
 @given(pictures())
 @settings(max_examples=200, deadline=None)
 def test_boxes_never_overlap_and_arrows_run_down(drawn: Picture) -> None:
-    layout: Layout = lay_out(drawn)
+    layout: PictureLayout = lay_out(drawn)
     frames = list(layout.boxes.values())
     assert all(apart(a, b) for at, a in enumerate(frames) for b in frames[:at])
     assert all(within(layout.boxes[box.id], layout.clusters[box.cluster]) for box in drawn.boxes)

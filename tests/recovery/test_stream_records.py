@@ -111,6 +111,16 @@ def test_a_stream_that_is_really_new_begins_at_its_start_once(tmp_path: Path) ->
     assert out["out"] == [(1, "w0"), (2, "w1"), (3, "w0"), (4, "w1")]
 
 
+def test_a_renaming_that_is_taken_back_after_the_stream_was_left_out_is_refused(tmp_path: Path) -> None:
+    each(("fix", "f", 1), ("notes", "n", 2)).run(tmp_path)
+    each(("fix", "f", 1), ("visits", "n", 3, {"formerly": "notes"})).run(tmp_path)
+    each(("fix", "f", 1)).run(tmp_path)
+    with pytest.raises(CodeChangedError, match=r"'visits' stand, .* but 'notes'.*formerly='visits'.*anew=True"):
+        each(("fix", "f", 1), ("notes", "n", 4)).run(tmp_path)
+    (counts,) = each(("fix", "f", 1), ("notes", "n", 4, {"formerly": "visits"})).run(tmp_path, "of-n")
+    assert counts == once("n", 4)
+
+
 def test_a_stream_cannot_have_been_another_one_of_the_same_topology(tmp_path: Path) -> None:
     program = Program()
     program.handed(program.stream("a", 1), "a").handed(program.stream("b", 1, formerly="a"), "b")

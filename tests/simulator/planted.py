@@ -67,9 +67,9 @@ FAULTS = [
         "merge",
         "positions are forgotten when a stream comes into another group",
         "trident/recovery/stream_records.py",
-        "    return StreamRecord(group.name, last.position, source, began",
+        "    return StreamRecord(group.name, last.position, source, True",
         "    same = last.group == group.name\n"
-        "    return StreamRecord(group.name, last.position if same else None, source, began",
+        "    return StreamRecord(group.name, last.position if same else None, source, True",
     ),
     Fault(
         "split",

@@ -50,7 +50,7 @@ VALUES: tuple[Any, ...] = (
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are read by the workers, however few they are."""
-    monkeypatch.setattr(reading, "INLINE_BYTES", -1)
+    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
     monkeypatch.setattr(reading, "on_this_machine", lambda spark: False)
 
 
@@ -74,7 +74,7 @@ def check_same(emission: Emission, spark: SparkSession, scratch: Path) -> pa.Tab
 def test_a_table_of_every_type_reaches_spark_unchanged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: bool
 ) -> None:
-    monkeypatch.setattr(emissions, "INLINE_BYTES", 1 << 20 if inline else 0)
+    monkeypatch.setattr(emissions, "MOST_BYTES_IN_PLAN", 1 << 20 if inline else 0)
     table = table_of([VALUES, (None,) * len(VALUES)], EVERY_TYPE, "here")
     check_same(ArrowEmission(table), spark, tmp_path)
     assert len(list(tmp_path.iterdir())) == (0 if inline else 1)

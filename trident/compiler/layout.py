@@ -36,7 +36,7 @@ from trident.plan.partitions import Counts, partition_counts
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StageLayout:
     """The nodes of a stage in walk order (each after its sources), and for each, by id, how it is read and placed."""
 
     inputs: frozenset[int]
@@ -110,7 +110,7 @@ def layout(
     inputs: Iterable[Node],
     captured: Iterable[Debug] = (),
     caught: Mapping[int, Caught] = MappingProxyType({}),
-) -> Layout:
+) -> StageLayout:
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
     `ends` are the nodes that a stage is run for, each with the fields that its results take of it. `captured` are the
@@ -129,7 +129,7 @@ def layout(
         readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
     points = _catch_points([node for node in nodes if id(node) not in input_ids], readers, caught) if caught else ()
-    return Layout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught, points)
+    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught, points)
 
 
 def _catch_points(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
@@ -169,7 +169,7 @@ def end_of(step: Node) -> Node:
     return step.source if isinstance(step, StateQuery | Sink) else step
 
 
-def check_picklable(stage_layout: Layout) -> None:
+def check_picklable(stage_layout: StageLayout) -> None:
     """Check at the start, not at the first batch, that the user's functions can be sent to Spark's workers.
 
     Raises UserCodeError if one of them cannot be pickled.

@@ -105,7 +105,7 @@ def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Ca
         if isinstance(node, Merge) and not node.labels:
             sources.sort()  # the order of a merge's streams has no meaning
         shapes[id(node)] = _digest([type(node).__name__, *_shape(node), *sources])
-    leads, twins = _leads(nodes, stage_of), defaultdict[tuple[int, str, str], list[Node]](list)
+    leads, twins = _below(nodes, stage_of), defaultdict[tuple[int, str, str], list[Node]](list)
     for stage, _, schema, step in outputs:
         twins[stage, _shown(schema), shapes[id(step)]].append(step)
     differences = {at: pair for steps in twins.values() for at, pair in _differences(steps).items()}
@@ -123,7 +123,7 @@ def _shown(schema: pa.Schema) -> str:
 # --- what lies below ------------------------------------------------------------------------------------------------
 
 
-def _leads(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
+def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
     """Return for each node (by id) the states and outputs below it, its own included.
 
     `nodes` are in walk order: each after its sources. For a carried node only what lies below its readers in later

@@ -42,9 +42,11 @@ class LogBase:
         began: Metadata,
         feeds: Sequence[str] | None,
         parted: Mapping[str, Metadata],
+        former: Sequence[str] = (),
     ) -> StreamRecord:
         """Return a stream's record from its stored fields."""
-        return StreamRecord(group, position, source, active, began, None if feeds is None else tuple(feeds), parted)
+        fed = None if feeds is None else tuple(feeds)
+        return StreamRecord(group, position, source, active, began, fed, parted, tuple(former))
 
     def _json(self, text: str | bytes) -> Any:
         try:

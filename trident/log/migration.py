@@ -50,12 +50,21 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
         if name in ("groups", "batches", "streams", "outputs", "attempts", "leases"):
             db.execute(statement)
     db.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", [(row[0], row[1], row[2], row[4]) for row in groups])
-    db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1, 'null', 'null', '{}')", _streams(groups))
+    db.executemany(
+        "INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1, 'null', 'null', '{}', '[]')", _streams(groups)
+    )
     kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
     rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
     db.execute("ALTER TABLE states ADD COLUMN founded INTEGER NOT NULL DEFAULT 1")
     db.execute("UPDATE meta SET format = ?, token = ''", (format,))
+
+
+def add_former_names(db: sqlite3.Connection) -> None:
+    """Add the streams' former names to a log that was written before they were recorded."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(streams)")}
+    if "former" not in columns:
+        db.execute("ALTER TABLE streams ADD COLUMN former TEXT NOT NULL DEFAULT '[]'")
 
 
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:

@@ -46,6 +46,8 @@ class StreamRecord:
     parted: Mapping[str, Metadata] = field(default_factory=dict)
     """The states that the stream's tuples entered in earlier programs only, each with the stream's position when
     that ended. Such a state lacks what the stream has brought since."""
+    former: tuple[str, ...] = ()
+    """The names that the stream had before, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from trident.log.history import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer
-from trident.log.redis_write import Write
+from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.address import Address
 from trident_state.redis.wire import bulks, call, command
 
@@ -115,7 +115,7 @@ class RedisTransactionLog(LogBase):
             (g, self._number(fields, "committed"), self._number(fields, "frozen")) for g, fields in hashes.items()
         ]
         check_nothing_waits(self._where, progress)
-        write = Write(self._meta).set(self._meta, {"format": FORMAT, "token": ""})
+        write = WriteRequest(self._meta).set(self._meta, {"format": FORMAT, "token": ""})
         for group, fields in hashes.items():
             key = self._group_key(group)
             write.must(key, "frozen", fields["frozen"])
@@ -167,7 +167,7 @@ class RedisTransactionLog(LogBase):
 
     def give_back(self, lease: Lease) -> None:
         self._server.patience = 0.0  # a stop must not hang with the server; unreturned, the lease looks like a death
-        self._write(lease, Write(self._meta).set(self._meta, {"token": ""}))
+        self._write(lease, WriteRequest(self._meta).set(self._meta, {"token": ""}))
 
     # --- batches -----------------------------------------------------------------------------------------------
 
@@ -197,12 +197,19 @@ class RedisTransactionLog(LogBase):
     def enroll(self, lease: Lease, members: Members) -> None:
         fields = dict[str, bytes | str | int]()
         for name, stream in members.streams.items():
-            fields[f"stream:{name}"] = _text(
-                [stream.group, stream.source, stream.active, stream.began, stream.feeds, stream.parted]
-            )
+            record = [
+                stream.group,
+                stream.source,
+                stream.active,
+                stream.began,
+                stream.feeds,
+                stream.parted,
+                stream.former,
+            ]
+            fields[f"stream:{name}"] = _text(record)
             fields[f"position:{name}"] = _text(stream.position)
         fields |= {f"output:{name}": group for name, group in members.outputs.items()}
-        write = Write(self._meta).delete(self._members).set(self._members, fields)
+        write = WriteRequest(self._meta).delete(self._members).set(self._members, fields)
         known = self.groups()
         for group, txid in members.founded.items():
             if group not in known:
@@ -217,7 +224,7 @@ class RedisTransactionLog(LogBase):
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
         text = _text([record.number, record.epoch, record.deaths, dict(record.digests)])
-        self._write(lease, Write(self._meta).set(self._group_key(group), {f"a:{txid}": text}))
+        self._write(lease, WriteRequest(self._meta).set(self._group_key(group), {f"a:{txid}": text}))
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
         (text,) = self._server.ask(command(b"HGET", self._group_key(group), b"b:%d" % txid))
@@ -243,7 +250,7 @@ class RedisTransactionLog(LogBase):
             if self._last_frozen.get(group) != txid - 1:
                 self.sync(lease)  # a fenced driver gets FencedError first: it explains the rest
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
-            write = Write(self._meta).must(key, "frozen", b"%d" % (txid - 1))
+            write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
             fields: dict[str, bytes | str | int]
             fields = {"frozen": txid, f"b:{txid}": _batch_text(txid, batch), f"s:{txid}:1": _size_text(outputs)}
@@ -261,7 +268,7 @@ class RedisTransactionLog(LogBase):
             if self._server.ask(command(b"HEXISTS", key, b"%d" % stage))[0]:
                 self.sync(lease)
                 return
-            write = Write(self._meta).must(key, str(stage), b"")
+            write = WriteRequest(self._meta).must(key, str(stage), b"")
             write.set(key, self._content(group, txid, stage, outputs))
             self._write(lease, write.set(self._group_key(group), {f"s:{txid}:{stage}": _size_text(outputs)}))
 
@@ -303,7 +310,7 @@ class RedisTransactionLog(LogBase):
             if last != b"%d" % (txid - 1) or frozen < txid:
                 self.sync(lease)
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
-            write = Write(self._meta).must(key, "committed", last).must(key, "frozen", b"%d" % frozen)
+            write = WriteRequest(self._meta).must(key, "committed", last).must(key, "frozen", b"%d" % frozen)
             self._write(lease, write.set(key, {"committed": txid}))
 
     # --- states ------------------------------------------------------------------------------------------------
@@ -318,15 +325,15 @@ class RedisTransactionLog(LogBase):
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         text = json.dumps([birth.group, birth.txid, lease.epoch])
-        write = Write(self._meta).set(self._states, {f"birth:{state}": text, f"founding:{state}": ""})
+        write = WriteRequest(self._meta).set(self._states, {f"birth:{state}": text, f"founding:{state}": ""})
         self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
-        self._write(lease, Write(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
+        self._write(lease, WriteRequest(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
 
     def forget(self, lease: Lease, state: str) -> None:
         fields = [f"{kind}:{state}" for kind in ("birth", "manifest", "founding")]
-        self._write(lease, Write(self._meta).drop(self._states, fields))
+        self._write(lease, WriteRequest(self._meta).drop(self._states, fields))
 
     def manifest(self, state: str) -> bytes | None:
         (manifest,) = self._server.ask(command(b"HGET", self._states, f"manifest:{state}".encode()))
@@ -337,7 +344,7 @@ class RedisTransactionLog(LogBase):
         if birth is None:
             self.sync(lease)
             raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
-        write = Write(self._meta).must(self._states, f"birth:{state}", birth)
+        write = WriteRequest(self._meta).must(self._states, f"birth:{state}", birth)
         self._write(lease, write.set(self._states, {f"manifest:{state}": manifest}))
 
     # --- retention ---------------------------------------------------------------------------------------------
@@ -359,7 +366,7 @@ class RedisTransactionLog(LogBase):
             for at in range(0, max(1, len(dropped), len(batches)), _AT_ONCE):
                 chunk = dropped[at : at + _AT_ONCE]
                 # `kept` moves with the first chunk, so that no start counts on batches that later chunks delete
-                write = Write(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
+                write = WriteRequest(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
                 write.drop(key, [name for name in fields for txid in chunk if name.startswith(f"s:{txid}:")])
                 write.drop(key, [f"b:{txid}" for txid in batches[at : at + _AT_ONCE]])
                 for txid in chunk:
@@ -380,11 +387,11 @@ class RedisTransactionLog(LogBase):
         return self._number(self._hash(self._group_key(group)), "kept")
 
     def sync(self, lease: Lease) -> None:
-        self._write(lease, Write(self._meta))
+        self._write(lease, WriteRequest(self._meta))
 
     def drop(self, lease: Lease) -> None:
         """Delete the whole log in one write: a start must never go on from what a partial deletion left."""
-        write = Write(self._meta)
+        write = WriteRequest(self._meta)
         for group in self.groups():
             fields = self._hash(self._group_key(group))
             for txid in sorted({int(name.split(":")[1]) for name in fields if name.startswith("s:")}):
@@ -404,7 +411,7 @@ class RedisTransactionLog(LogBase):
 
     # --- commands ----------------------------------------------------------------------------------------------
 
-    def _write(self, lease: Lease, write: Write) -> None:
+    def _write(self, lease: Lease, write: WriteRequest) -> None:
         """Make a write once, even if it is sent several times."""
         self._check_writable()
         with self._lock:

@@ -21,7 +21,7 @@ from trident.base.errors import LogError
 from trident.log.base import LogBase, compact, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, History, Positions
-from trident.log.migration import FORMER_SQLITE, batch_checksum, migrate
+from trident.log.migration import FORMER_SQLITE, add_former_names, batch_checksum, migrate
 from trident.log.protocol import BatchRecord, Birth, Members
 
 FORMAT = "trident log 3"
@@ -39,7 +39,8 @@ CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT N
 CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
-  active INTEGER NOT NULL, began TEXT NOT NULL, feeds TEXT NOT NULL, parted TEXT NOT NULL);
+  active INTEGER NOT NULL, began TEXT NOT NULL, feeds TEXT NOT NULL, parted TEXT NOT NULL,
+  former TEXT NOT NULL DEFAULT '[]');
 CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
 CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
   deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
@@ -99,6 +100,8 @@ class SqliteLog(LogBase):
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
             elif "batches" in tables and "streams" not in tables:
                 migrate(self._db, self._where, TABLES, FORMAT)
+            elif "streams" in tables:
+                add_former_names(self._db)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
@@ -164,7 +167,7 @@ class SqliteLog(LogBase):
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
     def members(self) -> Members:
-        rows = self._rows("SELECT name, grp, position, source, active, began, feeds, parted FROM streams")
+        rows = self._rows("SELECT * FROM streams")
         streams = {
             name: self._stream_record(group, self._json(position), source, bool(active), *map(self._json, others))
             for name, group, position, source, active, *others in rows
@@ -182,11 +185,11 @@ class SqliteLog(LogBase):
                     compact(s.position),
                     s.source,
                     int(s.active),
-                    *map(compact, (s.began, s.feeds, s.parted)),
+                    *map(compact, (s.began, s.feeds, s.parted, s.former)),
                 )
                 for name, s in members.streams.items()
             ]
-            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
             founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
             db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)

@@ -33,9 +33,9 @@ def read_aggregator(
         raise _not_an_aggregator(target, f"{_COMBINER}; {_REDUCER}; or {_EMITTER}", step)
     folding: Aggregation | Reduction
     folding = (
-        _read_combiner(target, inputs, declared, True, step)
+        _read_combiner(target, inputs, declared, step, presents=True)
         if kind == "aggregator"
-        else _read_reducer(target, declared, True, step)
+        else _read_reducer(target, declared, step, presents=True)
     )
     return folding, spark.StructType([_presented_field(folding, declared, step)])
 
@@ -50,10 +50,10 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
             f"{_REDUCER}, or take aggregate for the batch and a state behind it",
         )
     if kind == "reducer":
-        return _read_reducer(target, declared, False, step)
+        return _read_reducer(target, declared, step, presents=False)
     if kind != "aggregator":
         raise _not_an_aggregator(target, f"{_COMBINER}; or {_REDUCER}", step)
-    return _read_combiner(target, inputs, declared, False, step)
+    return _read_combiner(target, inputs, declared, step, presents=False)
 
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
@@ -69,7 +69,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 
 def _read_combiner(
-    target: Any, inputs: spark.StructType, declared: Declared, presents: bool, step: Step
+    target: Any, inputs: spark.StructType, declared: Declared, step: Step, *, presents: bool
 ) -> Aggregation:
     """Read `target` as a combiner.
 
@@ -89,7 +89,7 @@ def _read_combiner(
     return Aggregation(target, site_of(target), output.name, kind)
 
 
-def _read_reducer(target: Any, declared: Declared, presents: bool, step: Step) -> Reduction:
+def _read_reducer(target: Any, declared: Declared, step: Step, *, presents: bool) -> Reduction:
     check_not_class(target, step)
     output = _one_field(declared, step)
     bind(target.init, 0, "init is called without arguments", step)

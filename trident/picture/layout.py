@@ -32,7 +32,7 @@ class Rectangle:
 
 
 @dataclass(slots=True)
-class Layout:
+class PictureLayout:
     """The rectangle of each box and cluster, and the points that each arrow within a cluster runs through."""
 
     width: float
@@ -47,9 +47,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
 
 
-def lay_out(drawn: Picture) -> Layout:
+def lay_out(drawn: Picture) -> PictureLayout:
     """Return the layout of a picture. The same picture always has the same layout."""
-    layout = Layout(0.0, 0.0)
+    layout = PictureLayout(0.0, 0.0)
     x = MARGIN
     for cluster in drawn.clusters:
         column = _Column([box for box in drawn.boxes if box.cluster == cluster.id], drawn.arrows)
@@ -141,7 +141,7 @@ class _Column:
             for slot in row:
                 slot.x -= least
 
-    def write_to(self, layout: Layout, x: float, y: float) -> None:
+    def write_to(self, layout: PictureLayout, x: float, y: float) -> None:
         """Write the rectangles and routes into `layout`, with this column's corner at (x, y)."""
         frames: dict[int, Rectangle] = {}
         for top, row in zip(self.tops, self.layers, strict=True):

@@ -3,7 +3,7 @@
 import zlib
 from html import escape
 
-from trident.picture.layout import HEAD, LINE, PAD_Y, Layout, Rectangle, lay_out, shortened
+from trident.picture.layout import HEAD, LINE, PAD_Y, PictureLayout, Rectangle, lay_out, shortened
 from trident.picture.picture import Arrow, Box, Picture
 
 _FONT = "ui-sans-serif, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -86,7 +86,7 @@ def _cylinder(x: float, y: float, width: float, height: float, fill: str, stroke
     )
 
 
-def _arrow(at: int, arrow: Arrow, layout: Layout, mark: str) -> str:
+def _arrow(at: int, arrow: Arrow, layout: PictureLayout, mark: str) -> str:
     if at in layout.routes:
         points = layout.routes[at]
         path = _down(points)

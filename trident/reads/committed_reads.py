@@ -219,6 +219,7 @@ def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot
             break
         before = txids
         try:
+            # Nothing is held back: SnapshotMovedError is raised if the store moves on during the read.
             return body(Snapshot(source, txids, isolation))
         except SnapshotMovedError:
             continue

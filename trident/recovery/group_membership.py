@@ -41,7 +41,7 @@ def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membe
     names = _names(program, known, births, reached, continued, settings)
     groups = tuple(replace(group, name=names[group.name]) for group in program.groups)
     founded = {
-        names[group.name]: _first_txid(group, known, reached, continued)
+        names[group.name]: _txid_before_first(group, known, reached, continued)
         for group in program.groups
         if names[group.name] not in reached
     }
@@ -132,8 +132,11 @@ def _former_groups(group: Group, known: Members, continued: Mapping[str, str]) -
     return [*of_streams, *(known.outputs[name] for name in sinks_of(group) if name in known.outputs)]
 
 
-def _first_txid(group: Group, known: Members, reached: Mapping[str, int], continued: Mapping[str, str]) -> int:
-    """Return the txid that the first batch of a new group follows: no output may see the same txid twice."""
+def _txid_before_first(group: Group, known: Members, reached: Mapping[str, int], continued: Mapping[str, str]) -> int:
+    """Return the last txid of the former groups of these streams and outputs; 0 if there are none.
+
+    The new group begins after it: no output may see the same txid twice.
+    """
     return max((reached.get(name, 0) for name in _former_groups(group, known, continued)), default=0)
 
 

@@ -53,9 +53,11 @@ def stream_records(
         for spout in group.spouts:
             feeds, former = fed[spout.stream], continued.get(spout.stream)
             last = known.streams.get(former or spout.stream)
-            streams[spout.stream] = _record(spout, last, group, feeds, present, births, settings)
+            record = _record(spout, last, group, feeds, present, births, settings)
             if former is not None:
+                record = replace(record, former=(*record.former, former))
                 del streams[former]
+            streams[spout.stream] = record
             old = [state for state in feeds if state in births and reached[group.name] > births[state].txid]
             others = {name: stream for name, stream in absent.items() if name != former}
             warnings += _warnings(spout, last, streams[spout.stream], former, old, others)
@@ -107,13 +109,20 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
 def _check_renames(program: Program, known: Members, former: Mapping[str, str], settings: Settings) -> None:
     """Raise CodeChangedError if streams disappear while others appear, unless the program says which is which.
 
-    If a renaming went unnoticed, a source would be read again from its start, and its tuples would count twice.
+    If a renaming went unnoticed, a source would be read again from its start, and its tuples would count twice. A
+    stream counts as gone if the last program had it; one that was left out earlier, only if a new stream has a name
+    that it had before: then a renaming may have been taken back.
     """
     groups = {spout.stream: group for group in program.groups for spout in group.spouts}
     spouts = [spout for group in program.groups for spout in group.spouts]
     accounted = {*groups, *former.values()}
-    gone = sorted(name for name, stream in known.streams.items() if _may_be_renamed(stream) and name not in accounted)
     new = [s for s in spouts if s.stream not in known.streams and s.stream not in former and not s.anew]
+    appeared = {spout.stream for spout in new}
+    gone = sorted(
+        name
+        for name, stream in known.streams.items()
+        if name not in accounted and (_may_be_renamed(stream) or appeared.intersection(stream.former))
+    )
     if not gone or not new:
         return
     ways = []
@@ -132,15 +141,16 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
     )
 
 
-def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tuple[int, int, int]:
+def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tuple[int, int, int, int]:
     """Return a sort key that puts the likeliest former name of a stream first.
 
-    It compares the states that both streams feed, the outputs of their groups, and the kinds of their sources.
+    A stream that had this name before comes first. Otherwise the key compares the states that both
+    streams feed, the outputs of their groups, and the kinds of their sources.
     """
     old = known.streams[name]
     feeds = {*(old.feeds or ()), *old.parted}.intersection(_fed_states(group)[spout.stream])
     outputs = [output for output in sinks_of(group) if known.outputs.get(output) == old.group]
-    return -len(feeds), -len(outputs), int(old.source != source_of(spout))
+    return int(spout.stream not in old.former), -len(feeds), -len(outputs), int(old.source != source_of(spout))
 
 
 def _may_be_renamed(stream: StreamRecord) -> bool:
@@ -181,7 +191,7 @@ def _record(
     began = last.began if last.source == source else last.position
     parted = _left_states(last, feeds, present, births)
     _check_missed(spout.stream, last, feeds, group, births, settings)
-    return StreamRecord(group.name, last.position, source, began=began, feeds=feeds, parted=parted)
+    return StreamRecord(group.name, last.position, source, True, began, feeds, parted, last.former)
 
 
 def source_of(spout: SpoutSource) -> str:

@@ -69,7 +69,7 @@ class Sources:
             if not late:
                 opened[stream] = executor
         if late:
-            self._try(stream, executor.close)
+            self._try_and_log(stream, executor.close)
 
     @property
     def ahead(self) -> bool:
@@ -148,9 +148,9 @@ class Sources:
 
     def _tell(self, stream: str, method: Callable[..., None], *args: Any) -> "Future[None]":
         """Call a spout's method in its lane. An error is only logged, because nothing depends on the call."""
-        return self._submit(stream, _shown(method, args), partial(self._try, stream, method, *args), 0)
+        return self._submit(stream, _shown(method, args), partial(self._try_and_log, stream, method, *args), 0)
 
-    def _try(self, stream: str, method: Callable[..., None], *args: Any) -> None:
+    def _try_and_log(self, stream: str, method: Callable[..., None], *args: Any) -> None:
         """Call a method, and log a warning where it raises."""
         try:
             method(*args)

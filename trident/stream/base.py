@@ -74,7 +74,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
-        """Return the names in all arguments of a verb whose arguments are all fields, such as `project`, checked."""
+        """Return the checked field names in `fields`, the arguments of a verb such as `project`."""
         names = [name for argument in fields for name in rules.known_fields(self.schema, argument, step)]
         return rules.known_fields(self.schema, names, step)
 

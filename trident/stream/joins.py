@@ -68,7 +68,7 @@ def merged(
     sourceField: str | None,
 ) -> StreamT:
     """Add a step that merges streams of one topology, and return its stream."""
-    label, step = new_step(register, "merge", streams)
+    label, step = label_and_step(register, "merge", streams)
     joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
@@ -86,7 +86,7 @@ def joined(
 ) -> StreamT:
     """Add a step that joins streams of one topology, and return its stream."""
     check_is_list(streams, "join")
-    label, step = new_step(register, "join", streams)
+    label, step = label_and_step(register, "join", streams)
     joins.check_one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
     key_names = joins.join_keys(schemas, keys, step)
@@ -114,8 +114,8 @@ def check_is_list(streams: object, verb: str) -> None:
         raise Step(verb, caller(verb)).error(TopologyError, problem)
 
 
-def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """Return the name of the stream that `verb` makes, joined from the names of `streams`, and the step.
+def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
+    """Check the streams. Return the label of the stream that `verb` makes (their labels, joined by "-") and its step.
 
     Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
     topology.

@@ -11,7 +11,7 @@ from trident.operations.output_fields import OutputsLike, emitted
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.stream.arguments import operation_site
-from trident.stream.joins import add_stream, check_is_list, new_step
+from trident.stream.joins import add_stream, check_is_list, label_and_step
 from trident.stream.stream import GroupedStream, Stream
 
 
@@ -26,7 +26,7 @@ def multi_reduced(
         problem = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
         raise Step("multiReduce", caller("multiReduce")).error(TopologyError, problem)
     sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
-    label, step = new_step(register, "multiReduce", sources)
+    label, step = label_and_step(register, "multiReduce", sources)
     step = step.with_function(operation_site(reducer))
     joins.check_one_batch([stream._node for stream in sources], step)
     schemas = [stream.schema for stream in sources]

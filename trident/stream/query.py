@@ -105,7 +105,7 @@ def queried(
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
-    """Return the query function of a call about the state that `updated` holds, and its output fields with types."""
+    """Read the query function of a `stateQuery` call. Return it, and its output fields with types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and kind_of(function):
         raise step.error(

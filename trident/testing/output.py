@@ -58,7 +58,7 @@ class TestOutput:
 
     @property
     def batches(self) -> list[HandOver]:
-        """All hand-overs, in the order of the calls."""
+        """Every batch that the output was given, repeats included, in the order of the calls."""
         with self._kept.lock:
             return list(self._kept.batches)
 

@@ -121,7 +121,7 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
             # Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path
             # still leads to the planned file, Arrow has opened that file too.
             with open(groups.path, "rb") as opened:
-                groups.planned.check_opened(opened)
+                groups.planned.check_same_file(opened)
         names = [column_of(name, file.schema_arrow.names) for name in target.names]
         columns = [name for name in names if name is not None]
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):

@@ -58,11 +58,12 @@ class PlannedFile:
     grows: bool
     host: str
 
-    def check_opened(self, file: BinaryIO) -> None:
+    def check_same_file(self, file: BinaryIO) -> None:
         """Raise SourceUnreadableError unless an opened file is the planned file.
 
-        The error fails the attempt, and the next attempt looks for the planned file anew. On another machine the same
-        file may have another device and inode: there only size and content are compared.
+        Reads the file up to `end` if the plan has a checksum. The error fails the attempt, and the next attempt looks
+        for the planned file anew. On another machine the same file may have another device and inode: there only size
+        and content are compared.
         """
         status = os.fstat(file.fileno())
         here = (self.host, self.device) == (platform.node(), status.st_dev)

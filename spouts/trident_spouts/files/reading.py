@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
-from trident_spouts.emission import INLINE_BYTES, PART_BYTES, ArrowEmission
+from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
 from trident_spouts.files.lines import line_start, read_whole_lines
 from trident_spouts.files.ranges import PlannedFile, unreadable_error
@@ -91,14 +91,14 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
     try:
         with open(stretch.path, "rb") as file:
             if stretch.planned is not None:
-                stretch.planned.check_opened(file)
+                stretch.planned.check_same_file(file)
             first, last = (
                 edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
                 for edge in (stretch.first, stretch.last)
             )
             yield from read_whole_lines(file, first, last)
             if stretch.planned is not None:  # once more, because the file may have been written anew in place meanwhile
-                stretch.planned.check_opened(file)
+                stretch.planned.check_same_file(file)
     except EOFError as error:
         raise SpoutContractError(
             f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
@@ -193,7 +193,7 @@ class LinesEmission:
 
     def _cut(self, spark: "SparkSession") -> tuple[tuple[Stretch, ...], ...] | None:
         total = sum(stretch.last - stretch.first for stretch in self.stretches)
-        if total <= (self.line_format.driver_bytes if on_this_machine(spark) else INLINE_BYTES):
+        if total <= (self.line_format.driver_bytes if on_this_machine(spark) else MOST_BYTES_IN_PLAN):
             return None
         count = max(1, min(-(-total // PART_BYTES), parallelism(spark)))
         return tuple(tuple(share) for share in shares(self.stretches, count))

@@ -60,7 +60,7 @@ class MapCalls:
         `expected`; any other map always stores them. The caller passes at most `most` keys.
         """
         user_map = self._made_map()
-        if not isinstance(user_map, FencedBackingMap):
+        if not isinstance(user_map, FencedBackingMap):  # it cannot compare: the put has no condition
             self._call(user_map.multiPut, keys, values)
             return True
         done = self._call(user_map.multiPutIf, keys, values, META, expected)

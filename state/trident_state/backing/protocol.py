@@ -1,4 +1,4 @@
-"""BackingMap: the two methods that a user's map must have, and the three more that make a state complete.
+"""BackingMap: two methods that a user's map must have, one more for fencing, and two more for scan and reset.
 
 Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values carry the
 txid and the value before. A map holds one state; its meta entry, under a key that no tuple can have, says which. One

@@ -14,10 +14,10 @@ from trident_state.binary import concatenate, in_halves
 from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import check_key_types, decode_keys, encode_and_hash
-from trident_state.memory.changes import Change, changes_of
 from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
+from trident_state.memory.update_changes import Change, changes_of
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.rules import as_of, check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

@@ -148,7 +148,7 @@ class Writer:
         moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
         opened = list[int]()
         for group in task.groups:
-            live = self._opened(task, next(replies))
+            live = self._is_open(task, next(replies))
             puts = [next(replies) for _ in chunks[group]]
             if not live:
                 known[task.keys.group(group)] = False
@@ -224,7 +224,7 @@ class Writer:
         replies = iter(self._link.exchange(commands()))
         records, opened = list[bytes | None](), list[int]()
         for group in task.groups:
-            if self._opened(task, next(replies)):
+            if self._is_open(task, next(replies)):
                 opened.append(group)
             for _ in runs[group]:
                 records += self._link.check(next(replies))
@@ -272,8 +272,11 @@ class Writer:
         expiry = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
-    def _opened(self, task: Task, reply: Reply) -> bool:
-        """Return whether the txid is open in a group now, by a script's reply; False if the marker is at or past it."""
+    def _is_open(self, task: Task, reply: Reply) -> bool:
+        """Read a script's reply: True if the group has begun the txid, False if it holds that txid already.
+
+        Raises the error that the script names if it refused the write.
+        """
         if isinstance(reply, list) and reply[0] == b"DONE":
             return False
         self._accepted(task, reply)

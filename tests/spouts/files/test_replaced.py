@@ -105,7 +105,7 @@ def test_a_file_that_is_rotated_under_a_batch_is_read_under_its_new_name(
 def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_point: Any, name: str, native: bool
 ) -> None:
-    monkeypatch.setattr(reading, "INLINE_BYTES", -1)
+    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
     monkeypatch.setattr(reading, "on_this_machine", lambda session: False)  # the workers read, however little it is
     write(tmp_path / name, OLD)
     at_point("emit.after", lambda: rotated(tmp_path, name, NEW[:100]))

@@ -33,7 +33,7 @@ from trident.compiler.columns.partitions import (
     is_partitioned,
     numbered,
     parts,
-    repartitioned,
+    repartitioned_columns,
     spread,
 )
 from trident.compiler.columns.splits import part_of
@@ -242,7 +242,7 @@ class Evaluation:
         if not self._partitioned:
             return lambda sources, run: sources[0]
         before, count = self._counts[id(node.source)], self._counts[id(node)]
-        return lambda sources, run: repartitioned(node, sources[0], before, count, run.txid)
+        return lambda sources, run: repartitioned_columns(node, sources[0], before, count, run.txid)
 
     def _multireduce_function(self, node: MultiReduce) -> NodeFunction:
         hidden, count, placed = self._hidden, self._counts[id(node)], self._partitioned

@@ -89,13 +89,18 @@ def in_one(columns: Columns, partition: int) -> Columns:
     return _placed(columns, numpy.full(columns.rows, partition))
 
 
-def repartitioned(node: Repartition, columns: Columns, before: int | None, count: int | None, txid: int) -> Columns:
-    """Return the tuples in the partitions that this step sends them to."""
+def repartitioned_columns(
+    node: Repartition, columns: Columns, count_before: int | None, count: int | None, txid: int
+) -> Columns:
+    """Return the tuples in the partitions that this step sends them to. A custom grouping calls the user's function.
+
+    `count_before` and `count` are the numbers of partitions before and after the step; None where no hint was given.
+    """
     total = count or 1
     match node.how:
         case Placing.IDENTITY:
             return columns
-        case Placing.LOCAL_OR_SHUFFLE if (before or 1) == total:
+        case Placing.LOCAL_OR_SHUFFLE if (count_before or 1) == total:
             return columns
         case Placing.SHUFFLE | Placing.LOCAL_OR_SHUFFLE:
             return spread(columns, count)

@@ -17,14 +17,14 @@ from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.failed_tuples import Catcher
-from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
+from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.results import StageResult
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenFolders, reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
+from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark.stage_job import StageJob
@@ -106,7 +106,7 @@ class SparkSlot:
             check_picklable(stage_layout)
         self._learned: Learned = {}
         self._catcher = Catcher({number: stage_layout.nodes for number, stage_layout in self._layouts.items()})
-        self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
+        self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
         self._signal = signal_of(session, self._on_failure)
@@ -120,7 +120,7 @@ class SparkSlot:
         self._cancelled.clear()
         self._running.set()
 
-        def run(stage_layout: Layout, letters: Letters) -> StageResult:
+        def run(stage_layout: StageLayout, letters: Letters) -> StageResult:
             return self._tried(
                 stage, attempt, lambda: self._run(stage, inputs, attempt, scratch, stage_layout, letters)
             )
@@ -186,7 +186,7 @@ class SparkSlot:
         inputs: Mapping[Node, Emission | pa.Table],
         attempt: TransactionAttempt,
         scratch: Path,
-        stage_layout: Layout,
+        stage_layout: StageLayout,
         letters: Letters,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name

@@ -15,7 +15,7 @@ from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, 
 from trident.compiler.columns.kernels import compile_chain
 from trident.compiler.columns.lifecycle import needs_lifecycle
 from trident.compiler.columns.partitions import batch_partition, choice_of
-from trident.compiler.layout import Layout, is_filter_null
+from trident.compiler.layout import StageLayout, is_filter_null
 from trident.compiler.spark import partitions
 from trident.compiler.spark.aggregates import (
     aggregated,
@@ -25,11 +25,11 @@ from trident.compiler.spark.aggregates import (
     merged_by_key,
     merged_in_partitions,
 )
-from trident.compiler.spark.expressions import Expressions, Learned, analysed
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.joins import joined, merged
 from trident.compiler.spark.multireduces import multi_reduced
+from trident.compiler.spark.native_operations import Expressions, Learned, analysed
 from trident.compiler.spark.panes import panes_frame
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.pinned_confs import check_single_evaluation
@@ -72,7 +72,7 @@ class Lowering:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: StageLayout,
         inputs: Mapping[int, StageInput],
         profile: Profile,
         learned: Learned,

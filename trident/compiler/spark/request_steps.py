@@ -10,11 +10,11 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.types import arrow_schema, spark_schema
 from trident.base.values import conform
 from trident.compiler.columns.columns import Columns, concat
-from trident.compiler.layout import Layout, layout
+from trident.compiler.layout import StageLayout, layout
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
+from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
@@ -25,7 +25,7 @@ _SMALL = Profile(small=True, partitions=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _StepAlone:
     """One step of a DRPC function as a plan of its own, over the request's number and the fields that it needs."""
 
     step: Node
@@ -33,7 +33,7 @@ class _Prepared:
     leaving: StructType
     names: list[str]
     """The final names of the fields that leave."""
-    layout: Layout
+    layout: StageLayout
     learned: Learned = field(default_factory=dict)
 
 
@@ -44,7 +44,7 @@ class SparkSteps:
         self._spark = spark
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
-        self._prepared: dict[Node, _Prepared] = {}
+        self._prepared: dict[Node, _StepAlone] = {}
 
     def __call__(self, node: Node, columns: Columns, requests: Columns) -> Columns:
         """Run one step over the tuples of many requests; a transform sees the tuples of one request at a time."""
@@ -74,7 +74,7 @@ class SparkSteps:
             parts.append(result.plus({hidden: marks[hidden]}))
         return concat(parts)
 
-    def _run(self, prepared: _Prepared, entering: Columns) -> Columns:
+    def _run(self, prepared: _StepAlone, entering: Columns) -> Columns:
         entering_schema, leaving = prepared.entry.schema, arrow_schema(prepared.leaving)
         session = self._own_session()
         try:
@@ -106,7 +106,7 @@ class SparkSteps:
                 self._session = None
 
 
-def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepared:
+def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _StepAlone:
     """Return an expression or a condition as a plan of its own, which passes the request's number on."""
     (number,) = spark_schema(pa.schema([pa.field(_REQUEST, number_kind)])).fields
     match node:
@@ -130,5 +130,5 @@ def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepare
     raise TypeError(node.step)
 
 
-def _plan(step: Node, entry: Node, leaving: StructType, names: list[str]) -> _Prepared:
-    return _Prepared(step, entry, leaving, list(names), layout({step: leaving.names}, [entry]))
+def _plan(step: Node, entry: Node, leaving: StructType, names: list[str]) -> _StepAlone:
+    return _StepAlone(step, entry, leaving, list(names), layout({step: leaving.names}, [entry]))

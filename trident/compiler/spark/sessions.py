@@ -91,20 +91,20 @@ class Confs:
     def apply(self, profile: Profile) -> None:
         """Set the session's confs for a batch of this profile."""
         for key, value in profile.confs.items():
-            self._apply(key, self._known(key) if value is None else value)
+            self._apply(key, self._value_before(key) if value is None else value)
         for key, rules in profile.without.items():
             if rules or key in self._own:
-                own = self._known(key)
+                own = self._value_before(key)
                 self._apply(key, ",".join([*filter(None, [own]), *rules]) or None)
 
-    def _known(self, key: str) -> str | None:
+    def _value_before(self, key: str) -> str | None:
         """Return the value that the conf had in the session before this object set it."""
         if key not in self._own:
             self._own[key] = self._set[key] = self._session.conf.get(key, None)
         return self._own[key]
 
     def _apply(self, key: str, wanted: str | None) -> None:
-        self._known(key)
+        self._value_before(key)
         if self._set[key] != wanted:
             if wanted is None:
                 self._session.conf.unset(key)

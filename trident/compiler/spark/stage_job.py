@@ -12,15 +12,15 @@ from trident.base.values import conform
 from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.layout import Layout, end_of
+from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import Result, StageResult
-from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, stage_input
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.lowering import Lowering
+from trident.compiler.spark.native_operations import Learned, analysed
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, collect
@@ -41,7 +41,7 @@ class StageJob:
     def __init__(
         self,
         stage: Stage,
-        layout: Layout,
+        layout: StageLayout,
         learned: Learned,
         files: FileFolder | None,
         large: frozenset[str],

@@ -1,6 +1,6 @@
 """Sessions: tuples of a group that follow one another by less than a gap of event time.
 
-The state holds a group's open sessions. A batch's tuples are first cut into stretches without a gap; then stretches and
+The state holds a group's open sessions. A batch's tuples are first cut into runs without a gap; then runs and
 open sessions that overlap are merged. A session leaves the state when the watermark has reached its end.
 """
 
@@ -141,7 +141,7 @@ class _Content:
     def joined_sessions(
         self, stored: pa.Array, keys: int, tuples: Columns, key_numbers: list[int], config: SessionWindow
     ) -> list[list[Session]]:
-        """Return the sessions of each key: the stored sessions merged with the stretches of the batch."""
+        """Return the sessions of each key: the stored sessions merged with the batch's runs of tuples without a gap."""
         lists, ends = flattened(stored)
         starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
         sessions: list[list[Session]] = [[] for _ in range(keys)]
@@ -151,7 +151,7 @@ class _Content:
                 key_sessions.append(Session(int(starts[at]), int(closes[at]), stored_content[at]))
         times = microseconds(tuples[config.timestampField].array())
         order = np.lexsort((times, np.asarray(key_numbers, np.int64)))
-        cuts = stretches(times[order], np.asarray(key_numbers, np.int64)[order], config.gap)
+        cuts = runs_without_gap(times[order], np.asarray(key_numbers, np.int64)[order], config.gap)
         for number, rows in enumerate(cuts):
             first, last = int(order[rows.start]), int(order[rows.stop - 1])
             session = Session(int(times[first]), min(int(times[last]) + config.gap, LAST), [])
@@ -269,7 +269,7 @@ class _Tuples(_Content):
         return results.columns(), results.origins
 
 
-def stretches(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
+def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
     """Return the runs of rows of one key whose times follow one another by less than the gap.
 
     The rows are sorted by key and time.

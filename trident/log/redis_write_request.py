@@ -10,33 +10,33 @@ _MOST_WORDS = 4_000
 """The most words that the script hands to one command: Lua's stack takes about twice as many."""
 
 
-class Write:
+class WriteRequest:
     """A write under construction. Each key is sent once and then given by its number, as `log_write.lua` expects."""
 
     def __init__(self, meta: bytes) -> None:
         self._keys, self._conditions, self._changes = [meta], list[bytes](), list[bytes]()
         self._condition_count = 0
 
-    def must(self, key: bytes, field: str, value: bytes) -> "Write":
+    def must(self, key: bytes, field: str, value: bytes) -> "WriteRequest":
         """Add the condition that a field has this value (empty: that the field is absent)."""
         self._conditions += [self._key_number(key), field.encode(), value]
         self._condition_count += 1
         return self
 
-    def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "Write":
+    def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "WriteRequest":
         words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
         return self._change(b"set", key, words)
 
-    def drop(self, key: bytes, fields: Iterable[str]) -> "Write":
+    def drop(self, key: bytes, fields: Iterable[str]) -> "WriteRequest":
         return self._change(b"drop", key, [field.encode() for field in fields])
 
-    def _change(self, verb: bytes, key: bytes, words: list[bytes]) -> "Write":
+    def _change(self, verb: bytes, key: bytes, words: list[bytes]) -> "WriteRequest":
         for at in range(0, len(words), _MOST_WORDS):
             some = words[at : at + _MOST_WORDS]
             self._changes += [verb, self._key_number(key), b"%d" % len(some), *some]
         return self
 
-    def delete(self, key: bytes) -> "Write":
+    def delete(self, key: bytes) -> "WriteRequest":
         self._changes += [b"delete", self._key_number(key), b"0"]
         return self
 
