@@ -47,7 +47,7 @@ def test_what_python_cannot_place_has_a_name_only() -> None:
 
 
 def test_a_cell_of_a_notebook_is_called_one() -> None:
-    assert str(CallSite("split", "/tmp/ipykernel_71/1837465.py", 3)) == "split (cell line 3)"
+    assert str(CallSite("split", "/tmp/ipykernel_71/1837465.py", 3)) == "split (cell line 3)", "outside that kernel"
     assert str(CallSite("split", "<ipython-input-4-a1b2>", 3)) == "split (cell line 3)"
 
 

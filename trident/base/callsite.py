@@ -3,8 +3,10 @@
 import functools
 import inspect
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from trident.base.notebook import cell_name, is_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +20,19 @@ class CallSite:
     name: str
     file: str = ""
     line: int = 0
+    cell: str = field(init=False, default="", repr=False, compare=False)
+    """The name of the notebook cell; "" for a file. It is set here because workers do not know the cells."""
+
+    def __post_init__(self) -> None:
+        if is_cell(self.file):
+            object.__setattr__(self, "cell", cell_name(self.file))
 
     @property
     def location(self) -> str:
-        """The file's name and the line. In a notebook, only the line in the cell: the cell's file is temporary."""
-        folder, file = os.path.split(self.file)
-        in_cell = os.path.basename(folder).startswith("ipykernel_") or file.startswith("<ipython-input")
-        return f"cell line {self.line}" if in_cell else f"{file}:{self.line}"
+        """The file's name and the line; for a notebook cell, its name, such as ``In[3] line 2``."""
+        if self.cell:
+            return f"{self.cell} line {self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location})" if self.file else self.name

@@ -6,12 +6,18 @@ Where a builtin exception fits, the error inherits from it too, so that ``except
 
 from typing import ClassVar
 
+from trident.base.notebook import short_traceback
+
 
 class TridentError(Exception):
     """The root of all errors that this library raises."""
 
     hopeless: ClassVar[bool] = False
     """Whether a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows for this error. IPython calls this method in place of its own traceback."""
+        return short_traceback(self)
 
 
 # --- while a topology is built -----------------------------------------------------------------------------------

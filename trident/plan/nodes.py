@@ -7,7 +7,7 @@ classes and of their fields with each waiting batch. If you rename one, keep its
 
 import enum
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from pyspark.sql.types import StructType
@@ -494,6 +494,12 @@ def sources_of(node: Node) -> tuple[Node, ...]:
         return node.sources
     source = getattr(node, "source", None)
     return () if source is None else (source,)
+
+
+def built_on(node: Node) -> list[Node]:
+    """Return the nodes that a node refers to: those whose tuples it reads, the state that it queries, its window."""
+    values = [getattr(node, each.name) for each in fields(node)]
+    return [value for value in [*values, *sources_of(node)] if isinstance(value, Node)]
 
 
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:

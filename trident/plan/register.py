@@ -1,10 +1,12 @@
 """The steps that a program has written so far, the names that are taken, and the steps that a run needs."""
 
+import weakref
 from collections.abc import Iterable
 
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import RESERVED, reserved
-from trident.base.step import Step, verb_label
+from trident.base.step import Step, caller, verb_label
+from trident.plan.defining_cells import DefiningCells, note_of
 from trident.plan.nodes import (
     Emitted,
     LateTuples,
@@ -17,6 +19,7 @@ from trident.plan.nodes import (
     StateWriter,
     StaticState,
     Window,
+    built_on,
     sources_of,
     walk,
 )
@@ -42,8 +45,14 @@ class Register:
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.late: dict[Window, LateTuples] = {}
         """The steps that give the late tuples of windows, for the windows whose late tuples the program asks for."""
-        self._nodes: list[Node] = []
+        self._nodes: dict[Node, None] = {}
+        """All steps, in the order they were written."""
+        self._looked_at: set[Node] = set()
+        """Those that the program has only looked at: they stay as long as it holds a stream of them."""
+        self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
+        """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}
+        self._cells = DefiningCells()
 
     def why_foreign(self, other: "Register") -> str:
         """Return why the steps of `other` cannot be used with the steps of this register."""
@@ -55,6 +64,27 @@ class Register:
             "functions, peeks, Debugs and foreachBatch only, and meets no other stream and no state; write this on the "
             "stream before it"
         )
+
+    def step(self, stream: str, verb: str) -> Step:
+        """Begin a call of `verb`. Return what its errors name: the label of the stream's next step, and the call."""
+        self.begin_call()
+        return Step(self.label(stream, verb), caller(verb))
+
+    def begin_call(self) -> None:
+        """Take out what an earlier run of the same notebook cell defined, with all that is built on it; print a note.
+
+        Every verb begins with this, before it checks names. So a cell that runs again finds its names free, and an
+        effect such as `peek` is not doubled.
+        """
+        own = self._cells.outdated()
+        if not own:
+            return
+        gone = self._built_on(own)
+        others = [node for node in self.nodes if node in gone and node not in own]
+        note = note_of(own, {node: self._cells.run_of(node) for node in others})
+        self._take_out(gone)
+        if note:
+            print(note)
 
     def label(self, stream: str, verb: str) -> str:
         """Return the label of the next step of a stream."""
@@ -72,9 +102,12 @@ class Register:
                 "to be exact; write this on the stream before it"
             )
         _check_free_names(node)
+        for above in built_on(node):
+            self._keep(above, node)
         if not part:
             self._counts[stream] = self._counts.get(stream, 0) + 1
-        self._nodes.append(node)
+        self._nodes[node] = None
+        self._cells.record(node)
         if isinstance(node, SpoutSource):
             self.streams[node.stream] = node
         elif isinstance(node, RequestSource):
@@ -111,15 +144,65 @@ class Register:
                 "give this one another name=",
             )
 
+    def viewed_by(self, view: object, node: Node) -> None:
+        """Record that `view`, a stream of the program, gives the tuples of `node`."""
+        self._views[view] = node
+
+    def looked_at(self, node: Node) -> None:
+        """Let go of `node`, and of the steps above it, as far as they have no effect and no other step reads them.
+
+        They stay in the topology only as long as the program holds their streams; a verb behind them keeps them for
+        good. So a look at a stream leaves nothing behind.
+        """
+        kept = [other for other in self._nodes if other not in self._looked_at]
+        read = {id(above) for other in kept for above in built_on(other)}
+        if id(node) not in read and traits_of(node).role in ("step", "aggregate", "meeting"):
+            self._looked_at.add(node)
+            for source in sources_of(node):
+                self.looked_at(source)
+
+    def _keep(self, node: Node, reader: Node) -> None:
+        """Keep a step that another one is built on. Raises TopologyError if a notebook cell has replaced it."""
+        if self._cells.has_replaced(node):
+            raise Step(reader.step, reader.site).error(
+                TopologyError,
+                f"it is built on {node.step} ({node.site.location}), which was replaced when its cell ran again: run "
+                f"the cells between them again, too",
+            )
+        if node in self._looked_at:
+            self._looked_at.remove(node)
+            for above in built_on(node):
+                self._keep(above, reader)
+
+    def _take_out(self, gone: set[Node]) -> None:
+        """Remove steps, and free their names and the numbers in their labels."""
+        self._nodes = {node: None for node in self._nodes if node not in gone}
+        self._looked_at -= gone
+        self._cells.replace(gone)
+        for named in (self.streams, self.functions, self.states, self.statics, self.sinks, self.replays):
+            for name in [name for name, node in named.items() if node in gone]:
+                del named[name]
+        self.letters = {step: node for step, node in self.letters.items() if node not in gone}
+        self.emitted = {step: node for step, node in self.emitted.items() if node not in gone}
+        self.late = {step: node for step, node in self.late.items() if node not in gone}
+        numbers = [_label_parts(node) for node in self.nodes]
+        for stream in {stream for stream, _ in map(_label_parts, gone)}:
+            self._counts[stream] = 1 + max((number for label, number in numbers if label == stream), default=-1)
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All steps, in the order they were written."""
+        if self._looked_at:
+            gone = self._looked_at.difference(walk(*self._views.values()))
+            self._looked_at -= gone
+            self._nodes = {node: None for node in self._nodes if node not in gone}
         return tuple(self._nodes)
 
     def ends(self) -> list[Node]:
         """Return all steps that no other step reads, with or without an effect, but no static states."""
-        read = {id(source) for node in self._nodes for source in sources_of(node)}
-        return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
+        nodes = self.nodes
+        read = {id(source) for node in nodes for source in sources_of(node)}
+        return [node for node in nodes if id(node) not in read and not isinstance(node, StaticState)]
 
     def roots(self) -> tuple[Node, ...]:
         """Return the steps that a best-effort branch has to run: its sinks, and effects that lead to no sink."""
@@ -127,7 +210,7 @@ class Register:
 
     def loose_effects(self) -> tuple[Node, ...]:
         """Return the effects (peek, Debug) that lead to no state, sink, answer or further effect: they run, too."""
-        effects = [node for node in self._nodes if traits_of(node).role == "effect"]
+        effects = [node for node in self.nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
         for effect in effects:
@@ -156,10 +239,24 @@ class Register:
     def _below(self, sources: Iterable[Node]) -> list[Node]:
         """Return `sources` and all steps that read them, directly or through other steps."""
         reached = {id(source) for source in sources}
-        for node in self._nodes:  # in this order, each step comes after the steps that it reads
+        for node in self.nodes:  # in this order, each step comes after the steps that it reads
             if any(id(source) in reached for source in sources_of(node)):
                 reached.add(id(node))
-        return [node for node in self._nodes if id(node) in reached]
+        return [node for node in self.nodes if id(node) in reached]
+
+    def _built_on(self, steps: Iterable[Node]) -> set[Node]:
+        """Return `steps` and all steps that read their tuples, query their states or take their late tuples."""
+        reached = set(steps)
+        for node in self.nodes:
+            if not reached.isdisjoint(built_on(node)):
+                reached.add(node)
+        return reached
+
+
+def _label_parts(node: Node) -> tuple[str, int]:
+    """Return the stream's name and the number in a step's label, such as ("words", 2) for ``words/2:filter(long)``."""
+    stream, _, rest = node.step.partition("/")
+    return stream, int(rest.partition(":")[0])
 
 
 def _check_free_names(node: Node) -> None:

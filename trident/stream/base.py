@@ -6,7 +6,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike, by_any_case, did_you_mean
-from trident.base.step import Step, caller
+from trident.base.step import Step
 from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
@@ -37,12 +37,13 @@ class NotASequence(CheckedCalls):
 class StreamBase(NotASequence, Drawable, Generic[StreamT]):
     """An immutable description of the steps that every batch takes. Each verb returns a new stream."""
 
-    __slots__ = ("_label", "_node", "_register")
+    __slots__ = ("__weakref__", "_label", "_node", "_register")
 
     def __init__(self, register: Register, node: Node, label: str) -> None:
         self._register = register
         self._node = node
         self._label = label
+        register.viewed_by(self, node)
 
     @property
     def schema(self) -> StructType:
@@ -58,7 +59,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return [self._node]
 
     def _step(self, verb: str) -> Step:
-        return Step(self._register.label(self._label, verb), caller(verb))
+        return self._register.step(self._label, verb)
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
         """Return a stream of what `node` emits, with `register` for its later steps; None: this stream's register."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 
 from trident.base.errors import TopologyError
-from trident.base.step import Step, caller
 from trident.base.types import select
 from trident.operations.error_policy import LETTER, DeadLetter
 from trident.plan import joins, nodes, rules
@@ -101,7 +100,7 @@ def dead_letters_of(
     for node in failing:
         label = node.step.rpartition("/")[0]
         if node not in register.letters:
-            step = Step(register.label(label, "deadLetters"), caller("deadLetters"))
+            step = register.step(label, "deadLetters")
             letters = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
             register.add(label, letters)
             register.letters[node] = letters

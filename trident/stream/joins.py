@@ -130,7 +130,7 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
     if len(streams) < 2:
         raise Step(verb, called).error(TopologyError, f"a {verb} needs at least two streams, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))
-    return label, Step(register.label(label, verb), called)
+    return label, register.step(label, verb)
 
 
 def add_stream(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:

@@ -1,5 +1,7 @@
 """The verbs take, show and explainSpark, which show what a stream makes of its spout's first batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Row
@@ -44,7 +46,8 @@ class PreviewVerbs(StreamBase[StreamT]):
         self._check_visible("take")
         from trident.compiler import preview
 
-        return list(preview.take(self._node, n, spark=spark))
+        with self._looked_at():
+            return list(preview.take(self._node, n, spark=spark))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
         """Print the first `n` tuples that this stream makes of the spout's first batch, as `DataFrame.show` does.
@@ -74,7 +77,16 @@ class PreviewVerbs(StreamBase[StreamT]):
         self._check_visible("explainSpark")
         from trident.compiler import preview
 
-        preview.explain(self._node, mode, spark=spark)
+        with self._looked_at():
+            preview.explain(self._node, mode, spark=spark)
+
+    @contextmanager
+    def _looked_at(self) -> Iterator[None]:
+        """After the look, let the topology go of steps that the program wrote for this look only."""
+        try:
+            yield
+        finally:
+            self._register.looked_at(self._node)
 
     def _check_visible(self, verb: str) -> None:
         if rules.is_request(self._node):

@@ -65,6 +65,7 @@ class SourceVerbs(Drawable):
         >>> TridentTopology().newStream("orders", FixedBatchSpout("id long", [[1]]), formerly="sales")
         Stream(orders/0:newStream(FixedBatchSpout): id bigint)
         """
+        self._register.begin_call()
         step = Step(f"{name}/0:newStream" if isinstance(name, str) else "newStream", caller("newStream"))
         if isinstance(spout, str) and not isinstance(name, str):
             raise step.error(TopologyError, f"the name {spout!r} comes first; write newStream(name, spout)")
@@ -90,6 +91,7 @@ class SourceVerbs(Drawable):
         >>> TridentTopology().newDRPCStream("lookup", "user long, day date")
         Stream(lookup()/0:newDRPCStream: user bigint, day date)
         """
+        self._register.begin_call()
         label = f"{function}()"
         step = Step(f"{label}/0:newDRPCStream", caller("newDRPCStream"))
         self._check_name("a DRPC function", function, self._register.functions, step)
@@ -139,6 +141,7 @@ class SourceVerbs(Drawable):
         >>> tweeters
         TridentState('tweeters': url string, value array<string>; static)
         """
+        self._register.begin_call()
         step = Step(f"{name or 'static'}/0:newStaticState", caller("newStaticState"))
         factory, name = static_factory(stateFactory, name, topology, len(self._register.statics), step)
         self._register.check_free(name, step)

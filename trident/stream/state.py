@@ -6,7 +6,6 @@ from typing import Any, Generic, NoReturn, TypeVar
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
@@ -57,7 +56,7 @@ class StateBase(Drawable, Generic[StreamT]):
         node = self._node
         if isinstance(node, nodes.PersistentAggregate | nodes.PersistentReduce):
             return node
-        step = Step(self._register.label(self._label, "newValuesStream"), caller("newValuesStream"))
+        step = self._register.step(self._label, "newValuesStream")
         if isinstance(node, nodes.Watermark):
             raise step.error(TopologyError, f"state {self.name!r} is a watermark and has no stream of new values")
         if isinstance(node, nodes.StaticState):

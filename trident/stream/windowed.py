@@ -1,7 +1,6 @@
 """The verbs of a window's results: the late tuples, the window's state and its watermark."""
 
 from trident.base.errors import TopologyError
-from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.operations.windows import EventTimeWindow, SessionWindow
 from trident.plan import nodes
@@ -31,7 +30,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         >>> clicks.window(TumblingEventTimeWindow("1 hour", "at"), Count(), "count").late()
         Stream(clicks/2:late: url string, at timestamp)
         """
-        step = Step(self._register.label(self._label, "late"), caller("late"))
+        step = self._register.step(self._label, "late")
         window = self._window
         if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
             raise step.error(
@@ -64,7 +63,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         """
         window = self._window
         if not window.windowing.panes:
-            step = Step(self._register.label(self._label, "state"), caller("state"))
+            step = self._register.step(self._label, "state")
             raise step.error(
                 TopologyError,
                 f"state {window.state.name!r} holds waiting tuples, not results: put the results into a state of their "
@@ -87,7 +86,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         """
         watermark = self._window.watermark
         if watermark is None:
-            step = Step(self._register.label(self._label, "watermark"), caller("watermark"))
+            step = self._register.step(self._label, "watermark")
             raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples and has no watermark")
         return self._state_of(watermark)
 

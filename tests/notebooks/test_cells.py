@@ -1,0 +1,149 @@
+"""Cells in a real kernel: a cell runs twice, is edited, looks at a stream, and fails."""
+
+import os
+import sys
+from collections.abc import Iterator
+from queue import Empty
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+SETUP = """
+from trident import Count, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+topology = TridentTopology()
+"""
+WORDS = 'words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))'
+COUNTS = 'counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")'
+
+
+class Kernel:
+    """A notebook's kernel, without a notebook: cells are its requests."""
+
+    def __init__(self) -> None:
+        self._manager = KernelManager(kernel_name="python3")
+        self._manager.start_kernel(env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self._client = self._manager.client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=60)
+
+    def run(self, code: str, cell: str | None = None) -> str:
+        """Run a cell, and return all it put out as text. `cell` is the id that a front end would send."""
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        message = self._client.session.msg("execute_request", content, metadata={"cellId": cell} if cell else {})
+        self._client.shell_channel.send(message)
+        texts = list[str]()
+        while True:
+            try:
+                reply: Any = self._client.get_iopub_msg(timeout=60)
+            except Empty:
+                raise AssertionError(f"the kernel does not answer to {code!r}") from None
+            if reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
+                continue
+            kind, given = reply["msg_type"], reply["content"]
+            if kind == "stream":
+                texts.append(given["text"])
+            elif kind == "error":
+                texts.append("\n".join(given["traceback"]))
+            elif kind == "execute_result":
+                texts.append(given["data"]["text/plain"])
+            elif kind == "status" and given["execution_state"] == "idle":
+                return "".join(texts).strip()
+
+    def stop(self) -> None:
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Kernel]:
+    kernel = Kernel()
+    try:
+        yield kernel
+    finally:
+        kernel.stop()
+
+
+@pytest.fixture
+def kernel(process: Kernel) -> Kernel:
+    """A kernel whose variable `topology` is new."""
+    assert process.run(SETUP) == ""
+    return process
+
+
+def steps(kernel: Kernel) -> list[str]:
+    """The labels of the topology's steps."""
+    return eval(kernel.run("[node.step for node in topology._register.nodes]"))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("cell", ["cell-1", None], ids=["a front end that names cells", "one that does not"])
+def test_a_cell_that_runs_again_replaces_what_it_defined(kernel: Kernel, cell: str | None) -> None:
+    code = f"{WORDS}\n{COUNTS}\nwords.peek(print).foreachArrow(print)"
+    kernel.run(code, cell)
+    once = steps(kernel)
+    note = kernel.run(code, cell)
+    assert note.startswith(
+        "This cell ran before. It replaces: stream 'words', state 'counts', output 'words.foreachArrow'."
+    )
+    assert steps(kernel) == once, "the numbers in the labels, too"
+
+
+def test_an_edited_cell_replaces_what_it_defined_before_it_was_edited(kernel: Kernel) -> None:
+    kernel.run(WORDS, "w")
+    kernel.run("words.peek(print)", "p")
+    kernel.run("words.peek(len)", "p")
+    assert steps(kernel) == ["words/0:newStream(FixedBatchSpout)", "words/1:peek(len)"]
+
+
+def test_a_cell_that_takes_a_name_of_another_cell_is_refused(kernel: Kernel) -> None:
+    kernel.run(WORDS, "w")
+    assert "DuplicateNameError: words/0:newStream: a stream of this name begins at In[" in kernel.run(WORDS, "other")
+
+
+def test_what_other_cells_built_on_a_replaced_stream_goes_with_it_and_is_named(kernel: Kernel) -> None:
+    kernel.run(WORDS, "w")
+    kernel.run(f"pairs = words.map('word', str.upper, 'upper string')\n{COUNTS}", "c")
+    note = kernel.run(WORDS, "w")
+    assert "Gone, because they were built on that: state 'counts' (In[" in note
+    assert steps(kernel) == ["words/0:newStream(FixedBatchSpout)"]
+    refused = kernel.run("pairs.peek(print)", "p")
+    assert "it is built on words/1:map" in refused and "replaced when its cell ran again" in refused
+    kernel.run(f"pairs = words.map('word', str.upper, 'upper string')\n{COUNTS}", "c")
+    kernel.run("pairs.peek(print)", "p")
+    assert steps(kernel)[1:] == ["words/1:map(str.upper)", "words/2:persistentAggregate(Count)", "words/3:peek(print)"]
+
+
+def test_looking_at_a_stream_leaves_nothing_in_the_topology(kernel: Kernel) -> None:
+    kernel.run(WORDS)
+    before = steps(kernel)
+    assert "DOG" in kernel.run("words.map('word', str.upper, 'upper string').show()")
+    assert "DOG" in kernel.run("print(words.map('word', str.upper, 'upper string').take(1))")
+    assert steps(kernel) == before
+
+
+def test_a_stream_that_a_variable_holds_stays_when_it_is_looked_at(kernel: Kernel) -> None:
+    kernel.run(WORDS)
+    kernel.run("upper = words.map('word', str.upper, 'upper string'); upper.show()")
+    assert len(steps(kernel)) == 2
+    kernel.run("upper.foreachArrow(print); del upper")
+    assert len(steps(kernel)) == 3
+
+
+def test_an_error_is_shown_in_at_most_five_lines_that_name_cell_and_line(kernel: Kernel) -> None:
+    kernel.run(WORDS)
+    shown = kernel.run("first = 1\nwords.project('wrod')")
+    number = int(shown.partition("In[")[2].partition("]")[0])
+    assert "FieldNotFoundError" in shown and f"called at In[{number}] line 2" in shown
+    assert f"  at In[{number}] line 2: words.project('wrod')" in shown
+    assert len(shown.splitlines()) <= 5
+
+
+def test_the_whole_traceback_is_there_for_those_who_ask(kernel: Kernel) -> None:
+    kernel.run(WORDS)
+    kernel.run("%xmode Verbose")
+    try:
+        assert "Traceback (most recent call last)" in kernel.run("words.project('wrod')")
+    finally:
+        kernel.run("%xmode Context")

@@ -1,0 +1,65 @@
+"""Which run of which notebook cell defined each step, so that a cell can run again and replace what it defined."""
+
+from collections.abc import Iterable, Mapping
+
+from trident.base.notebook import CellRun, current_run
+from trident.plan.nodes import Node, RequestSource, Sink, SpoutSource, StateWriter, StaticState
+
+
+class DefiningCells:
+    """The notebook cells that defined the steps of one register. Outside a notebook it stays empty."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Node, CellRun] = {}
+        self._replaced: set[Node] = set()
+
+    def record(self, node: Node) -> None:
+        """Record that the cell that is executed now has defined `node`."""
+        run = current_run()
+        if run is not None:
+            self._runs[node] = run
+
+    def outdated(self) -> list[Node]:
+        """Return the steps that earlier runs of the cell that is executed now have defined."""
+        now = current_run() if self._runs else None
+        if now is None:
+            return []
+        return [node for node, run in self._runs.items() if run.cell == now.cell and run.request != now.request]
+
+    def run_of(self, node: Node) -> CellRun | None:
+        """Return the run that defined a step; None if no cell did."""
+        return self._runs.get(node)
+
+    def replace(self, nodes: Iterable[Node]) -> None:
+        """Record that these steps were taken out because a cell ran again."""
+        for node in nodes:
+            self._runs.pop(node, None)
+            self._replaced.add(node)
+
+    def has_replaced(self, node: Node) -> bool:
+        """Return whether a step was taken out because a cell ran again."""
+        return node in self._replaced
+
+
+def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
+    """Return a note for the user about steps that were taken out; "" if none of them has a name.
+
+    `own`: the steps that the cell itself had defined. `others`: steps that were built on them, with their cells' runs.
+    """
+    mine = [name for node in own if (name := _name(node))]
+    theirs = [f"{name} ({run or 'no cell'})" for node, run in others.items() if (name := _name(node))]
+    lines = [f"This cell ran before. It replaces: {', '.join(mine)}."] if mine else []
+    if theirs:
+        lines.append(f"Gone, because they were built on that: {', '.join(theirs)}. Run these cells again.")
+    return " ".join(lines)
+
+
+def _name(node: Node) -> str:
+    """Return what a user calls a step that has a name of its own; "" for any other step."""
+    if isinstance(node, SpoutSource):
+        return f"stream {node.stream!r}"
+    if isinstance(node, RequestSource):
+        return f"function {node.function!r}"
+    if isinstance(node, StateWriter | StaticState):
+        return f"state {node.state.name!r}"
+    return f"output {node.name!r}" if isinstance(node, Sink) else ""
