@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 import trident
+import trident.spouts
+import trident.state
+import trident.testing
 from tests.support.topologies import DeclaredState, split, stream
 from trident import (
     Count,
@@ -46,6 +49,9 @@ def s() -> Stream:
         ("multiReduce", "use topology.multiReduce([s, t], ...)"),
         ("getOutputFields", "use fields"),
         ("late", "use late() of the stream that window(...) gives"),
+        ("count", "use persistentAggregate(...) over all batches, or aggregate(Count(), 'count') over each batch"),
+        ("explode", "use each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps"),
+        ("where", "use filter(expr('n > 3')), or filter('n', function)"),
         ("select", "'Stream' has no verb 'select'; use project('field')"),
     ],
 )
@@ -57,7 +63,10 @@ def test_a_stream_knows_what_others_call_its_verbs(s: Stream, name: str, says: s
 
 def test_so_do_groups_states_and_topologies(s: Stream) -> None:
     grouped = s.groupBy("line")
-    with pytest.raises(AttributeError, match=r"no verb 'min'; use aggregate\('field', Min\(\), 'min'\), or toStream"):
+    with pytest.raises(
+        AttributeError,
+        match=r"no verb 'min'; use persistentAggregate\(\.\.\.\) over all batches, aggregate\('field', Min",
+    ):
         _ = grouped.min
     with pytest.raises(
         AttributeError, match=r"no verb 'mapGroupsWithState'; use groupBy\('key'\)\.persistentAggregate"
@@ -98,7 +107,15 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
         ("from trident import Count, FileSpout", "; write: from trident.spouts import FileSpout"),
         ("from trident import Fields", "cannot import name 'Fields' from 'trident'; use text such as 'word, count'"),
         ("from trident import Cuont", "; did you mean 'Count'?"),
-        ("from trident.state import LRUMemoryMapState", "any more: use MemoryMapState.opaque(ttlSecs=...)"),
+        (
+            "from trident.state import LRUMemoryMapState",
+            "; use MemoryMapState.opaque(ttlSecs=...), whose values pass away",
+        ),
+        ("from trident.state import RedisState", "; use RedisMapState.opaque(url)"),
+        ("from trident.state import MemoryMapstate", "; did you mean 'MemoryMapState'?"),
+        ("from trident.spouts import KafkaSpout", "; use an OpaquePartitionedSpout or PartitionedSpout of your own"),
+        ("from trident.spouts import FileSpot", "; did you mean 'FileSpout'?"),
+        ("from trident.testing import startLocal", "; did you mean 'start_local'?"),
     ],
 )
 def test_an_import_of_what_lies_elsewhere(line: str, says: str) -> None:
@@ -112,6 +129,12 @@ def test_the_package_is_asked_as_any_other() -> None:
         _ = trident.FileSpout
     assert not hasattr(trident, "nothing") and not hasattr(trident, "__wrapped__")
     exec("from trident import demo, plan, testing, Count")
+    exec("from trident.spouts import branch, FileSpout")
+    exec("from trident.testing import contracts, start_local")
+    for module in (trident.spouts, trident.state, trident.testing):
+        assert not hasattr(module, "nothing") and not hasattr(module, "__wrapped__")
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
+            _ = module.nothing
 
 
 # --- arguments that a verb does not take -----------------------------------------------------------------------------

@@ -30,15 +30,25 @@ from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.dispatch import compile_late, compile_window
 from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
-from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
+from trident.log.frozen_results import (
+    FrozenOutput,
+    dropped_of,
+    freeze,
+    with_dropped,
+    with_life,
+    with_skipped,
+    without_skipped,
+)
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import (
+    CommittedQuery,
     Emitted,
     LateTuples,
     LettersOf,
     Node,
     Sink,
     StateQuery,
+    StateReader,
     StateUpdate,
     StateWriter,
     Window,
@@ -47,6 +57,7 @@ from trident.plan.nodes import (
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
+from trident.run.event_time import EventTime, WindowTime
 from trident.run.skew import Hottest, hottest_of
 from trident.run.user_code import UserCode
 from trident_state.messages import Applied
@@ -62,11 +73,14 @@ class StateSummary:
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
+    time: WindowTime | None = None
+    """The time of a window, for the state of one."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
-        counts: dict[str, Any] = {"keys": self.keys, "written": self.written}
-        return counts if self.hottest is None else counts | {"hottest": self.hottest.as_dict()}
+        summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
+        return summary if self.time is None else summary | self.time.as_dict()
 
 
 @dataclass(slots=True)
@@ -110,6 +124,7 @@ class Committer:
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
+        self._time = EventTime(self.stores)
         self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
@@ -259,11 +274,14 @@ class Committer:
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
                 late = partial(self._late_tuples, step, tables[step.source], txid)
                 results[output.name] = self._reading(step.window, txid, late)
+            elif isinstance(step, CommittedQuery):
+                answers = self._committed_answers(output, tables[step.source], txid)
+                results[output.name] = conform(answers, output.schema)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
             work = partial(self._update_of, step, tables[step.source], txid)
             update = self._reading(step, txid, partial(self.code.call, step, txid, work))
-            results[output.name] = update.puts
+            results[output.name] = with_dropped(update.puts, update.dropped)
             if step in emitting and update.emitted is not None:
                 results[emitting[step]] = update.emitted
         return results
@@ -372,14 +390,24 @@ class Committer:
                 later[output.step] = table.set_column(last, table.schema.field(last), applied.values)
         if failures:
             raise failures[0]
+        self._note_times([step for _, step in steps if isinstance(step, Window)], tables, results, txid, written)
         return later
+
+    def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
+        """Answer a query of committed values, of which nothing is frozen yet."""
+        assert isinstance(output.step, CommittedQuery)
+        # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
+        # only here a state that was born after this batch is empty, and one that is behind is healed.
+        if output.step.updated.state.name in self.stores:
+            return self._answer(output, table, txid, {})
+        return self.code.answer_committed(output.step, table, txid)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
         """Answer a query as of the batch before, or as of this batch if an earlier stage has written the state.
 
         A state that was born after this batch is empty, as it was at its birth.
         """
-        assert isinstance(output.step, StateQuery)
+        assert isinstance(output.step, StateReader)
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
         if state in self.births:
@@ -393,6 +421,21 @@ class Committer:
                 raise
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)
+
+    def _note_times(
+        self,
+        windows: list[Window],
+        tables: Mapping[str, pa.Table],
+        results: Mapping[str, Result],
+        txid: int,
+        written: Mapping[str, StateSummary],
+    ) -> None:
+        """Note in the summaries of windows their watermarks, and how many rows came too late for them."""
+        unborn = self._unborn(txid)
+        for step in windows:
+            name, watermark = step.state.name, step.watermark
+            if name in written and watermark is not None and watermark.state.name not in unborn:
+                written[name].time = self._time.of(watermark, tables, dropped_of(results[name]), txid)
 
     def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
         """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""

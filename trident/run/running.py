@@ -20,7 +20,6 @@ from trident.run.display import LiveProgress, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunReadSource
-from trident.user_calls.watched_store import unwatched
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +37,17 @@ class RunningTopology:
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
     """
 
-    def __init__(self, context: RunContext, runs: Mapping[str, GroupRun], close: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        runs: Mapping[str, GroupRun],
+        source: RunReadSource,
+        close: Callable[[bool], None],
+    ) -> None:
         """Put the run together; `start` calls this.
 
-        `close` closes what was opened. Its argument is False if a write to a store hangs.
+        Views and queries read from `source`. `close` closes what was opened. Its argument is False if a write to a
+        store hangs.
         """
         self.name = context.settings.name
         """The topology's name."""
@@ -54,7 +60,7 @@ class RunningTopology:
         begun, settings = context.begun, context.settings
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
-        self._read_source = RunReadSource(self.name, self._runs, unwatched(begun.stores), context.statics)
+        self._read_source = source
         self.drpc = LocalDRPC(
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )
@@ -69,6 +75,8 @@ class RunningTopology:
             run.start(self._group_ended)
             if self._context.settings.availableNow:
                 run.post(on.DrainAsked())
+        if not self._runs and self._context.settings.availableNow:
+            self._end()  # there is no source to drain
 
     # --- status -----------------------------------------------------------------------------------------
 
@@ -83,7 +91,8 @@ class RunningTopology:
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
-        hang.
+        hang. ``windows`` has the watermark of each window by time, and how many rows it has dropped since the start
+        because they came too late.
         """
         groups = {}
         for name, run in self._runs.items():
@@ -95,6 +104,8 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
+            if windows := self._context.trace.windows(name):
+                groups[name]["windows"] = windows
         return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
@@ -181,6 +192,8 @@ class RunningTopology:
         """Ask the run to stop, and return at once."""
         for run in self._runs.values():
             run.post(on.StopAsked())
+        if not self._runs:
+            self._end()  # a topology of queries alone has no group whose end would end the run
 
     def wait_ended(self, timeout: float | None) -> bool:
         """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
@@ -251,7 +264,7 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids}>"
+        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids or repr(self.drpc)}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))
@@ -281,6 +294,10 @@ class RunningTopology:
 
     def _group_ended(self, run: GroupRun) -> None:
         """Close the run after its last group has ended. The loop of each group calls this at its end."""
+        self._end()
+
+    def _end(self) -> None:
+        """Close the run, unless a group is still at work."""
         with self._lock:
             if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
                 return

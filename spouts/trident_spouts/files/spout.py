@@ -33,7 +33,7 @@ from trident_spouts.files.listing import (
     hidden_file,
     list_files,
 )
-from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
+from trident_spouts.files.parquet import FilesEmission, checked_footer, footer_schema, has_nanoseconds
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
@@ -45,6 +45,9 @@ from trident_spouts.user_calls import foreign_metadata_error
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
+FileOrder = Literal["time", "name"]
+
+_OTHER_FORMATS = "; read lines of another form, such as CSV, as text, and parse each; write other files as Parquet"
 
 _LISTING_SECONDS = 1.0
 """The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
@@ -59,7 +62,7 @@ class FileSpout:
 
     The spout is transactional: the metadata of a batch is the exact list of its files with size, modification time and,
     for text and JSON, the byte range. The workers read the bytes. Files are read in the order of modification time,
-    then name. Each file is read once, also over a restart.
+    then name (`orderBy`). Each file is read once, also over a restart.
 
     Parameters
     ----------
@@ -90,6 +93,10 @@ class FileSpout:
         A file that was modified less than this many seconds ago counts as still being written: text and JSON are read
         up to the last whole line, Parquet is not read. With 0 a file counts as complete as soon as it appears (most
         writers move finished files in).
+    orderBy : "time" or "name"
+        The order in which files are read: of their modification times, then names, or of their names (relative to the
+        part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
+        lose their times; names that hold a date keep the events in order.
 
     Raises
     ------
@@ -124,6 +131,7 @@ class FileSpout:
     encodingErrors: EncodingErrors
     malformed: Malformed
     completeAfterSecs: float
+    orderBy: FileOrder
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
     """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
@@ -139,10 +147,12 @@ class FileSpout:
         encodingErrors: EncodingErrors = "strict",
         malformed: Malformed = "fail",
         completeAfterSecs: float = 0,
+        orderBy: FileOrder = "time",
     ) -> None:
-        _check_choice("format", format, get_args(FileFormat))
+        _check_choice("format", format, get_args(FileFormat), _OTHER_FORMATS)
         _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
         _check_choice("malformed", malformed, get_args(Malformed))
+        _check_choice("orderBy", orderBy, get_args(FileOrder))
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
         if maxFilesPerBatch is not None:
             check_whole_number("FileSpout: maxFilesPerBatch", maxFilesPerBatch)
@@ -154,6 +164,7 @@ class FileSpout:
         set_(self, "encodingErrors", encodingErrors)
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", completeAfterSecs)
+        set_(self, "orderBy", orderBy)
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_first_schema", [])
 
@@ -167,7 +178,8 @@ class FileSpout:
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
         source = file_source(self.path)
-        first = next((file for file in list_files(source) if file.size), None)
+        files = list_files(source, self.orderBy == "name")
+        first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
                 f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from; give them: "
@@ -176,13 +188,31 @@ class FileSpout:
         self._first_schema.append(footer_schema(source.path(first.name)))
         return self._first_schema[0]
 
+    @property
+    def form(self) -> str:
+        """The format and the fields as which files are read, as text; the plan of every batch has it."""
+        return f"{self.format} ({ddl(self.schema)})"
+
+    def changedSince(self, position: Metadata) -> str | None:
+        """Return, in words, how this spout reads files otherwise than before; None if it reads them alike.
+
+        `position` is the plan of the stream's last batch. A start warns of the change.
+        """
+        before = position.get("as") if isinstance(position, dict) else None
+        if before in (None, self.form):  # plans of earlier versions of this library do not say how files were read
+            return None
+        return (
+            f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} has the rows of "
+            f"files that were read before, in another form, they count twice"
+        )
+
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         return _FileExecutor(self, file_source(self.path))
 
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
-        defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0}
+        defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0, "orderBy": "time"}
         shown = [repr(self.path)]
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         if self.format != "text" and self._declared is not None:
@@ -190,9 +220,9 @@ class FileSpout:
         return f"FileSpout({', '.join(shown)})"
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: object, choices: tuple[str, ...], hint: str = "") -> None:
     if value not in choices:
-        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
+        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}{hint}")
 
 
 def _declared(format: FileFormat, schema: str | StructType | None, malformed: Malformed) -> StructType | None:
@@ -216,8 +246,9 @@ class _FileExecutor(SpoutExecutor):
         self._spout = spout
         self._source = source
         self._by_lines = spout.format != "parquet"
+        self._by_name = spout.orderBy == "name"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
-        self._planner = Planner(source, limits, self._by_lines)
+        self._planner = Planner(source, limits, self._by_lines, self._by_name)
         self._listing: list[ListedFile] = []
         self._listed_at = float("-inf")
         self._warned = False
@@ -231,7 +262,8 @@ class _FileExecutor(SpoutExecutor):
                 ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time)
                 if ranges:
                     self._known = (after.encode(), after)
-                    return {"files": [range_.to_json() for range_ in ranges], "seen": self._known[0]}
+                    files = [range_.to_json() for range_ in ranges]
+                    return {"files": files, "seen": self._known[0], "as": self._spout.form}
                 if anew:
                     return None
             except StaleListingError:
@@ -271,7 +303,7 @@ class _FileExecutor(SpoutExecutor):
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
         before = {file.name for file in self._listing}
-        self._listing = list_files(self._source)
+        self._listing = list_files(self._source, self._by_name)
         if not self._listing and not self._warned:
             self._warned = True
             self._warn_of_none()
@@ -280,9 +312,10 @@ class _FileExecutor(SpoutExecutor):
         for file in self._listing if before else ():
             if file.name not in before and seen.is_past(file):
                 _log.warning(
-                    "FileSpout: %s appeared with a modification time before that of files read long ago; it counts as "
-                    "one of those and is not read. Touch it to have it read.",
+                    "FileSpout: %s appeared with a %s before that of files read long ago; it counts as one of those "
+                    "and is not read. %s it to have it read.",
                     self._source.path(file.name),
+                    *(("name", "Rename") if self._by_name else ("modification time", "Touch")),
                 )
 
     def _warn_of_none(self) -> None:
@@ -305,8 +338,9 @@ class _FileExecutor(SpoutExecutor):
             stretches = (Stretch(file.path, start, end, start, end, file) for file, start, end in bounds)
             return LinesEmission(tuple(stretches), self._line_format())
         paths, schema = tuple(file.path for file in files), self._spout.schema
-        rows = sum(count_rows(path, schema) for path in paths)
-        return FilesEmission(paths, schema, rows, planned=tuple(files))
+        footers = [checked_footer(path, schema) for path in paths]
+        rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
+        return FilesEmission(paths, schema, rows, planned=tuple(files), nanoseconds=nanoseconds)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
         """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""
