@@ -872,6 +872,14 @@ GUARDS = [
         "tests/run/test_limits.py -k raises_now_and_then",
     ),
     Guard(
+        "previous, hold",
+        "commits go on over a read of the batch before, until that is gone",
+        "trident/reads/previous_reads.py",
+        "holds.enter_context(source.between(group))",
+        "source.committed(group)",
+        "tests/reads/test_previous_reads.py -k held_back",
+    ),
+    Guard(
         "hold, limit",
         "a request that hangs holds commits back for ever",
         "trident/reads/commit_gate.py",
