@@ -880,6 +880,14 @@ GUARDS = [
         "tests/reads/test_previous_reads.py -k held_back",
     ),
     Guard(
+        "spout, packed since it was read",
+        "a log that was read and then compressed by its rotation counts twice",
+        "spouts/trident_spouts/files/planner.py",
+        "                self._check_not_packed_since(listed, seen, listing)\n",
+        "                pass\n",
+        "tests/spouts/files/test_compressed.py -k twice",
+    ),
+    Guard(
         "hold, limit",
         "a request that hangs holds commits back for ever",
         "trident/reads/commit_gate.py",
