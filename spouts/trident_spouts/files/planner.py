@@ -157,8 +157,8 @@ class Planner:
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
                 f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
                 f"must not change after it was read{', only grow by whole lines' if self.grows(file.name) else ''}. "
-                f"Give the new content another name to have it read, or remove it to leave it out. Logs that are rotated by "
-                f"renaming are followed if the path matches the new names too, such as app.log*"
+                f"Give the new content another name to have it read, or remove it to leave it out. Logs that are "
+                f"rotated by renaming are followed if the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check
