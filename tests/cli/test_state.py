@@ -66,6 +66,16 @@ def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
     assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
 
 
+def test_the_batch_before_is_read_too(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog", "cat"], ["dog"])), checkpointLocation=tmp_path)
+    assert lines(trident_("get", "wc", "counts", "dog", "--previous")) == [{"key": "dog", "value": 1}]
+    assert len(lines(trident_("scan", "wc", "counts", "--previous"))) == 2
+    told = trident_("export", "wc", "counts", tmp_path / "counts.csv", "--previous")
+    assert told.stderr.startswith("2 entries of wc/counts, as of txid 1, in ")
+    both = refused(trident_("get", "wc", "counts", "dog", "--previous", "--latest"), 2)
+    assert "--latest and --previous contradict each other" in both
+
+
 def test_a_key_without_a_value_is_null_and_the_end_is_3(trident_: Run, tmp_path: Path) -> None:
     counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
     result = trident_("get", "wc", "counts", "dog", "gnu")

@@ -872,6 +872,22 @@ GUARDS = [
         "tests/run/test_limits.py -k raises_now_and_then",
     ),
     Guard(
+        "previous, hold",
+        "commits go on over a read of the batch before, until that is gone",
+        "trident/reads/previous_reads.py",
+        "holds.enter_context(source.between(group))",
+        "source.committed(group)",
+        "tests/reads/test_previous_reads.py -k held_back",
+    ),
+    Guard(
+        "spout, packed since it was read",
+        "a log that was read and then compressed by its rotation counts twice",
+        "spouts/trident_spouts/files/planner.py",
+        "                self._check_not_packed_since(listed, seen, listing)\n",
+        "                pass\n",
+        "tests/spouts/files/test_compressed.py -k twice",
+    ),
+    Guard(
         "hold, limit",
         "a request that hangs holds commits back for ever",
         "trident/reads/commit_gate.py",

@@ -93,6 +93,36 @@ class TestParquetFiles(SpoutContract):
         return lambda: FileSpout(folder, format="parquet", maxFilesPerBatch=1)
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".zst"])
+@pytest.mark.parametrize("options", [{}, {"multiLine": True}, {"header": False, "sep": ";"}], ids=str)
+class TestCsvFiles(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path, suffix: str, options: dict[str, Any]) -> MakeSpout:
+        from tests.spouts.files.test_compressed import PACK
+
+        folder, sep = tmp_path / "in", options.get("sep", ",")
+        folder.mkdir()
+        for name in "ab":
+            text = f"word{sep}n\n" if options.get("header", True) else ""
+            text += "".join(f'"{word} {name}"{sep}{n}\n' for word, n in ROWS)
+            (folder / f"{name}.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(text.encode()))
+        return lambda: FileSpout(folder, "csv", FIELDS, maxBytesPerBatch=30, **options)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
+class TestCompressedFiles(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path, suffix: str) -> MakeSpout:
+        from tests.spouts.files.test_compressed import PACK
+
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for name in "ab":
+            lines = "".join(f'{{"word": "{word}{name}", "n": {n}.0}}\n' for word, n in ROWS)
+            (folder / f"{name}{suffix}").write_bytes(PACK[suffix](lines.encode()))
+        return lambda: FileSpout(folder, "json", FIELDS, numbers="lenient", maxFilesPerBatch=1)
+
+
 # --- the contracts of users' own spouts ---------------------------------------------------------------------------
 
 

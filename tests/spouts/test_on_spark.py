@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
+from tests.spouts.files.test_compressed import PACK
 from tests.support.plans import planned
 from trident.base.types import arrow_schema
 from trident.compiler.columns.function_errors import decoded
@@ -198,3 +199,39 @@ def test_a_small_batch_of_lines_is_read_by_the_driver_and_fails_there(spark: Spa
 def test_the_cores_are_known_in_both_modes(spark: SparkSession) -> None:
     assert parallelism(spark) == 2
     assert on_this_machine(spark)
+
+
+CSV = 'word;n;at\n"cow; ""moo""";517.0;2024-07-01 12:00:00\n"";;\n;-3;2024-07-01T12:00:00Z\nx;y;z\n"lost;1;\n'
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".zst"])
+@pytest.mark.parametrize("multi", [False, True])
+def test_csv_is_read_with_its_types(
+    either: None, spark: SparkSession, tmp_path: Path, suffix: str, multi: bool
+) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(CSV.encode()))
+    options: Any = {"sep": ";", "numbers": "lenient", "timeZone": "Europe/Berlin", "multiLine": multi}
+    spout = FileSpout(tmp_path, "csv", "n long, at timestamp, word string", malformed="keep", **options)
+    rows = check_same(emission_of(spout), spark, tmp_path).to_pylist()
+    assert [(row["n"], row["word"], row["_corrupt"]) for row in rows] == 2 * [
+        (517, 'cow; "moo"', None),
+        (None, "", None),
+        (-3, None, None),
+        (None, None, "x;y;z"),
+        (None, None, '"lost;1;'),
+    ]
+    assert [row["at"] and row["at"].hour for row in rows[:3]] == [10, None, 12]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_row_that_a_worker_cannot_read_is_named_with_its_line(
+    far: None, spark: SparkSession, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"a.csv{suffix}"
+    path.write_bytes(PACK.get(suffix, bytes)(("n\n" + "1\n" * 5000 + "x\n").encode()))
+    with pytest.raises(PySparkException) as caught:
+        emission_of(FileSpout(tmp_path, "csv", "n long")).dataframe(spark, tmp_path).toArrow()
+    error = decoded(str(caught.value))
+    assert isinstance(error, MalformedInputError)
+    assert str(error).startswith(f"{path}:5002: field 'n': expected bigint, got 'x'; correct the row")

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
-from trident.reads.committed_reads import FREE_ROWS
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.committed_reads import FREE_ROWS, Snapshot
+from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
@@ -98,20 +98,25 @@ class OpenedState(StateView):
     """A state opened by `openState`, while its topology is stopped or runs elsewhere.
 
     Every read is committed, as of the newest txid that the state has at the time of the read. To read the value of a
-    key takes two round trips to a server. While a state in Redis is written, `items`, `toArrow` and `toPandas` read
-    page by page: each page is as of one txid, ``asOfTxid`` is the first of these txids and ``toTxid`` the last. All
-    other reads are as of one txid. Reads write nothing, and hold back no driver. The object is a context manager, and
-    thread-safe except for `close`.
+    key takes two round trips to a server. While a state in Redis is written, loops, `dict`, `top`, `toArrow` and
+    `toPandas` read page by page: each page is as of one txid, ``asOfTxid`` is the first of these txids and ``toTxid``
+    the last. All other reads are as of one txid. Reads write nothing, and hold back no driver. The object is a context
+    manager, and thread-safe except for `close`.
     """
 
     def __init__(
-        self, topology: str, followed: Followed, state: StateDescription, isolation: str = "committed"
+        self,
+        topology: str,
+        followed: Followed,
+        state: StateDescription,
+        isolation: str = "committed",
+        asOf: AsOfBatch | None = None,
     ) -> None:
         self.topology = topology
         """The name of the topology that writes the state."""
         self._followed = followed
         self._outside = _FollowedSource(followed, state.kind, state.name)
-        super().__init__(self._outside, state, isolation)
+        super().__init__(self._outside, state, isolation, asOf)
 
     @property
     def keyFields(self) -> pa.Schema:
@@ -141,14 +146,18 @@ class OpenedState(StateView):
             as_of = f", {error}"
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
-    def _values(self, read: Callable[..., pa.Array]) -> list[Any]:
-        return self._as_of_one_txid(lambda: super(OpenedState, self)._values(read))
+    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
+        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver writes faster than that."""
+        try:
+            return super()._at_one_txid(read, large=large)
+        except SnapshotMovedError as error:
+            raise self._too_fast() from error
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
         self._check_limit(limit)
         paged = self._followed.paged if isinstance(self._followed, FollowedStore) else None
-        if paged is None or self.isolation == "latest":
-            return self._as_of_one_txid(lambda: super(OpenedState, self)._table(limit))
+        if paged is None or self.isolation == "latest" or self.asOf is not None:
+            return super()._table(limit)
         self._outside.check()
         committed, txids = self._followed.committed(), list[int]()
 
@@ -157,17 +166,16 @@ class OpenedState(StateView):
                 txids.append(txid)
                 yield page
 
-        table = self._as_of_one_txid(lambda: self._collect(pages(), limit))
+        try:
+            table = self._collect(pages(), limit)
+        except SnapshotMovedError as error:
+            raise self._too_fast() from error
         first, last = min(txids, default=committed), max(txids, default=committed)
         return table, {"asOfTxid": first} if first == last else {"asOfTxid": first, "toTxid": last}
 
-    def _as_of_one_txid(self, read: Callable[[], _T]) -> _T:
-        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver writes faster than that."""
-        try:
-            return read()
-        except SnapshotMovedError as error:
-            raise SnapshotMovedError(
-                f"state {self.name!r} of topology {self.topology!r}: it was written faster than it could be read as "
-                f"of one txid, and a read from outside holds back no driver. Ask for fewer keys at once, ask the "
-                f"running topology, or read with isolation='latest'"
-            ) from error
+    def _too_fast(self) -> SnapshotMovedError:
+        return SnapshotMovedError(
+            f"state {self.name!r} of topology {self.topology!r}: it was written faster than it could be read as "
+            f"of one txid, and a read from outside holds back no driver. Ask for fewer keys at once, ask the "
+            f"running topology, or read with isolation='latest'"
+        )

@@ -16,7 +16,7 @@ from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
 from trident.reads.committed_reads import Isolation
-from trident.reads.state_view import StateDescription
+from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
@@ -46,6 +46,7 @@ def openState(
     factory: StateFactory | None = None,
     aggregator: Any = None,
     isolation: Isolation = "committed",
+    asOf: AsOfBatch | None = None,
 ) -> OpenedState:
     """Open a state by its name and its topology's name, while the topology is stopped or runs elsewhere.
 
@@ -70,6 +71,9 @@ def openState(
         ``present``, or if a state in memory has changed since its last snapshot; the most common ones are known.
     isolation
         ``"committed"``, or ``"latest"`` for the last written values, committed or not.
+    asOf
+        ``"previous"`` for reads as of the batch before the last committed one. A nonTransactional state does not keep
+        it.
 
     Raises
     ------
@@ -105,22 +109,27 @@ def openState(
     if url is not None:
         stored = find_state(location.address, location.prefix, topology, state)
         if stored is None and location.has_memory_state(topology, state):
-            return _open_in_memory(location, topology, state, aggregator, isolation)
+            return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
         followed, fingerprint, kind = _on_server(location, stored, topology, state)
     elif factory is not None:
         followed, fingerprint, kind = _in_own_store(factory, topology, state)
     else:
-        return _open_in_memory(location, topology, state, aggregator, isolation)
+        return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
     described = _described(state, kind, fingerprint, _present(fingerprint, state, aggregator))
     try:
-        return OpenedState(topology, followed, described, isolation)
+        return OpenedState(topology, followed, described, isolation, asOf)
     except BaseException:
         followed.close()
         raise
 
 
 def _open_in_memory(
-    location: StateLocation, topology: str, state: str, aggregator: Any, isolation: Isolation
+    location: StateLocation,
+    topology: str,
+    state: str,
+    aggregator: Any,
+    isolation: Isolation,
+    asOf: AsOfBatch | None,
 ) -> OpenedState:
     if location.checkpoint is None:
         raise TopologyError(
@@ -146,7 +155,7 @@ def _open_in_memory(
         replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, aggregator))
         replica.committed()
         described = _described(state, replica.manifest.kind, fingerprint, present)
-        return OpenedState(topology, replica, described, isolation)
+        return OpenedState(topology, replica, described, isolation, asOf)
     except BaseException:
         log.close()
         raise

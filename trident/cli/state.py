@@ -1,5 +1,6 @@
 """``trident state list|get|scan|export|drop``."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,17 @@ from trident.base.errors import StateKeyError
 from trident.cli.keys import read_key
 from trident.cli.locations import location_options, read_locations
 from trident.cli.output import format_option, show
+from trident.reads.committed_reads import Isolation
+from trident.reads.state_view import AsOfBatch
 
 NOT_FOUND = 3
 
-_isolation = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
+
+def _isolation(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say as of which batch a command reads."""
+    previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
+    latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
+    return latest(previous(command))
 
 
 @click.group()
@@ -48,13 +56,15 @@ def list_(topology: str | None, form: str | None, **location: Any) -> None:
 @location_options
 @_isolation
 @format_option
-def get(topology: str, name: str, keys: tuple[str, ...], latest: bool, form: str | None, **location: Any) -> None:
+def get(
+    topology: str, name: str, keys: tuple[str, ...], latest: bool, previous: bool, form: str | None, **location: Any
+) -> None:
     """Print the values of KEYS, or the one value of a state without key fields.
 
     Write keys that are text, dates or times (ISO 8601) or binary (base64) without quotes, other keys in JSON (7, true),
     and a key of several fields as a JSON list. The exit code is 3 if a key has no value.
     """
-    with _open(topology, name, latest, location) as view:
+    with _open(topology, name, latest, previous, location) as view:
         if not len(view.keyFields):
             if keys:
                 raise StateKeyError(f"state {name!r} has no key fields: leave the keys out")
@@ -79,9 +89,11 @@ def get(topology: str, name: str, keys: tuple[str, ...], latest: bool, form: str
 @_isolation
 @click.option("--limit", type=click.IntRange(min=0), help="The most entries to print.")
 @format_option
-def scan(topology: str, name: str, limit: int | None, latest: bool, form: str | None, **location: Any) -> None:
+def scan(
+    topology: str, name: str, limit: int | None, latest: bool, previous: bool, form: str | None, **location: Any
+) -> None:
     """Print all entries, in no order."""
-    with _open(topology, name, latest, location) as view:
+    with _open(topology, name, latest, previous, location) as view:
         table = view.toArrow(limit)
     show(rows_of(table), table.column_names, form)
 
@@ -95,10 +107,17 @@ def scan(topology: str, name: str, limit: int | None, latest: bool, form: str | 
 @click.option("--format", "form", type=click.Choice(FORMATS), help="The format, if the file's suffix does not say it.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def export(
-    topology: str, name: str, file: str, latest: bool, form: str | None, overwrite: bool, **location: Any
+    topology: str,
+    name: str,
+    file: str,
+    latest: bool,
+    previous: bool,
+    form: str | None,
+    overwrite: bool,
+    **location: Any,
 ) -> None:
     """Write all entries to FILE (.parquet, .csv or .jsonl), completely or not at all."""
-    with _open(topology, name, latest, location) as view:
+    with _open(topology, name, latest, previous, location) as view:
         table = export_state(view, file, form, overwrite)
     txids = {key.decode(): int(value) for key, value in (table.schema.metadata or {}).items()}
     first = f"as of txid {txids['asOfTxid']}" if "asOfTxid" in txids else "the latest values"
@@ -126,5 +145,11 @@ def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> N
     click.echo(f"dropped {topology}/{name}", err=True)
 
 
-def _open(topology: str, name: str, latest: bool, location: dict[str, Any]) -> AbstractContextManager[OpenedState]:
-    return openState(topology, name, isolation="latest" if latest else "committed", **read_locations(**location))
+def _open(
+    topology: str, name: str, latest: bool, previous: bool, location: dict[str, Any]
+) -> AbstractContextManager[OpenedState]:
+    if latest and previous:
+        raise click.UsageError("--latest and --previous contradict each other")
+    isolation: Isolation = "latest" if latest else "committed"
+    asOf: AsOfBatch | None = "previous" if previous else None
+    return openState(topology, name, isolation=isolation, asOf=asOf, **read_locations(**location))

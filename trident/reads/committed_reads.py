@@ -126,6 +126,12 @@ class Snapshot:
         self._end_read()
 
 
+class HeldReads(Snapshot):
+    """A snapshot whose maker holds commits back, for as long as it needs them held back."""
+
+    _held = True
+
+
 class _HeldSnapshot(Snapshot):
     """A snapshot that holds commits back, from its first read to its last.
 

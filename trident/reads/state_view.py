@@ -3,24 +3,34 @@
 import html
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.errors import StateKeyError, StateKeyNotFoundError, TridentError
+from trident.base.checks import check_whole_number
+from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, TridentError
 from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
+from trident.reads.flat_tables import spread_structs
+from trident.reads.listing_at_hand import MISSING, calling_frame
+from trident.reads.previous_reads import read_previous, txid_before
+from trident.reads.ranking import field_of, top_of_columns, top_of_values
+from trident.reads.state_mapping import StateMapping
 from trident_state.state_shape import StateKind, StateShape
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# The key of a global state is one row without columns. `pa.table({})` has no row.
-_ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
+_T = TypeVar("_T")
+
+AsOfBatch = Literal["previous"]
+"""``previous``: reads are as of the batch before the last committed one."""
+
+
 _SHOWN_ROWS = 10
 
 
@@ -44,11 +54,12 @@ class StateDescription:
         return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
 
 
-class StateView:
+class StateView(StateMapping):
     """Reads one state of a running topology: committed values as of one txid, unless the latest are asked for.
 
-    A key is the plain value of the state's key field, or a tuple of several fields' values in their order. A value is
-    what the aggregator presents. As in Trident (``ReadOnlyMapState``), a stored null is as good as nothing stored.
+    It is a ``collections.abc.Mapping``. A key is the plain value of the state's key field, or a tuple of several
+    fields' values in their order. A value is what the aggregator presents. As in Trident (``ReadOnlyMapState``), a
+    stored null is as good as nothing stored. A loop, ``len``, ``dict`` and every method are one read each.
 
     Examples
     --------
@@ -63,10 +74,21 @@ class StateView:
     ...     running.processAllAvailable()
     ...     counts = running.state("counts")
     ...     print(counts["dog"], counts.get("unicorn", 0), "cat" in counts, counts.multiGet(["cat", "unicorn"]))
+    ...     print(sorted(dict(counts).items()), len(counts), counts.top(1))
+    ...     print(dict(running.state("counts", asOf="previous")) == {"dog": 1, "cat": 1})
     2 0 True [1, None]
+    [('cat', 1), ('dog', 2)] 2 [('dog', 2)]
+    True
     """
 
-    def __init__(self, source: ReadSource, state: StateDescription, isolation: str = "committed") -> None:
+    def __init__(
+        self,
+        source: ReadSource,
+        state: StateDescription,
+        isolation: str = "committed",
+        asOf: AsOfBatch | None = None,
+    ) -> None:
+        super().__init__()
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, get_args(Isolation)))}")
         self._source = source
@@ -78,6 +100,24 @@ class StateView:
         # A non-transactional state keeps no value before the last one, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
+        self.asOf: AsOfBatch | None = self._check_as_of(asOf, isolation)
+
+    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> AsOfBatch | None:
+        if asOf not in (None, *get_args(AsOfBatch)):
+            raise ValueError(
+                f"asOf={asOf!r}: expected 'previous', the batch before the last committed one, or None for that one; "
+                f"a state keeps no value before the previous one"
+            )
+        if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
+            raise StateError(
+                f"state {self.name!r} is nonTransactional and keeps no previous values: asOf={asOf!r} needs an opaque "
+                f"or a transactional state"
+            )
+        if asOf is not None and isolation == "latest":
+            raise ValueError(
+                f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values are of no one batch"
+            )
+        return asOf
 
     # --- by key ----------------------------------------------------------------------------------------------
 
@@ -91,7 +131,9 @@ class StateView:
         StateKeyError
             The key is not of the state's key types.
         """
-        value = self._read([key])[0]
+        value = self._listings.at_hand.value(calling_frame(), key)
+        if value is MISSING:
+            value = self._read([key])[0]
         if value is None:
             # `_as_of` is asked after the read, so it may name a later txid than that of the read.
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
@@ -122,27 +164,37 @@ class StateView:
         """The value of a global state (one without key fields); None if nothing is stored yet."""
         if len(self._shape.keys):
             raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: ask view[key], not view.value")
-        return self._values(lambda snapshot: snapshot.read(self.name, _ONE_ROW).values)[0]
+        return self._read([()])[0]
 
     # --- all of it -------------------------------------------------------------------------------------------
 
-    def items(self, limit: int | None = None) -> Iterator[tuple[Any, Any]]:
-        """Return all (key, value) pairs, or `limit` of them, in no order; all as of one txid.
+    def top(self, n: int, by: str | Callable[[Any], Any] | None = None) -> list[tuple[Any, Any]]:
+        """Return the `n` entries with the greatest values, as (key, value) pairs, the greatest first; as of one txid.
 
-        The first ``next()`` fetches all of them, as Arrow, while commits are held back. So a slow loop over
-        them holds nothing back.
+        Entries of equal rank come in the order of their keys. NaN and null rank last.
+
+        Parameters
+        ----------
+        by : str or callable, optional
+            What ranks a value: the field of this name if values have fields, or a function of the value. By default the
+            value itself.
+
+        Raises
+        ------
+        StateError
+            The values have no order, or no such field. Errors of the function pass unchanged.
         """
-        table, _ = self._table(limit)
-        # Converted page by page: Python objects take many times the memory of their Arrow columns.
-        for page in table.to_batches(max_chunksize=10_000):
-            *columns, values = [to_python(column) for column in page.columns]
-            # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
-            keys = columns[0] if len(columns) == 1 else zip(*columns, strict=True) if columns else [()] * len(values)
-            yield from zip(keys, self._presented(values), strict=True)
-
-    def __iter__(self) -> Iterator[Any]:
-        """Return all keys."""
-        return (key for key, _ in self.items())
+        check_whole_number(f"state {self.name!r}: top: n", n, least=0, error=ValueError)
+        where = f"state {self.name!r}: top"
+        table, _ = self._table(None)
+        if self._present is None and not callable(by):
+            return list(self._listings.pairs_of(top_of_columns(table, n, by, where)))
+        values = list(self._listings.values_of(table))
+        # `by` is user code, as `present` is: both run after the read, so that no commit waits for them.
+        rank = by if callable(by) else (lambda value: value) if by is None else lambda value: field_of(value, by, where)
+        rows = top_of_values(table, values, n, rank, where)
+        keys = [key for key, _ in self._listings.pairs_of(table.take(pa.array(rows, pa.int64())))]
+        return [(key, values[row]) for key, row in zip(keys, rows, strict=True)]
 
     def toArrow(self, limit: int | None = None) -> pa.Table:
         """Return key fields and value as a table as of one txid; ``asOfTxid`` in the schema's metadata names it."""
@@ -153,10 +205,15 @@ class StateView:
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
-    def toPandas(self, limit: int | None = None) -> "pd.DataFrame":
-        """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``."""
+    def toPandas(self, limit: int | None = None, *, flat: bool = True) -> "pd.DataFrame":
+        """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``.
+
+        With `flat`, a value with fields is a column for each of them, as the error, message and tuple of dead letters.
+        Such a column has the name of its field, or ``value.field`` if another column has that name. Without `flat`
+        such a value is a dict.
+        """
         table = self.toArrow(limit)
-        frame: pd.DataFrame = table.to_pandas()
+        frame: pd.DataFrame = (spread_structs(table) if flat else table).to_pandas()
         for name, txid in (table.schema.metadata or {}).items():
             frame.attrs[name.decode()] = int(txid)
         return frame
@@ -166,7 +223,8 @@ class StateView:
         """The txid as of which a read would be made now; None if reads give the latest values, of whatever batch."""
         if self.isolation == "latest":
             return None
-        return self._source.committed(self._source.group_of(self.name))
+        committed = self._source.committed(self._source.group_of(self.name))
+        return committed if self.asOf is None else txid_before(committed)
 
     # --- display ---------------------------------------------------------------------------------------------
 
@@ -203,15 +261,17 @@ class StateView:
     def _read(self, keys: list[Any]) -> list[Any]:
         # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
-        return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
-
-    def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
-        # Called after the read: `present` is user code, and no commit must wait for it.
-        return self._presented(to_python(read_consistently(self._source, [self.name], read, isolation=self.isolation)))
+        if not keys:
+            return []
+        # Presented after the read: `present` is user code, and no commit must wait for it.
+        return self._presented(to_python(self._at_one_txid(lambda snapshot: snapshot.read(self.name, table).values)))
 
     def _presented(self, values: list[Any]) -> list[Any]:
         present = self._present
         return values if present is None else [None if value is None else present(value) for value in values]
+
+    def _entries(self, limit: int | None) -> pa.Table:
+        return self._table(limit)[0]
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
         """Return all entries that have a value, or `limit` of them, and the metadata that names their txid."""
@@ -223,7 +283,20 @@ class StateView:
             # has moved on.
             return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
-        return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=True)
+        return self._at_one_txid(read, large=True)
+
+    def _count(self) -> int:
+        def read(snapshot: Snapshot) -> int:
+            pages = snapshot.scan(self.name)
+            return sum(page.num_rows - page.column(page.num_columns - 1).null_count for page in pages)
+
+        return self._at_one_txid(read, large=True)
+
+    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
+        """Return what `read` returns for a snapshot of the state. `large`: it reads more than a few keys."""
+        if self.asOf is not None:
+            return read_previous(self._source, [self.name], read)
+        return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=large)
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
@@ -251,7 +324,9 @@ class StateView:
     def _key_table(self, keys: list[Any]) -> pa.Table:
         fields = list(self._shape.keys)
         if not fields:
-            raise StateKeyError(f"state {self.name!r} is one global value without a key: ask view.value")
+            if any(key != () for key in keys):
+                raise StateKeyError(f"state {self.name!r} is one global value without a key: ask view.value")
+            return _rows_without_columns(len(keys))
         if len(fields) == 1:
             columns: list[Any] = [keys]
         else:
@@ -273,3 +348,8 @@ class StateView:
                 f"state {self.name!r}: invalid key {error.value!r} ({type(error.value).__name__}): expected "
                 f"{self._keyed()}{f': {error.why}' if error.why else ''}"
             ) from None
+
+
+def _rows_without_columns(count: int) -> pa.Table:
+    """Return the key table of a global state, whose key has no field; `pa.table({})` has no rows."""
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))])

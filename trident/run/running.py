@@ -11,7 +11,7 @@ from typing import Any
 from trident.base.errors import StateError, TridentError
 from trident.drpc.local import LocalDRPC
 from trident.reads.committed_reads import Isolation
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry
 from trident.run.context import RunContext
@@ -218,16 +218,17 @@ class RunningTopology:
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    def state(self, name: str, isolation: Isolation = "committed") -> StateView:
+    def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
         """Return a view of the state with this name, which reads at the last committed txid.
 
-        With ``isolation="latest"`` it reads what was written last, committed or not. Raises StateError, which
-        lists the states, if there is none of this name.
+        With ``isolation="latest"`` it reads what was written last, committed or not. With ``asOf="previous"`` it reads
+        as of the batch before the last committed one, which a nonTransactional state does not keep. Raises StateError,
+        which lists the states, if there is none of this name.
         """
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._read_source, StateDescription.of(step, self._shapes[name]), isolation)
+        return StateView(self._read_source, StateDescription.of(step, self._shapes[name]), isolation, asOf)
 
     def replayDeadLetters(
         self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"

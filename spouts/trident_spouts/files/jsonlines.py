@@ -1,7 +1,5 @@
 """The JSON format: each line of a file is an object, which is read into the declared fields."""
 
-import base64
-import binascii
 import datetime
 import decimal
 import json
@@ -11,16 +9,19 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 import pyarrow as pa
+from pyarrow import types as kinds
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import MalformedInputError
 from trident.base.text import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
-from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, to_lines
+from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, to_lines
+from trident_spouts.files.values import JsonNumber, ValueReader
 
 Malformed = Literal["fail", "keep"]
 CORRUPT = "_corrupt"
+STRICT = ValueReader()
 _BLANK = b" \t\r\n"
 
 
@@ -35,13 +36,20 @@ class JsonFormat:
     """The format of files in which each line is a JSON object; its values are matched with the fields by name.
 
     A missing field is null, and a field that is not declared is ignored. A value must have the JSON type of its field;
-    dates and times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too.
+    dates and times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too. `values`
+    may be lenient with numbers.
     """
 
     schema: StructType
     malformed: Malformed
     encoding_errors: EncodingErrors
     driver_bytes: int = 512 << 10
+    values: ValueReader = STRICT
+    whole = False
+
+    def bind(self, head: Callable[[], bytes], path: str) -> "JsonFormat":
+        """Return the format itself: the files say nothing of their fields."""
+        return self
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """Return the tuples of whole lines that begin at byte `offset` of the file `path`.
@@ -52,7 +60,7 @@ class JsonFormat:
         added = (CORRUPT,) if self.malformed == "keep" else ()
         fields = StructType([field for field in self.schema.fields if field.name not in added])
         target = arrow_schema(fields)
-        table = read_stretch_at_once(data, target)
+        table = read_stretch_at_once(data, target, self.values)
         corrupt: list[str | None] | None = None
         if table is None:
             table, corrupt = self.read_by_line(data, target, path, offset)
@@ -74,12 +82,12 @@ class JsonFormat:
             if not line.strip(_BLANK.decode()):
                 continue
             try:
-                rows.append(read_object(line, target))
+                rows.append(read_object(line, target, self.values))
                 corrupt.append(None)
             except ValueError as error:
                 if self.malformed == "fail":
                     raise MalformedInputError(
-                        f"{path}:{_lines_before(path, offset) + number + 1}: {error}; "
+                        f"{path}:{lines_before(path, offset) + number + 1}: {error}; "
                         f'correct the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
                     ) from None
                 rows.append({})
@@ -88,19 +96,12 @@ class JsonFormat:
         return pa.table(columns, schema=target), corrupt
 
 
-def _lines_before(path: str, offset: int) -> int:
-    if not offset:
-        return 0
-    with open(path, "rb") as file:
-        return sum(file.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
-
-
 # --- the fast way: all lines at once --------------------------------------------------------------------------------
 
 _DECODER = msgspec.json.Decoder()
 
 
-def read_stretch_at_once(data: bytes, target: pa.Schema) -> pa.Table | None:
+def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = STRICT) -> pa.Table | None:
     """Return the tuples of the JSON objects in `data`; None if a line may be malformed; then read line by line.
 
     (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
@@ -112,103 +113,58 @@ def read_stretch_at_once(data: bytes, target: pa.Schema) -> pa.Table | None:
         lines = sum(map(bool, map(bytes.strip, data.split(b"\n"))))
         if not {*map(type, objects)} <= {dict} or len(objects) != lines:
             return None
-        return pa.table([_column(objects, field) for field in target], schema=target)
+        return pa.table([_column(objects, field, values) for field in target], schema=target)
     except (msgspec.DecodeError, decimal.InvalidOperation, RecursionError, ValueError):
         return None
 
 
-def _column(objects: list[dict[str, Any]], field: pa.Field) -> pa.Array:
+def _column(objects: list[dict[str, Any]], field: pa.Field, reader: ValueReader) -> pa.Array:
     values = [row.get(field.name) for row in objects]
-    if exact_type(field.type) is None or exact_type(field.type) in (bytes, datetime.date):
-        values = [_convert(value, field.type) for value in values]
+    numbers = kinds.is_integer(field.type) or kinds.is_floating(field.type)
+    if exact_type(field.type) in (None, bytes, datetime.date) or (reader.lenient and numbers):
+        values = [reader.from_json(value, field.type) for value in values]
     return to_arrow(values, field.type)
 
 
 # --- the exact way: line by line ----------------------------------------------------------------------------------
 
 
-def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
+def read_object(line: str, target: pa.Schema, values: ValueReader = STRICT) -> dict[str, Any]:
     """Return the values of a line by field name. Raises ValueError, with the reason, if the line is malformed.
 
     >>> read_object('{"n": 1, "more": [2]}', pa.schema([("n", pa.int64()), ("at", pa.date32())]))
     {'n': 1, 'at': None}
     """
     try:
-        value = json.loads(line, parse_float=_Number, parse_constant=_no_constant)
+        value = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"expected a JSON object: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise ValueError("expected a JSON object: nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {_brief_json(value)}")
-    return {field.name: _read_field(value.get(field.name), field) for field in target}
-
-
-class _Number(float):
-    """A JSON number with a point or an exponent, which keeps its text, so that a decimal can be read exactly."""
-
-    def __new__(cls, text: str) -> "_Number":
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-    text: str
+    return {field.name: _read_field(value.get(field.name), field, values) for field in target}
 
 
 def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"expected a JSON object: {text} is not a JSON value")
 
 
-def _read_field(value: Any, field: pa.Field) -> Any:
+def _read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
     if value is None:
         if not field.nullable:
             raise ValueError(f"field {field.name!r}: null, but the field is NOT NULL")
         return None
     try:
-        converted = _convert(value, field.type)
+        converted = reader.from_json(value, field.type)
         to_arrow([converted], field.type)
     except (ValueError, decimal.InvalidOperation):
-        raise ValueError(f"field {field.name!r}: expected {type_name(field.type)}, got {_brief_json(value)}") from None
+        raise ValueError(
+            f"field {field.name!r}: expected {type_name(field.type)}, got {_brief_json(value)}"
+            f"{reader.hint(value, field.type)}"
+        ) from None
     return converted
 
 
 def _brief_json(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False))
-
-
-def _convert(value: Any, kind: pa.DataType) -> Any:
-    """Return a JSON value as a Python value of type `kind`; unchanged if it has none, so that `to_arrow` refuses it."""
-    if value is None:
-        return None
-    if pa.types.is_list(kind) and isinstance(value, list):
-        return [_convert(item, kind.value_type) for item in value]
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        return {field.name: _convert(value.get(field.name), field.type) for field in fields}
-    if pa.types.is_map(kind) and isinstance(value, dict):
-        return {_convert(key, kind.key_type): _convert(item, kind.item_type) for key, item in value.items()}
-    for test, read in _TEXTS:
-        if test(kind) and isinstance(value, str | _Number if test is pa.types.is_decimal else str):
-            return read(value)
-    if isinstance(value, _Number) and pa.types.is_floating(kind):
-        return float(value)
-    return value
-
-
-def _decimal(value: Any) -> decimal.Decimal:
-    return decimal.Decimal(value.text if isinstance(value, _Number) else value)
-
-
-def _binary(value: str) -> bytes:
-    try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-
-
-_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_timestamp, datetime.datetime.fromisoformat),
-    (pa.types.is_date, datetime.date.fromisoformat),
-    (pa.types.is_binary, _binary),
-]

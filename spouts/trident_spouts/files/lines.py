@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.errors import MalformedInputError
+from trident_spouts.files.compression import Content, unpacked
 
 EncodingErrors = Literal["strict", "replace"]
 
@@ -65,6 +66,28 @@ def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
         if cut:
             yield at, rest[:cut]
             at, rest = at + cut, rest[cut:]
+
+
+def all_lines(content: Content, whole: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Yield all bytes of a content in chunks of whole lines, or in one chunk if `whole`: (offset, bytes)."""
+    at, rest = 0, b""
+    while block := content.read(_CHUNK):
+        rest += block
+        cut = 0 if whole else rest.rfind(b"\n") + 1
+        if cut:
+            yield at, rest[:cut]
+            at, rest = at + cut, rest[cut:]
+    if rest:
+        yield at, rest
+
+
+def lines_before(path: str, offset: int) -> int:
+    """Return the number of lines before byte `offset` of a file; of its content, if the file is compressed."""
+    if not offset:
+        return 0
+    with open(path, "rb") as file:
+        content = unpacked(file, path)
+        return sum(content.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
 
 
 def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:

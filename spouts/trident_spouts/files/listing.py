@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from trident.base.errors import SourceUnreadableError, TopologyError
+from trident_spouts.files.compression import UNREADABLE
 
 _GLOB = "*?["
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".deflate")
 
 
 class ListedFile(NamedTuple):
@@ -133,13 +133,13 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
-def check_uncompressed(files: list[ListedFile], source: FileSource) -> None:
-    """Raise SourceUnreadableError if a file is compressed, because a batch cannot begin in the middle of one."""
+def check_readable(files: list[ListedFile], source: FileSource) -> None:
+    """Raise SourceUnreadableError if a file has a compression that cannot be read."""
     for file in files:
-        if file.name.lower().endswith(_COMPRESSED):
+        if file.name.lower().endswith(UNREADABLE):
             raise SourceUnreadableError(
-                f"FileSpout: {source.path(file.name)} is compressed, and text and JSON are read by byte ranges, which "
-                "a compressed file does not have; unpack it, or select the other files by a glob such as '*.txt'"
+                f"FileSpout: {source.path(file.name)} is compressed in a way that is not read; files of lines may be "
+                f"plain, .gz, .bz2 or .zst: pack it anew, or select the other files by a glob such as '*.txt'"
             )
 
 

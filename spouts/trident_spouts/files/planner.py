@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from trident.base.errors import SpoutContractError
+from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
 from trident_spouts.files.listing import FileSource, ListedFile
-from trident_spouts.files.ranges import FileRange, checksum, iso_time, unreadable_error
+from trident_spouts.files.ranges import FileRange, checksum, content_checksums, iso_time, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 
 MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
+
+_LONG = 1 << 10
+"""The length (bytes) from which on two contents that begin alike are not so by chance."""
 
 
 class StaleListingError(Exception):
@@ -33,7 +37,8 @@ class Limits:
 class Planner:
     """The planner of one source's batches.
 
-    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read.
+    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read; unless it is
+    compressed, if the format `unpacks` such files.
     """
 
     source: FileSource
@@ -41,6 +46,15 @@ class Planner:
     by_lines: bool
     by_name: bool = False
     """Whether files are read in the order of their names, and not of their modification times."""
+    unpacks: bool = False
+
+    def packed(self, name: str) -> bool:
+        """Return whether a file of this name is compressed, and read as what it unpacks to."""
+        return self.unpacks and is_compressed(name)
+
+    def grows(self, name: str) -> bool:
+        """Return whether a file of this name may be cut where lines begin, and may grow after it was read."""
+        return self.by_lines and not self.packed(name)
 
     # --- recognition of files that were read ----------------------------------------------------------------------
 
@@ -132,7 +146,7 @@ class Planner:
 
     def _same_content(self, file: ListedFile, entry: Entry) -> bool:
         """Return whether a file begins with the content that was read, and is longer only if it may grow."""
-        if file.size < entry.end or (file.size > entry.end and not self.by_lines):
+        if file.size < entry.end or (file.size > entry.end and not self.grows(file.name)):
             return False
         if entry.check is None:
             return file.size > entry.end or entry.fits(file)
@@ -160,9 +174,9 @@ class Planner:
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
                 f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
-                f"must not change after it was read{', only grow by whole lines' if self.by_lines else ''}. Give the "
-                f"new content another name to have it read, or remove it to leave it out. Logs that are rotated by "
-                f"renaming are followed if the path matches the new names too, such as app.log*"
+                f"must not change after it was read{', only grow by whole lines' if self.grows(file.name) else ''}. "
+                f"Give the new content another name to have it read, or remove it to leave it out. Logs that are "
+                f"rotated by renaming are followed if the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check
@@ -184,6 +198,8 @@ class Planner:
             entry = seen.entries.get(listed.name)
             if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
                 continue
+            if entry is None and self.packed(listed.name):
+                self._check_not_packed_since(listed, seen, listing)
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
             planned = None if full else self._range(listed, entry, time, left, first=not ranges)
             if planned is None or planned[1].more:
@@ -197,6 +213,32 @@ class Planner:
                 ranges.append(range_)
                 left -= range_.end - range_.start
         return ranges, seen.after(read, waiting) if ranges else seen
+
+    def _check_not_packed_since(self, file: ListedFile, seen: ReadFiles, listing: list[ListedFile]) -> None:
+        """Raise SpoutContractError if a compressed file unpacks to a file that was read: its lines would count twice.
+
+        So tools rotate logs. Files that were read and are gone are compared, and the file of the same name without the
+        suffix. Only a short beginning in common is no sign.
+        """
+        present = {other.name for other in listing}
+        read = {
+            name: entry
+            for name, entry in seen.entries.items()
+            if entry.check is not None and not self.packed(name) and (name not in present or _is_stem(name, file.name))
+        }
+        if not read:
+            return
+        with self._open(file) as opened:
+            content = unpacked(opened, self.source.path(file.name))
+            checks, size = content_checksums(content, [entry.end for entry in read.values()])
+        for name, entry in read.items():
+            sure = entry.end >= _LONG or entry.end == size or _is_stem(name, file.name)
+            if sure and checks.get(entry.end) == entry.check:
+                raise SpoutContractError(
+                    f"FileSpout: {file.name} unpacks to what was read as {name} (to byte {entry.end}), and would "
+                    f"count once more. Rotate logs without compressing them, or let the path match only one of the two "
+                    f"forms, such as '*.log' or '*.gz'; or remove {file.name}"
+                )
 
     def _range(
         self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
@@ -212,7 +254,7 @@ class Planner:
                 raise StaleListingError(listed.name)
             start = 0 if entry is None else self._next_line(file, now, entry.end)
             end = self._readable_end(file, now, start, time)
-            stop = end if end - start <= left else self._cut(file, start, end, left, first)
+            stop = end if end - start <= left else self._cut(file, now, start, end, left, first)
             if stop is None:
                 return None
             check = checksum(file, stop)
@@ -222,7 +264,7 @@ class Planner:
     def _readable_end(self, file: BinaryIO, now: ListedFile, start: int, time: float) -> int:
         if self.limits.complete_after <= 0 or time - now.mtime / 1e9 >= self.limits.complete_after:
             return now.size
-        return whole_lines_end(file, start, now.size) if self.by_lines else start
+        return whole_lines_end(file, start, now.size) if self.grows(now.name) else start
 
     def _next_line(self, file: BinaryIO, now: ListedFile, end: int) -> int:
         """Return the byte at which the next line of a file begins that was read up to byte `end` and has grown since.
@@ -251,12 +293,12 @@ class Planner:
             f"its pauses within a line"
         )
 
-    def _cut(self, file: BinaryIO, start: int, end: int, left: int, first: bool) -> int | None:
+    def _cut(self, file: BinaryIO, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:
         """Return the byte up to which the batch reads a file for which it lacks room; None if it reads nothing of it.
 
         The room is `left` bytes. `first` says whether the batch has no range yet.
         """
-        if not self.by_lines:
+        if not self.grows(now.name):
             return end if first else None
         if not first and left < self.limits.bytes // 8:
             return None  # so small a range is not worth opening a file
@@ -270,3 +312,7 @@ class Planner:
             raise StaleListingError(file.name) from None
         except OSError as error:
             raise unreadable_error(path, error) from error
+
+
+def _is_stem(name: str, packed: str) -> bool:
+    return packed.startswith(f"{name}.")

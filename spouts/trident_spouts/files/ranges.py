@@ -3,14 +3,17 @@
 import os
 import platform
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident_spouts.files.compression import Content
 
 _CHECKED_BYTES = 1 << 10
+_BLOCK = 1 << 20
 
 
 def checksum(file: BinaryIO, end: int) -> int:
@@ -24,6 +27,29 @@ def checksum(file: BinaryIO, end: int) -> int:
         file.seek(start)
         crc = zlib.crc32(file.read(min(_CHECKED_BYTES, end)), crc)
     return crc
+
+
+def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, int], int]:
+    """Return what `checksum` returns for each end of a content that is read only once, and the content's size.
+
+    There is no checksum for an end behind the content.
+
+    >>> import io
+    >>> found, size = content_checksums(io.BytesIO(b"the cow"), [3, 9])
+    >>> found == {3: checksum(io.BytesIO(b"the cow"), 3)}, size
+    (True, 7)
+    """
+    waiting, found = sorted(set(ends)), dict[int, int]()
+    head, last, size = b"", b"", 0
+    while block := content.read(_BLOCK):
+        head += block[: max(0, _CHECKED_BYTES - len(head))]
+        last, size = last[-_CHECKED_BYTES:] + block, size + len(block)
+        while waiting and waiting[0] <= size:
+            end = waiting.pop(0)
+            until = len(last) - (size - end)
+            tail = last[max(0, until - _CHECKED_BYTES) : until]
+            found[end] = zlib.crc32(tail, zlib.crc32(head[:end]))
+    return found, size
 
 
 def unreadable_error(path: str, error: OSError) -> SourceUnreadableError:

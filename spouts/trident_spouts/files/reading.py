@@ -1,9 +1,10 @@
 """Reading of text and JSON files in Spark's workers: stretches form shares, and a Spark partition reads a share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -12,12 +13,17 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
-from trident_spouts.files.lines import line_start, read_whole_lines
+from trident_spouts.files.compression import is_compressed, unpacked
+from trident_spouts.files.lines import all_lines, line_start, read_whole_lines
 from trident_spouts.files.ranges import PlannedFile, unreadable_error
 from trident_spouts.workers import numbers_frame, numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_UNPACKED = 8
+"""About how many bytes a compressed byte unpacks to."""
 
 
 class LineFormat(Protocol):
@@ -29,6 +35,15 @@ class LineFormat(Protocol):
     @property
     def driver_bytes(self) -> int:
         """Return the most bytes that the driver can read before a Python task would have begun on a worker."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Return whether a file must be read at once."""
+        ...
+
+    def bind(self, head: Callable[[], bytes], path: str) -> "LineFormat":
+        """Return the format of one file, of whose content `head` returns at least the first line."""
         ...
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
@@ -55,11 +70,20 @@ class Stretch:
     last: int
     planned: PlannedFile | None = None
     """The planned file to which `path` must lead; None if any file at `path` will do."""
+    whole: bool = False
+    """Whether the file is read as a whole, and unpacked if it is compressed. It is never cut."""
+    name: str = ""
+    """The name that the file had in the plan, which tells its compression; the path may lead to a new name."""
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes of lines the stretch has."""
+        return (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
     """Cut stretches, in order, into at most `count` shares of about equal size."""
-    total = sum(stretch.last - stretch.first for stretch in stretches)
+    total = sum(stretch.weight for stretch in stretches)
     size = max(1, -(-total // count))
     cut: list[list[Stretch]] = [[]]
     room = size
@@ -69,21 +93,21 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
             if not room:
                 cut.append([])
                 room = size
-            last = min(stretch.last, first + room)
+            last = stretch.last if stretch.whole else min(stretch.last, first + room)
             cut[-1].append(replace(stretch, first=first, last=last))
-            room -= last - first
+            room = max(0, room - replace(stretch, first=first, last=last).weight)
             first = last
     return cut
 
 
 def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table]:
     """Yield the tuples of a stretch in tables, each from a few megabytes of lines."""
-    for offset, data in _lines_of(stretch):
-        yield line_format.parse(data, stretch.path, offset)
+    for form, offset, data in _lines_of(stretch, line_format):
+        yield form.parse(data, stretch.path, offset)
 
 
-def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes of a stretch in chunks of whole lines, each after the offset at which the chunk begins.
+def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineFormat, int, bytes]]:
+    """Yield the bytes of a stretch in chunks of whole lines, each after the file's format and the chunk's offset.
 
     Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if it ends
     too early.
@@ -92,11 +116,11 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
         with open(stretch.path, "rb") as file:
             if stretch.planned is not None:
                 stretch.planned.check_same_file(file)
-            first, last = (
-                edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
-                for edge in (stretch.first, stretch.last)
-            )
-            yield from read_whole_lines(file, first, last)
+            form: LineFormat | None = None
+            for offset, data in _chunks(stretch, file, line_format.whole):
+                if form is None:
+                    form = line_format.bind(partial(_head, file, offset, data), stretch.path)
+                yield form, offset, data
             if stretch.planned is not None:  # once more, because the file may have been written anew in place meanwhile
                 stretch.planned.check_same_file(file)
     except EOFError as error:
@@ -108,6 +132,28 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
         raise
     except OSError as error:
         raise unreadable_error(stretch.path, error) from error
+
+
+def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[int, bytes]]:
+    if stretch.whole:
+        file.seek(0)
+        return all_lines(unpacked(file, stretch.name), at_once)
+    first, last = (
+        edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
+        for edge in (stretch.first, stretch.last)
+    )
+    return read_whole_lines(file, first, last)
+
+
+def _head(file: BinaryIO, offset: int, data: bytes) -> bytes:
+    """Return the beginning of a file, of which the chunk `data` was read at `offset`; a later read goes on there."""
+    if not offset:
+        return data
+    at = file.tell()
+    file.seek(0)
+    head = file.readline()
+    file.seek(at)
+    return head
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +186,7 @@ class ShareCounter:
         """Yield, for each stretch of the shares whose numbers are in `batches`, a row with its number of tuples."""
         for number in numbers_of(batches):
             for stretch in self.shares[number]:
-                counted = sum(self.line_format.count(data, offset) for offset, data in _lines_of(stretch))
+                counted = sum(form.count(data, at) for form, at, data in _lines_of(stretch, self.line_format))
                 yield pa.record_batch([pa.array([counted])], schema=COUNTED)
 
 
@@ -192,7 +238,7 @@ class LinesEmission:
         return None if cut is None else (numbers_frame(spark, len(cut)), ShareCounter(cut, self.line_format))
 
     def _cut(self, spark: "SparkSession") -> tuple[tuple[Stretch, ...], ...] | None:
-        total = sum(stretch.last - stretch.first for stretch in self.stretches)
+        total = sum(stretch.weight for stretch in self.stretches)
         if total <= (self.line_format.driver_bytes if on_this_machine(spark) else MOST_BYTES_IN_PLAN):
             return None
         count = max(1, min(-(-total // PART_BYTES), parallelism(spark)))

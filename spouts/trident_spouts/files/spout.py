@@ -1,4 +1,4 @@
-"""FileSpout: a spout of text, JSON or Parquet files."""
+"""FileSpout: a spout of text, JSON, CSV or Parquet files."""
 
 import logging
 import zlib
@@ -22,32 +22,34 @@ from trident.base.errors import (
 )
 from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.files.csv_lines import CsvFormat
+from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
 from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import (
     FileSource,
     ListedFile,
     absolute,
-    check_uncompressed,
+    check_readable,
     file_source,
     hidden_file,
     list_files,
 )
+from trident_spouts.files.option_checks import check_flat, check_options
 from trident_spouts.files.parquet import FilesEmission, checked_footer, footer_schema, has_nanoseconds
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat
+from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-FileFormat = Literal["text", "json", "parquet"]
+FileFormat = Literal["text", "json", "csv", "parquet"]
 FileOrder = Literal["time", "name"]
-
-_OTHER_FORMATS = "; read lines of another form, such as CSV, as text, and parse each; write other files as Parquet"
 
 _LISTING_SECONDS = 1.0
 """The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
@@ -71,42 +73,67 @@ class FileSpout:
         begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same path.
         The log names files relative to the part of the path before the first wildcard, so that a folder can be moved
         together with the checkpoint.
-    format : "text", "json" or "parquet"
-        * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``. Compressed files are refused.
+    format : "text", "json", "csv" or "parquet"
+        * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``.
         * json: one object a line; needs `schema`. A missing field is null, an undeclared one is ignored. Dates and
           times are ISO 8601, binary is base64.
+        * csv: each row is a tuple; needs `schema`, of types without parts. Columns are matched with the fields by the
+          names in the header; other columns are ignored.
+
+        Files of text, JSON and CSV may be compressed: ``.gz``, ``.bz2``, ``.zst``.
         * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are read from
           the file that is first in order when the fields are first needed.
     schema : str or StructType, optional
         The fields with their types. For text it can only rename the one string field.
     maxBytesPerBatch : int
-        The most bytes of files in one batch. Longer text and JSON files are cut where lines begin. A longer Parquet
-        file is a batch of its own.
+        The most bytes of files in one batch. Longer files of lines are cut where lines begin. A longer Parquet file,
+        compressed file, or CSV file with `multiLine` is a batch of its own.
     maxFilesPerBatch : int, optional
         The most files in one batch; default 1,000.
     encodingErrors : "strict" or "replace"
         With "strict", invalid UTF-8 raises MalformedInputError with file and byte; with "replace", it becomes U+FFFD.
     malformed : "fail" or "keep"
-        With "fail", a JSON line that cannot be read raises MalformedInputError with file and line. With "keep", it
-        becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are null.
+        With "fail", a line of JSON or CSV that cannot be read raises MalformedInputError with file and line. With
+        "keep", it becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are
+        null.
     completeAfterSecs : float
-        A file that was modified less than this many seconds ago counts as still being written: text and JSON are read
-        up to the last whole line, Parquet is not read. With 0 a file counts as complete as soon as it appears (most
-        writers move finished files in).
+        A file that was modified less than this many seconds ago counts as still being written: files of lines are read
+        up to the last whole line, Parquet and compressed files are not read. With 0 a file counts as complete as soon
+        as it appears (most writers move finished files in).
     orderBy : "time" or "name"
         The order in which files are read: of their modification times, then names, or of their names (relative to the
         part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
         lose their times; names that hold a date keep the events in order.
+    sep, quote, escape : str, optional
+        For CSV, one character each: what separates values, what may enclose them, and what stands before a quote within
+        quotes; without `escape` a quote is doubled (RFC 4180). Spark writes ``escape="\\"``.
+        An empty `quote` means that no value is enclosed.
+    header : bool
+        For CSV, whether the first row of each file names the columns. Without it the columns are the fields in order.
+    nullValue : str
+        For CSV, the value that means null if it stands without quotes; by default the empty one. An empty value in a
+        field that is no string is null in any case.
+    multiLine : bool
+        For CSV, whether values in quotes may hold newlines. Then a file is read as a whole, and must not grow.
+    numbers : "strict" or "lenient"
+        With "lenient", JSON and CSV may write whole numbers as ``517.0``, and JSON may write numbers as ``"517"``. A
+        fraction is never dropped.
+    timeZone : str, optional
+        The zone of times in JSON and CSV that name none, for fields of type ``timestamp``; without it, they must.
+
+        Meaning of `sep`, `quote`, `escape`, `header`, `nullValue`, `multiLine`, `timeZone`:
+        ``pyspark.sql.DataFrameReader.csv``, except for the defaults of `escape` and `header`.
 
     Raises
     ------
     SourceUnreadableError
-        There is no such file or folder, or it cannot be read; a planned file has vanished; a file is compressed.
+        There is no such file or folder, or it cannot be read; a planned file has vanished; a file is compressed in
+        another way.
     SpoutContractError
         A file changed between plan and replay, or after it was read; a line went on after it was read; the path leads
-        to another folder than the one that the stream has read.
+        to another folder than the one that the stream has read; a compressed file holds what was read unpacked.
     MalformedInputError
-        Invalid UTF-8; a malformed line of JSON.
+        Invalid UTF-8; a malformed line of JSON or CSV; a header without a field; a damaged compressed file.
 
     Examples
     --------
@@ -114,10 +141,12 @@ class FileSpout:
     FileSpout('/data/books/*.txt', maxBytesPerBatch=16000000)
     >>> FileSpout("/data/clicks", format="json", schema="user long, page string").schema.names
     ['user', 'page']
+    >>> FileSpout("/data/flights/*.csv.gz", format="csv", schema="carrier string, delay long", nullValue="NA")
+    FileSpout('/data/flights/*.csv.gz', format='csv', schema='carrier string, delay bigint', nullValue='NA')
 
     Notes
     -----
-    A text or JSON file may grow by whole lines after it was read: the new lines are read too. A renamed file is
+    A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is
     followed. A copied or restored file is recognized by its content. Any other change to a file that was read is an
     error; the file is not read a second time. The spout remembers the 1,000 latest files by name, and all files that
     still grow. Of older files it remembers only "everything up to this time and name": do not touch such files, and do
@@ -132,6 +161,9 @@ class FileSpout:
     malformed: Malformed
     completeAfterSecs: float
     orderBy: FileOrder
+    csv: CsvOptions
+    numbers: Numbers
+    timeZone: str | None
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
     """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
@@ -148,14 +180,25 @@ class FileSpout:
         malformed: Malformed = "fail",
         completeAfterSecs: float = 0,
         orderBy: FileOrder = "time",
+        *,
+        sep: str = ",",
+        quote: str = '"',
+        escape: str | None = None,
+        header: bool = True,
+        nullValue: str = "",
+        multiLine: bool = False,
+        numbers: Numbers = "strict",
+        timeZone: str | None = None,
     ) -> None:
-        _check_choice("format", format, get_args(FileFormat), _OTHER_FORMATS)
+        _check_choice("format", format, get_args(FileFormat))
         _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
         _check_choice("malformed", malformed, get_args(Malformed))
         _check_choice("orderBy", orderBy, get_args(FileOrder))
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
         if maxFilesPerBatch is not None:
             check_whole_number("FileSpout: maxFilesPerBatch", maxFilesPerBatch)
+        csv = CsvOptions(sep, quote, escape, header, nullValue, multiLine)
+        check_options(format, csv, numbers, timeZone)
         set_ = object.__setattr__
         set_(self, "path", absolute(path))
         set_(self, "format", format)
@@ -165,6 +208,9 @@ class FileSpout:
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", completeAfterSecs)
         set_(self, "orderBy", orderBy)
+        set_(self, "csv", csv)
+        set_(self, "numbers", numbers)
+        set_(self, "timeZone", timeZone)
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_first_schema", [])
 
@@ -213,22 +259,26 @@ class FileSpout:
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
         defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0, "orderBy": "time"}
+        defaults |= {"numbers": "strict", "timeZone": None}
         shown = [repr(self.path)]
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
+        shown += [f"{name}={value!r}" for name, value in vars(self.csv).items() if value != getattr(CsvOptions, name)]
         if self.format != "text" and self._declared is not None:
             shown.insert(2, f"schema={ddl(self._declared)!r}")
         return f"FileSpout({', '.join(shown)})"
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...], hint: str = "") -> None:
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}{hint}")
+        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
 
 
 def _declared(format: FileFormat, schema: str | StructType | None, malformed: Malformed) -> StructType | None:
     if schema is None:
-        if format == "json":
-            raise TypeDeclarationError('FileSpout: format="json" needs the fields: schema="user long, page string"')
+        if format in ("json", "csv"):
+            raise TypeDeclarationError(
+                f'FileSpout: format="{format}" needs the fields: schema="user long, page string"'
+            )
         return parse_schema("line string") if format == "text" else None
     fields = read_schema(schema)
     if format == "text" and [type(field.dataType) for field in fields.fields] != [StringType]:
@@ -236,7 +286,9 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
             f'FileSpout: format="text" gives one string a line, not ({ddl(fields)}); write schema="line string", '
             f"and split the line with each(...)"
         )
-    return with_corrupt_field(fields) if format == "json" and malformed == "keep" else fields
+    if format == "csv":
+        check_flat(fields)
+    return with_corrupt_field(fields) if format in ("json", "csv") and malformed == "keep" else fields
 
 
 class _FileExecutor(SpoutExecutor):
@@ -245,10 +297,10 @@ class _FileExecutor(SpoutExecutor):
     def __init__(self, spout: FileSpout, source: FileSource) -> None:
         self._spout = spout
         self._source = source
-        self._by_lines = spout.format != "parquet"
-        self._by_name = spout.orderBy == "name"
+        self._lines = spout.format != "parquet"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
-        self._planner = Planner(source, limits, self._by_lines, self._by_name)
+        cut, by_name = self._lines and not spout.csv.multiLine, spout.orderBy == "name"
+        self._planner = Planner(source, limits, cut, by_name, unpacks=self._lines)
         self._listing: list[ListedFile] = []
         self._listed_at = float("-inf")
         self._warned = False
@@ -303,19 +355,19 @@ class _FileExecutor(SpoutExecutor):
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
         before = {file.name for file in self._listing}
-        self._listing = list_files(self._source, self._by_name)
+        self._listing = list_files(self._source, self._planner.by_name)
         if not self._listing and not self._warned:
             self._warned = True
             self._warn_of_none()
-        if self._by_lines:
-            check_uncompressed(self._listing, self._source)
+        if self._lines:
+            check_readable(self._listing, self._source)
         for file in self._listing if before else ():
             if file.name not in before and seen.is_past(file):
                 _log.warning(
                     "FileSpout: %s appeared with a %s before that of files read long ago; it counts as one of those "
                     "and is not read. %s it to have it read.",
                     self._source.path(file.name),
-                    *(("name", "Rename") if self._by_name else ("modification time", "Touch")),
+                    *(("name", "Rename") if self._planner.by_name else ("modification time", "Touch")),
                 )
 
     def _warn_of_none(self) -> None:
@@ -333,31 +385,39 @@ class _FileExecutor(SpoutExecutor):
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = _read(metadata, "files", lambda files: [FileRange(*fields) for fields in files])
         files = [self._planned_file(range_, attempt.txid) for range_ in ranges]
-        if self._by_lines:
-            bounds = ((file, range_.start, range_.end) for file, range_ in zip(files, ranges, strict=True))
-            stretches = (Stretch(file.path, start, end, start, end, file) for file, start, end in bounds)
-            return LinesEmission(tuple(stretches), self._line_format())
+        if self._lines:
+            stretches = tuple(map(self._stretch, files, ranges))
+            return LinesEmission(stretches, self._line_format())
         paths, schema = tuple(file.path for file in files), self._spout.schema
         footers = [checked_footer(path, schema) for path in paths]
         rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
         return FilesEmission(paths, schema, rows, planned=tuple(files), nanoseconds=nanoseconds)
 
+    def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:
+        bounds, whole = (range_.start, range_.end), not self._planner.grows(range_.name)
+        return Stretch(file.path, *bounds, *bounds, file, whole, range_.name)
+
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
         """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""
         try:
-            return check_unchanged(range_, self._source.path(range_.name), txid, grows=self._by_lines)
+            return check_unchanged(range_, self._source.path(range_.name), txid, grows=self._planner.grows(range_.name))
         except SpoutError:
             for file in list_files(self._source):
                 if file.inode == range_.inode and file.name != range_.name:
                     with suppress(SpoutError):  # only the inode is equal; the first error says more
-                        return check_unchanged(range_, self._source.path(file.name), txid, grows=self._by_lines)
+                        return check_unchanged(
+                            range_, self._source.path(file.name), txid, grows=self._planner.grows(range_.name)
+                        )
             raise
 
     def _line_format(self) -> LineFormat:
         spout = self._spout
         if spout.format == "text":
             return TextFormat(spout.schema, spout.encodingErrors)
-        return JsonFormat(spout.schema, spout.malformed, spout.encodingErrors)
+        values = ValueReader(spout.numbers == "lenient", spout.timeZone)
+        if spout.format == "csv":
+            return CsvFormat(spout.schema, spout.csv, spout.malformed, spout.encodingErrors, values)
+        return JsonFormat(spout.schema, spout.malformed, spout.encodingErrors, values=values)
 
 
 def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:

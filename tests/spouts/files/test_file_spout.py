@@ -64,10 +64,10 @@ def test_files_come_by_time_then_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_a_compressed_file_is_told_by_name_and_never_taken_for_text(format: Any, tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "1\n", 1)
-    write(tmp_path / "b.txt.GZ", b"\x1f\x8b\x08", 2)
+    write(tmp_path / "b.txt.XZ", b"\xfd7zXZ", 2)
     spout = FileSpout(tmp_path, format, schema="n string")
     with pytest.raises(
-        SourceUnreadableError, match=r"b\.txt\.GZ is compressed, .*; unpack it, or select the other files by"
+        SourceUnreadableError, match=r"b\.txt\.XZ is compressed .*: pack it anew, or select the other files by"
     ):
         planned(spout, limit=10)
     assert ranges(planned(FileSpout(tmp_path / "*.txt", format, schema="n string"), limit=10)[0]) == [("a.txt", 0, 2)]
@@ -491,11 +491,7 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "said"),
     [
-        (
-            {"format": "csv"},
-            TopologyError,
-            "format='csv' is not one of 'text', 'json', 'parquet'; read lines of another form, such as CSV, as text",
-        ),
+        ({"format": "xml"}, TopologyError, "format='xml' is not one of 'text', 'json', 'csv', 'parquet'"),
         ({"format": "json"}, TypeDeclarationError, 'format="json" needs the fields: schema='),
         ({"schema": "a string, b string"}, TypeDeclarationError, 'format="text" gives one string a line'),
         ({"maxBytesPerBatch": 0}, TopologyError, "maxBytesPerBatch=0: expected a whole number of at least 1"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from trident.base.types import arrow_schema
 from trident.errors import MalformedInputError
 from trident_spouts.files.jsonlines import JsonFormat, read_stretch_at_once, with_corrupt_field
+from trident_spouts.files.values import ValueReader
 from trident_spouts.rows import read_schema
 
 FIELDS = read_schema(
@@ -112,8 +113,8 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
         ("n long", "\u00a0", "expected a JSON object: Expecting value at column 1"),
         ("n long", "[1, 2]", "expected a JSON object, got [1, 2]"),
         ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
-        ("n long", '{"n": "5"}', "field 'n': expected bigint, got \"5\""),
-        ("n long", '{"n": 1.0}', "field 'n': expected bigint, got 1.0"),
+        ("n long", '{"n": "5"}', 'field \'n\': expected bigint, got "5" (numbers="lenient" reads it)'),
+        ("n long", '{"n": 1.0}', "field 'n': expected bigint, got 1.0 (numbers=\"lenient\" reads it)"),
         ("n tinyint", '{"n": 300}', "field 'n': expected tinyint, got 300"),
         ("n long NOT NULL", '{"m": 5}', "field 'n': null, but the field is NOT NULL"),
         ("s string", '{"s": 5}', "field 's': expected string, got 5"),
@@ -121,7 +122,8 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
         (
             "at timestamp",
             '{"at": "2024-01-01T00:00:00"}',
-            "field 'at': expected timestamp, got \"2024-01-01T00:00:00\"",
+            "field 'at': expected timestamp, got \"2024-01-01T00:00:00\" (it names no time zone: declare "
+            "timestamp_ntz, or give timeZone=)",
         ),
         ("d decimal(3, 1)", '{"d": 1.25}', "field 'd': expected decimal(3,1), got 1.25"),
         ("raw binary", '{"raw": "?"}', "field 'raw': expected binary, got \"?\""),
@@ -148,3 +150,50 @@ def test_malformed_lines_may_be_kept_in_a_field_of_their_own() -> None:
         {"n": None, "_corrupt": '{"n": "x"}'},
     ]
     assert parse("n long", '{"n": 1}\n', "keep").to_pylist() == [{"n": 1, "_corrupt": None}]
+
+
+# --- lenient numbers ----------------------------------------------------------------------------------------------
+
+LENIENT = ValueReader(lenient=True)
+
+
+@given(st.lists(LINES.filter(lambda line: "\n" not in line and "\r" not in line), min_size=1, max_size=4))
+def test_the_two_readers_are_lenient_alike(lines: list[str]) -> None:
+    try:
+        data = "\n".join(lines).encode()
+    except UnicodeEncodeError:
+        return
+    table = read_stretch_at_once(data, TARGET, LENIENT)
+    if table is not None:
+        exact, _ = JsonFormat(FIELDS, "fail", "strict", values=LENIENT).read_by_line(data, TARGET, "f.json", 0)
+        assert repr(table.to_pylist()) == repr(exact.to_pylist())
+
+
+@pytest.mark.parametrize("by_line", [False, True])
+def test_numbers_may_be_written_as_other_programs_write_them(by_line: bool) -> None:
+    target = arrow_schema(read_schema("n long, x double, a array<int>, m map<string, long>, small tinyint"))
+    data = b'{"n": 517.0, "x": "5.5", "a": [1.0, "2", null], "m": {"k": 1e3}, "small": "7"}\n{"n": -0.0, "x": 5}\n'
+    read = JsonFormat(read_schema("n long"), "fail", "strict", values=LENIENT).read_by_line
+    table = read(data, target, "f", 0)[0] if by_line else read_stretch_at_once(data, target, LENIENT)
+    assert table is not None
+    first, second = table.to_pylist()
+    assert (first["n"], first["x"], first["a"], dict(first["m"]), first["small"]) == (
+        517,
+        5.5,
+        [1, 2, None],
+        {"k": 1000},
+        7,
+    )
+    assert (second["n"], second["x"]) == (0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1.5", '"1.5"', "9007199254740993.0", '"9007199254740993.0"', "1e300", "true", '"x"', '""', '" 1"', "1e19"],
+)
+def test_what_is_no_whole_number_is_none_for_the_lenient_reader_too(number: str) -> None:
+    data = f'{{"n": {number}}}'.encode()
+    target = arrow_schema(read_schema("n long"))
+    assert read_stretch_at_once(data, target, LENIENT) is None
+    with pytest.raises(MalformedInputError, match=r"f:1: field 'n': expected bigint, got .*; correct the line"):
+        JsonFormat(read_schema("n long"), "fail", "strict", values=LENIENT).read_by_line(data, target, "f", 0)

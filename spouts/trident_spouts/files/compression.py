@@ -1,0 +1,78 @@
+"""Compressed files of lines. A batch reads such a file as a whole, because no byte of it tells where a line begins."""
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Callable
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+
+from trident.base.errors import MalformedInputError
+
+
+class Content(Protocol):
+    """The content of a file: bytes that are read one after the other."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _NotClosed:
+    """A file that Arrow reads and does not close: whoever opened it still checks that it is the planned one."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+    def close(self) -> None:
+        """Leave the file open."""
+
+
+_READERS: dict[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".bz2": bz2.BZ2File,
+    ".zst": lambda file: pa.CompressedInputStream(pa.PythonFile(_NotClosed(file), "r"), "zstd"),
+}
+
+UNREADABLE = (".xz", ".lz4", ".snappy", ".zip", ".deflate")
+"""The suffixes of compressed files that cannot be read."""
+
+
+def is_compressed(name: str) -> bool:
+    """Return whether a file has the suffix of a compression that can be read.
+
+    >>> is_compressed("part-1.csv.GZ"), is_compressed("gz")
+    (True, False)
+    """
+    return _suffix(name) in _READERS
+
+
+def unpacked(file: BinaryIO, name: str) -> Content:
+    """Return the content of an opened file; that of a compressed file, which its `name` tells, is unpacked.
+
+    To read it raises MalformedInputError if it is damaged or ends too early.
+    """
+    return _Unpacked(file, name) if is_compressed(name) else file
+
+
+class _Unpacked:
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._name = name
+        self._content = self._tried(lambda: _READERS[_suffix(name)](file))
+
+    def read(self, size: int, /) -> bytes:
+        return bytes(self._tried(lambda: self._content.read(size)))
+
+    def _tried(self, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
+            raise MalformedInputError(
+                f"{self._name}: cannot unpack it: {error}. If a writer is still at it, let the writer move finished "
+                f"files in, or set completeAfterSecs to more than its pauses"
+            ) from error
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :].lower() if "." in name else ""

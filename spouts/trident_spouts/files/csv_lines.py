@@ -1,0 +1,225 @@
+"""The CSV format: each row of a file is a tuple, and a header says which value belongs to which field."""
+
+import decimal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from pyarrow import types as kinds
+from pyspark.sql.types import StructType
+
+from trident.base.errors import MalformedInputError
+from trident.base.names import did_you_mean
+from trident.base.text import shorten
+from trident.base.types import arrow_schema
+from trident.base.values import to_arrow, type_name
+from trident_spouts.files.csv_rows import Cell, CsvOptions, RowError
+from trident_spouts.files.jsonlines import CORRUPT, STRICT, Malformed
+from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before
+from trident_spouts.files.values import ValueReader
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """The format of files in which each row is a tuple.
+
+    With a header, columns are matched with the fields by name, and other columns are ignored. Without one, each row has
+    the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a field
+    that is no string. A row with more or fewer values than the header cannot be read.
+    """
+
+    schema: StructType
+    options: CsvOptions
+    malformed: Malformed
+    encoding_errors: EncodingErrors
+    values: ValueReader = STRICT
+    driver_bytes: int = 1 << 20
+    columns: tuple[str, ...] | None = None
+    """The columns of the file that is read, by `bind`."""
+
+    @property
+    def whole(self) -> bool:
+        """Return whether a file must be read at once, because nothing tells newlines in values from ends of rows."""
+        return self.options.multiLine
+
+    @property
+    def _fields(self) -> StructType:
+        added = (CORRUPT,) if self.malformed == "keep" else ()
+        return StructType([field for field in self.schema.fields if field.name not in added])
+
+    # --- the header -----------------------------------------------------------------------------------------------
+
+    def bind(self, head: Callable[[], bytes], path: str) -> "CsvFormat":
+        """Return the format of the file `path`, of whose content `head` returns the beginning: its header at least.
+
+        Raises MalformedInputError if the header lacks a field or has it twice.
+        """
+        names = self._fields.names
+        if not self.options.header:
+            return replace(self, columns=tuple(names))
+        data = check_encoding(head(), path, 0, self.encoding_errors)
+        try:
+            cells, _ = self.options.grammar.row(data, 0)
+        except RowError as error:
+            raise MalformedInputError(f"{path}:1: the header cannot be read: {error}") from None
+        columns = tuple(cell.text.decode() for cell in cells)
+        for name in names:
+            if columns.count(name) != 1:
+                raise MalformedInputError(self._header_error(path, name, columns))
+        return replace(self, columns=columns)
+
+    def _header_error(self, path: str, name: str, columns: tuple[str, ...]) -> str:
+        shown = shorten(", ".join(map(repr, columns)))
+        if columns.count(name):
+            return f"{path}:1: the header has the field {name!r} {columns.count(name)} times: {shown}"
+        signs = [sign for sign in ",;\t|" if sign != self.options.sep and sign in columns[0]]
+        way_out = (
+            f"if values are separated by {signs[0]!r}, give sep={signs[0]!r}"
+            if len(columns) == 1 and signs
+            else "name the fields as the header does, or give header=False if the first row is data"
+        )
+        near = did_you_mean(name, columns)
+        return f"{path}:1: the header has no field {name!r}{near}; it has {shown}: {way_out}"
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+        """Return the tuples of whole rows that begin at byte `offset` of the file `path`.
+
+        Raises MalformedInputError for invalid UTF-8 or a row that cannot be read, unless the format keeps such input.
+        """
+        data = check_encoding(data, path, offset, self.encoding_errors)
+        start = self.options.grammar.row(data, 0)[1] if offset == 0 and self.options.header and data else 0
+        table, corrupt = self.read_at_once(data[start:]), None
+        if table is None:
+            table, corrupt = self.read_by_row(data, start, path, offset)
+        if self.malformed == "keep":
+            column = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
+            table = table.append_column(pa.field(CORRUPT, pa.string()), column)
+        return table
+
+    def count(self, data: bytes, offset: int) -> int:
+        """Return the number of rows in `data`, each of which becomes a tuple or fails the batch."""
+        if self.whole:
+            return int(self.parse(data, "", offset).num_rows)
+        data = data.removeprefix(BOM) if offset == 0 else data
+        rows = sum(line not in (b"", b"\r") for line in data.split(b"\n"))
+        return max(0, rows - 1) if offset == 0 and self.options.header else rows
+
+    def read_by_row(self, data: bytes, start: int, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
+        """Read the rows from byte `start` of `data` on, one by one.
+
+        Return the tuples, and for each tuple the row if it cannot be read, else None. A row that does not follow the
+        grammar ends with its line.
+        """
+        grammar, target = self.options.grammar, arrow_schema(self._fields)
+        rows, corrupt = list[list[Any]](), list[str | None]()
+        at, line = start, 1 + data.count(b"\n", 0, start)
+        while at < len(data):
+            end = data.find(b"\n", at) + 1 or len(data)
+            if data[at:end] not in (b"\n", b"\r\n", b"\r"):
+                try:
+                    cells, end = grammar.row(data, at)
+                    rows.append(self._row(cells, target))
+                    corrupt.append(None)
+                except ValueError as error:
+                    if self.malformed == "fail":
+                        raise MalformedInputError(
+                            f"{path}:{lines_before(path, offset) + line}: {error}; correct the row, or read with "
+                            f'malformed="keep" to have such rows in the field {CORRUPT}'
+                        ) from None
+                    rows.append([None] * len(target))
+                    corrupt.append(data[at:end].removesuffix(b"\n").removesuffix(b"\r").decode())
+            line += data.count(b"\n", at, end)
+            at = end
+        columns = [to_arrow([row[at] for row in rows], field.type) for at, field in enumerate(target)]
+        return pa.table(columns, schema=target), corrupt
+
+    def _row(self, cells: list[Cell], target: pa.Schema) -> list[Any]:
+        if len(cells) != len(self._columns):
+            raise ValueError(f"expected {len(self._columns)} values, got {len(cells)}")
+        return [self._value(cells[self._columns.index(field.name)], field) for field in target]
+
+    def _value(self, cell: Cell, field: pa.Field) -> Any:
+        text, none = cell.text.decode(), self.options.nullValue
+        if (text == none and not cell.quoted) or (text in ("", none) and not kinds.is_string(field.type)):
+            if not field.nullable:
+                raise ValueError(f"field {field.name!r}: null, but the field is NOT NULL")
+            return None
+        try:
+            value = self.values.from_text(text, field.type)
+            to_arrow([value], field.type)
+        except (ValueError, decimal.InvalidOperation):
+            raise ValueError(
+                f"field {field.name!r}: expected {type_name(field.type)}, got {shorten(repr(text))}"
+                f"{self.values.hint(text, field.type)}"
+            ) from None
+        return value
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        assert self.columns is not None, "`bind` comes before `parse`"
+        return self.columns
+
+    # --- the fast way: all rows at once ---------------------------------------------------------------------------
+
+    def read_at_once(self, data: bytes) -> pa.Table | None:
+        """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow might read it otherwise."""
+        target, options = arrow_schema(self._fields), self.options
+        if not data.strip(b"\r\n") or not options.grammar.plain(data):  # Arrow refuses data without a row
+            return None
+        names = [str(at) for at in range(len(self._columns))]
+        places = [names[self._columns.index(field.name)] for field in target]
+        try:
+            table = pyarrow.csv.read_csv(
+                # Without the last newline, Arrow takes an empty last value for a quoted one if one before it is quoted.
+                pa.BufferReader(data if data.endswith(b"\n") else data + b"\n"),
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, block_size=min(len(data) + 1, _MOST_BLOCK), column_names=names
+                ),
+                pyarrow.csv.ParseOptions(
+                    delimiter=options.sep, quote_char=options.quote or False, newlines_in_values=options.multiLine
+                ),
+                pyarrow.csv.ConvertOptions(
+                    check_utf8=False,  # checked already
+                    include_columns=places,
+                    column_types=dict.fromkeys(names, pa.string()),
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    null_values=[options.nullValue],
+                ),
+            )
+            columns = [self._column(table.column(at), field) for at, field in enumerate(target)]
+        except (pa.ArrowException, ValueError, decimal.InvalidOperation):
+            return None
+        return pa.table(columns, schema=target)
+
+    def _column(self, texts: pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        column = texts
+        if not kinds.is_string(field.type):
+            none = pc.is_in(texts, pa.array(["", self.options.nullValue]))
+            column = self._converted(pc.if_else(none, pa.scalar(None, pa.string()), texts), field.type)
+        if column.null_count and not field.nullable:
+            raise ValueError("the exact reader says which row it is")
+        return column
+
+    def _converted(self, texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        """Return a column of texts as values. Raises ValueError or an ArrowException if a text is none."""
+        for test, pattern, cast in _CASTS:
+            if test(kind) and pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+                return pc.cast(pc.cast(texts, cast), kind)
+        read = self.values.from_text
+        return to_arrow([None if text is None else read(text, kind) for text in texts.to_pylist()], kind)
+
+
+_MOST_BLOCK = 1 << 28
+
+_CASTS: list[tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = [
+    (kinds.is_integer, r"^-?[0-9]{1,18}$", pa.int64()),
+    (kinds.is_float64, r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$", pa.float64()),
+    (kinds.is_date32, r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$", pa.date32()),
+]
+"""Texts that Arrow casts as `ValueReader.from_text` reads them, and faster."""

@@ -1,0 +1,153 @@
+"""Values of text and JSON files as values of the declared types: strictly, or with lenient numbers."""
+
+import base64
+import binascii
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.values import to_arrow
+
+Numbers = Literal["strict", "lenient"]
+
+WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_EXACT = 1 << 53
+"""From this number on, not every whole number is a double."""
+
+
+class JsonNumber(float):
+    """A JSON number with a point or an exponent, which keeps its text, so that a decimal can be read exactly."""
+
+    def __new__(cls, text: str) -> "JsonNumber":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueReader:
+    """The reading of values into declared types.
+
+    With `lenient`, 517.0 and "517" are whole numbers too, and "5.5" is a number: what other programs write for columns
+    with missing values. A fraction is never dropped. `zone` is the time zone of times that name none.
+    """
+
+    lenient: bool = False
+    zone: str | None = None
+
+    def from_json(self, value: Any, kind: pa.DataType) -> Any:
+        """Return a JSON value as a Python value of type `kind`; unchanged if it has none, so `to_arrow` refuses it.
+
+        >>> ValueReader(lenient=True).from_json(517.0, pa.int64()), ValueReader().from_json("2024-02-29", pa.date32())
+        (517, datetime.date(2024, 2, 29))
+        """
+        if value is None:
+            return None
+        if kinds.is_list(kind) and isinstance(value, list):
+            return [self.from_json(item, kind.value_type) for item in value]
+        if kinds.is_struct(kind) and isinstance(value, dict):
+            fields = [kind.field(at) for at in range(kind.num_fields)]
+            return {field.name: self.from_json(value.get(field.name), field.type) for field in fields}
+        if kinds.is_map(kind) and isinstance(value, dict):
+            read = self.from_json
+            return {read(key, kind.key_type): read(item, kind.item_type) for key, item in value.items()}
+        if kinds.is_integer(kind) or kinds.is_floating(kind):
+            return self._number(value, kind)
+        if kinds.is_decimal(kind) and isinstance(value, str | JsonNumber):
+            return decimal.Decimal(value.text if isinstance(value, JsonNumber) else value)
+        return self._of_text(value, kind) if isinstance(value, str) else value
+
+    def from_text(self, text: str, kind: pa.DataType) -> Any:
+        """Return a text as a value of type `kind`. Raises ValueError or decimal.InvalidOperation if it is none.
+
+        >>> ValueReader().from_text("-7", pa.int64()), ValueReader().from_text("TRUE", pa.bool_())
+        (-7, True)
+        """
+        if kinds.is_integer(kind):
+            if WHOLE.fullmatch(text):
+                return int(text)
+            return _whole(float(text)) if self.lenient and _NUMBER.fullmatch(text) else _refuse(text)
+        if kinds.is_floating(kind):
+            if _NO_NUMBER.fullmatch(text):
+                return float(text)
+            value = float(text) if _NUMBER.fullmatch(text) else _refuse(text)
+            return value if math.isfinite(value) else _refuse(text)
+        if kinds.is_decimal(kind):
+            return decimal.Decimal(text) if _NUMBER.fullmatch(text) else _refuse(text)
+        if kinds.is_boolean(kind):
+            return _BOOLEANS[text.lower()] if text.lower() in _BOOLEANS else _refuse(text)
+        return self._of_text(text, kind)
+
+    def hint(self, value: Any, kind: pa.DataType) -> str:
+        """Return what an error adds for a value that is none of type `kind`: the option that would read it, if any."""
+        if not self.lenient and ValueReader(True, self.zone).reads(value, kind):
+            return ' (numbers="lenient" reads it)'
+        if self.zone is None and ValueReader(self.lenient, "UTC").reads(value, kind):
+            return " (it names no time zone: declare timestamp_ntz, or give timeZone=)"
+        return ""
+
+    def reads(self, value: Any, kind: pa.DataType) -> bool:
+        """Return whether a value of JSON, or a text of CSV, is read as type `kind`."""
+        try:
+            to_arrow([self.from_json(value, kind)], kind)
+        except (ValueError, decimal.InvalidOperation):
+            return False
+        return True
+
+    def _number(self, value: Any, kind: pa.DataType) -> Any:
+        if self.lenient and isinstance(value, str) and _NUMBER.fullmatch(value):
+            return self.from_text(value, kind)
+        if self.lenient and isinstance(value, float) and kinds.is_integer(kind):
+            return _whole(value)
+        return float(value) if isinstance(value, JsonNumber) and kinds.is_floating(kind) else value
+
+    def _of_text(self, text: str, kind: pa.DataType) -> Any:
+        for test, read in _TEXTS:
+            if test(kind):
+                value = read(text)
+                if self.zone is not None and kinds.is_timestamp(kind) and kind.tz and value.tzinfo is None:
+                    return value.replace(tzinfo=_zone(self.zone))
+                return value
+        return text
+
+
+@lru_cache
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"not accepted: {text!r}")
+
+
+def _whole(number: float) -> int | float:
+    """Return a double without a fraction as an int; unchanged if it has one, or may have lost digits."""
+    return int(number) if abs(number) < _EXACT and number.is_integer() else number
+
+
+def _binary(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+_BOOLEANS = {"true": True, "false": False}
+_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]]] = [
+    (kinds.is_timestamp, datetime.datetime.fromisoformat),
+    (kinds.is_date, datetime.date.fromisoformat),
+    (kinds.is_binary, _binary),
+]

@@ -1,0 +1,316 @@
+"""CSV: the fast reader and the exact one agree, rows are found as RFC 4180 says, and a bad row is named."""
+
+import csv
+import datetime
+import io
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.plans import planned
+from trident.errors import MalformedInputError, TopologyError, TypeDeclarationError
+from trident.spouts import FileSpout, TransactionAttempt
+from trident_spouts.files.csv_lines import CsvFormat
+from trident_spouts.files.csv_rows import CsvOptions
+from trident_spouts.files.jsonlines import with_corrupt_field
+from trident_spouts.files.values import ValueReader
+from trident_spouts.rows import read_schema
+
+FIELDS = "n long, s string, x double, b boolean, day date, small tinyint, f float, d decimal(6, 2), at timestamp"
+
+
+def form_of(fields: str, malformed: Any = "fail", values: ValueReader | None = None, **options: Any) -> CsvFormat:
+    schema = read_schema(fields)
+    schema = with_corrupt_field(schema) if malformed == "keep" else schema
+    return CsvFormat(schema, CsvOptions(**options), malformed, "strict", values or ValueReader())
+
+
+def bound(form: CsvFormat, data: bytes, path: str = "f.csv") -> CsvFormat:
+    return form.bind(lambda: data, path)
+
+
+def parse(fields: str, text: str, malformed: Any = "fail", **options: Any) -> list[dict[str, Any]]:
+    data = text.encode()
+    form = bound(form_of(fields, malformed, **options), data)
+    table = form.parse(data, "f.csv", 0)
+    assert form.count(data, 0) == table.num_rows
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+# --- two readers, one meaning -------------------------------------------------------------------------------------
+
+CELLS = st.sampled_from(
+    ["", "1", "-7", "007", "+5", "1.0", "1.5", "x", "true", "FALSE", "NA", "2024-02-29", "2024-02-30", "0001-01-01"]
+    + ["nan", "-inf", "1e400", "1e3", ".5", "5.", " 1", "1_0", "0x1F", "127", "128", "9" * 19, "9007199254740993.0"]
+    + ["é", "a,b", 'a"b', '"', '""', '"a"', '"a""b"', '"a"b', '"a', "a\\", '"a\\"b"', "'x'", "\r", "a\rb", '"a\rb"']
+    + ["2024-01-01T00:00:00Z", "2024-01-01 00:00:00", "3.14159", "12.5", "0.1", "16777217", "1e-7", "٣"]
+)
+ROWS = st.lists(st.lists(CELLS, min_size=0, max_size=4), min_size=1, max_size=5)
+SHAPES = st.sampled_from(["n long, s string", "s string", "s string, x double, n long NOT NULL", "b boolean, day date"])
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "multiLine": st.booleans(),
+        "nullValue": st.sampled_from(["NA", "1"]),
+        "quote": st.sampled_from(["'", ""]),
+        "escape": st.just("\\"),
+        "sep": st.sampled_from([";", "\t", "|"]),
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    rows=ROWS,
+    newline=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+    shape=SHAPES,
+    options=OPTIONS,
+    lenient=st.booleans(),
+)
+def test_the_fast_reader_reads_only_what_the_exact_one_reads_and_the_same(
+    rows: list[list[str]], newline: str, last: bool, shape: str, options: dict[str, Any], lenient: bool
+) -> None:
+    sep = options.get("sep", ",")
+    data = (newline.join(sep.join(row) for row in rows) + (newline if last else "")).encode()
+    form = bound(form_of(shape, values=ValueReader(lenient), header=False, **options), data)
+    fast = form.read_at_once(data)
+    if fast is None:
+        return
+    exact, _ = form.read_by_row(data, 0, "f.csv", 0)
+    assert repr(fast.to_pylist()) == repr(exact.to_pylist())  # repr: nan is nan
+    assert form.count(data, 0) == exact.num_rows
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.text("ab,\"'\n\r; é", max_size=5), min_size=2, max_size=2), min_size=1, max_size=5),
+    sep=st.sampled_from([",", ";"]),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    multi=st.booleans(),
+)
+def test_what_pythons_own_writer_writes_is_read_back(
+    rows: list[list[str]], sep: str, newline: str, multi: bool
+) -> None:
+    if not multi:
+        rows = [[cell.replace("\n", "").replace("\r", "") for cell in row] for row in rows]
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=sep, lineterminator=newline, quoting=csv.QUOTE_ALL).writerows([["a", "b"], *rows])
+    read = parse("b string, a string", file.getvalue(), sep=sep, multiLine=multi)
+    assert read == [{"b": b, "a": a} for a, b in rows]
+
+
+def test_the_fast_reader_takes_what_is_right() -> None:
+    data = b'n,s,x\n1,cow,2.5\n,"a, ""b""",\n3,"",1e3\n'
+    form = bound(form_of("n long, s string, x double"), data)
+    table = form.read_at_once(data[6:])
+    assert table is not None
+    assert table.to_pylist() == [
+        {"n": 1, "s": "cow", "x": 2.5},
+        {"n": None, "s": 'a, "b"', "x": None},
+        {"n": 3, "s": "", "x": 1000.0},
+    ]
+
+
+# --- meaning ------------------------------------------------------------------------------------------------------
+
+
+def test_every_type_is_read_from_its_text() -> None:
+    [row, nulls] = parse(
+        f"{FIELDS}, local timestamp_ntz, raw binary",
+        "n,s,x,b,day,small,f,d,at,local,raw\n"
+        "7,cow,1e3,TRUE,2024-02-29,-128,0.1,12.50,2024-01-01T12:00:00+02:00,2024-01-01 12:00:00,AP8=\n"
+        ",,,,,,,,,,\n",
+    )
+    assert row["at"] == datetime.datetime(2024, 1, 1, 10, tzinfo=datetime.UTC)
+    assert row["local"] == datetime.datetime(2024, 1, 1, 12)
+    assert (row["n"], row["s"], row["x"], row["b"]) == (7, "cow", 1000.0, True)
+    assert (row["day"], row["small"], row["d"], row["raw"]) == (
+        datetime.date(2024, 2, 29), -128, Decimal("12.50"), b"\x00\xff"
+    )  # fmt: skip
+    assert math.isclose(row["f"], 0.1, rel_tol=1e-6) and set(nulls.values()) == {None}
+
+
+def test_what_is_null_and_what_is_empty() -> None:
+    assert parse("s string, n long", 's,n\n,\n"",""\nNA,1\n"NA",2\n', nullValue="NA") == [
+        {"s": "", "n": None},
+        {"s": "", "n": None},
+        {"s": None, "n": 1},
+        {"s": "NA", "n": 2},
+    ]
+    assert parse("s string", 's\n""\n\nx\n') == [{"s": ""}, {"s": "x"}]
+
+
+def test_columns_are_found_by_name_and_others_ignored() -> None:
+    assert parse("b long, a string", "\ufeffa,other,b\r\nx,[1],2\r\n") == [{"b": 2, "a": "x"}]
+    assert parse("b long, a string", "2,x\n", header=False) == [{"b": 2, "a": "x"}]
+    assert parse("a string", "a,b,b\n1,2,3\n") == [{"a": "1"}]
+
+
+def test_signs_may_be_others() -> None:
+    assert parse("a string, b string", "a;b\n'x;''y''';\"\n", sep=";", quote="'") == [{"a": "x;'y'", "b": '"'}]
+    assert parse("a string, b string", 'a\tb\n"x\n', sep="\t", quote="", malformed="keep")[0]["_corrupt"] == '"x'
+    assert parse("a string", 'a\n"\n', quote="") == [{"a": '"'}]
+    assert parse("a string, b string", 'a,b\n"x\\"y\\\\","\\n"\n', escape="\\") == [{"a": 'x"y\\', "b": "\\n"}]
+
+
+def test_values_may_hold_newlines_where_that_is_said() -> None:
+    text = 'a,b\n"x\ny",1\n"z",2\n'
+    assert parse("a string, b long", text, multiLine=True) == [{"a": "x\ny", "b": 1}, {"a": "z", "b": 2}]
+    with pytest.raises(MalformedInputError, match=r"f\.csv:2: the quotes of value 1 are not closed.*multiLine=True"):
+        parse("a string, b long", text)
+
+
+def test_lenient_numbers_are_whole_numbers_without_a_fraction() -> None:
+    lenient = ValueReader(lenient=True)
+    text = "n,small\n517.0,1.0\n1e3,\n-0.0,5\n"
+    form = bound(form_of("n long, small tinyint", values=lenient), text.encode())
+    assert form.parse(text.encode(), "f.csv", 0).to_pylist() == [
+        {"n": 517, "small": 1}, {"n": 1000, "small": None}, {"n": 0, "small": 5}
+    ]  # fmt: skip
+    for bad in ("517.5", "9007199254740993.0", "nan", "1e400"):
+        with pytest.raises(MalformedInputError, match=rf":2: field 'n': expected bigint, got '{bad}'; correct"):
+            form.parse(f"n,small\n{bad},1\n".encode(), "f.csv", 0)
+
+
+def test_times_without_a_zone_get_the_one_that_is_given() -> None:
+    data = b"at\n2024-07-01 12:00:00\n2024-07-01T12:00:00Z\n"
+    form = bound(form_of("at timestamp", values=ValueReader(zone="Europe/Berlin")), data)
+    assert [row["at"].hour for row in form.parse(data, "f.csv", 0).to_pylist()] == [10, 12]
+
+
+# --- bad rows -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "row", "reason"),
+    [
+        ("n long", "x,1", "field 'n': expected bigint, got 'x'"),
+        ("n long", "1.0,1", "field 'n': expected bigint, got '1.0' (numbers=\"lenient\" reads it)"),
+        ("n tinyint", "300,1", "field 'n': expected tinyint, got '300'"),
+        ("n long NOT NULL", ",1", "field 'n': null, but the field is NOT NULL"),
+        ("n double", "1e400,1", "field 'n': expected double, got '1e400'"),
+        ("n boolean", "1,1", "field 'n': expected boolean, got '1'"),
+        ("n date", "2024-02-30,1", "field 'n': expected date, got '2024-02-30'"),
+        (
+            "n timestamp",
+            "2024-01-01 00:00:00,1",
+            "field 'n': expected timestamp, got '2024-01-01 00:00:00' (it names no time zone: declare timestamp_ntz, "
+            "or give timeZone=)",
+        ),
+        ("n long", "1", "expected 2 values, got 1"),
+        ("n long", "1,2,3", "expected 2 values, got 3"),
+        ("n string", '"a,1', "the quotes of value 1 are not closed (values that hold newlines need multiLine=True)"),
+        ("n string", '"a"b,1', "value 1 goes on after its closing quote"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_or_kept(tmp_path: Path, fields: str, row: str, reason: str) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("n,m\n" + ",1\n" * ("NOT NULL" not in fields) + f"{row}\n,5\n")
+    content = path.read_bytes()
+    line = 2 + ("NOT NULL" not in fields)
+    for offset in (0, content.index(f"\n{row}\n".encode()) + 1):  # from the beginning, and in the middle of the file
+        with pytest.raises(MalformedInputError) as caught:
+            bound(form_of(fields), content).parse(content[offset:], str(path), offset)
+        assert str(caught.value) == (
+            f'{path}:{line}: {reason}; correct the row, or read with malformed="keep" to have such rows in the field '
+            f"_corrupt"
+        )
+    kept = parse(fields, f"n,m\n{row}\n", "keep")
+    assert kept == [{"n": None, "_corrupt": None if "NOT NULL" in fields else row}]  # there a field may be null
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        ("N,m", {}, r"f\.csv:1: the header has no field 'n'; did you mean 'N'\?; it has 'N', 'm': name the fields as"),
+        (
+            "n;m",
+            {},
+            r"f\.csv:1: the header has no field 'n'; it has 'n;m': if values are separated by ';', give sep=';'",
+        ),
+        ("1,2", {}, r"no field 'n'; it has '1', '2': .* or give header=False if the first row is data"),
+        ("n,n", {}, r"f\.csv:1: the header has the field 'n' 2 times: 'n', 'n'"),
+        ('"n', {}, r"f\.csv:1: the header cannot be read: the quotes of value 1 are not closed"),
+    ],
+)
+@pytest.mark.parametrize("malformed", ["fail", "keep"])
+def test_a_header_without_the_fields_is_an_error_in_any_case(
+    header: str, options: dict[str, Any], message: str, malformed: Any
+) -> None:
+    with pytest.raises(MalformedInputError, match=message):
+        parse("n long", f"{header}\n1,2\n", malformed, **options)
+
+
+# --- as a spout ---------------------------------------------------------------------------------------------------
+
+
+def read(spout: FileSpout) -> list[list[dict[str, Any]]]:
+    return [spout.open().emit(TransactionAttempt(1, 0), plan).arrow().to_pylist() for plan in planned(spout)]
+
+
+def test_ranges_begin_at_rows_and_know_the_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("m,n\n" + "".join(f"x,{n}\n" for n in range(50)))
+    batches = read(FileSpout(tmp_path, "csv", "n long", maxBytesPerBatch=40))
+    assert len(batches) > 5 and [row["n"] for batch in batches for row in batch] == list(range(50))
+
+
+def test_a_file_may_grow_by_whole_rows_unless_values_may_hold_newlines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n\n1\n")
+    spout = FileSpout(tmp_path, "csv", "n long")
+    [first] = planned(spout)
+    with path.open("a") as file:
+        file.write("2\n")
+    [more] = planned(spout, previous=first)
+    assert spout.open().emit(TransactionAttempt(2, 0), more).arrow().to_pylist() == [{"n": 2}]
+    whole = FileSpout(tmp_path, "csv", "n long", multiLine=True, maxBytesPerBatch=1)
+    [plan] = planned(whole)
+    assert [file[3:5] for file in plan["files"]] == [[0, path.stat().st_size]]
+    with path.open("a") as file:
+        file.write("3\n")
+    with pytest.raises(Exception, match=r"a file must not change after it was read\. Give"):
+        planned(whole, previous=plan)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, TypeDeclarationError, 'format="csv" needs the fields'),
+        (
+            {"schema": "a array<int>"},
+            TypeDeclarationError,
+            r"format='csv' has no values of type array<int>, the type of",
+        ),
+        ({"sep": ";;"}, TopologyError, r"FileSpout: sep=';;': expected one character of ASCII that is no newline"),
+        ({"quote": "é"}, TopologyError, r"quote='é': expected one .*, or the empty text for values that are never quo"),
+        ({"sep": '"'}, TopologyError, "sep='\"' is the quote too"),
+        ({"header": "true"}, TopologyError, "header='true': expected True or False"),
+        ({"nullValue": None}, TopologyError, "nullValue=None: expected a text, such as 'NA'"),
+        ({"numbers": "loose"}, TopologyError, "numbers='loose' is not one of 'strict', 'lenient'"),
+        ({"timeZone": "Mars"}, TopologyError, "timeZone='Mars': expected a zone's name, such as 'Europe/Berlin'"),
+        ({"format": "json", "sep": ";"}, TopologyError, "sep= is an option of format='csv', and the format is 'json'"),
+        (
+            {"format": "text", "numbers": "lenient"},
+            TopologyError,
+            "numbers= is an option of format='json' and format='c",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_when_the_spout_is_made(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        FileSpout(**{"path": tmp_path, "format": "csv", **({"schema": "n long"} if options else {}), **options})
+
+
+def test_the_representation_shows_what_was_given() -> None:
+    spout = FileSpout("/in", "csv", "n long", sep=";", numbers="lenient", timeZone="UTC")
+    assert repr(spout) == (
+        "FileSpout('/in', format='csv', schema='n bigint', numbers='lenient', timeZone='UTC', sep=';')"
+    )

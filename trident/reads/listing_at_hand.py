@@ -1,0 +1,63 @@
+"""A listing of a state, kept for what one expression asks next, such as ``dict(view)``.
+
+Python's builtins ask a mapping several questions: ``list(view)`` asks for the keys and then for their number,
+``dict(view)`` lists the keys and then asks for each value in their order. The user asked one question, and the answer
+is to be one read as of one txid. Many reads would be slow, and batches that are committed between them would tear the
+answer.
+"""
+
+import inspect
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+MISSING = object()
+"""The answer of a listing that does not know."""
+
+
+class ListingAtHand(threading.local):
+    """The last listing that a thread made of one view.
+
+    It answers only the instruction of the caller that made it, which is still under way: a builtin is one instruction.
+    Any later question of the program is a new read, as of a newer txid.
+    """
+
+    def __init__(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget the listing, and free its memory."""
+        self._asked: tuple[int, int] | None = None
+        self._rows = 0
+        self._pairs: Iterator[tuple[Any, Any]] | None = None
+
+    def keep(self, caller: FrameType, rows: int, pairs: Iterator[tuple[Any, Any]] | None = None) -> None:
+        """Keep the number of entries and, if all keys were given out, the (key, value) pairs in their order."""
+        self._asked, self._rows, self._pairs = (id(caller), caller.f_lasti), rows, pairs
+
+    def rows(self, caller: FrameType) -> int | None:
+        """Return how many entries the caller's listing has; None if it has made none."""
+        return self._rows if self._asked == (id(caller), caller.f_lasti) else None
+
+    def value(self, caller: FrameType, key: object) -> Any:
+        """Return the value of the next key of the caller's listing if that is this very object, otherwise MISSING."""
+        if self._asked is None:
+            return MISSING
+        if self._pairs is not None and self._asked == (id(caller), caller.f_lasti):
+            listed, value = next(self._pairs, (MISSING, None))
+            if listed is key:
+                self._rows -= 1
+                if not self._rows:
+                    self.drop()
+                return value
+        self.drop()
+        return MISSING
+
+
+def calling_frame() -> FrameType:
+    """Return the frame of the function that called the function that asks."""
+    asking = inspect.currentframe()
+    calling = asking and asking.f_back and asking.f_back.f_back
+    assert calling is not None, "CPython keeps the frames of its callers"
+    return calling

@@ -1,0 +1,60 @@
+"""Reads as of the batch before the last committed one.
+
+A store keeps beside each value the value before the last update, so it can be read as of the txid before its marker
+until the next batch begins to be written. So such a read holds commits back from its beginning. A batch that is under
+way already is let through, and the batch that was the last one is then the one to read.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TypeVar
+
+from trident.base.errors import SnapshotMovedError
+from trident.reads import commit_gate
+from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
+
+_T = TypeVar("_T")
+
+_OTHER_WRITER_SECONDS = 3.0
+"""For how many seconds a read is repeated although batches go on: only another driver's commits pass the gate."""
+
+
+def txid_before(committed: int) -> int:
+    """Return the txid of the batch before the last committed one; 0, the empty state, if there is none.
+
+    >>> txid_before(5), txid_before(0)
+    (4, 0)
+    """
+    return max(0, committed - 1)
+
+
+def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Snapshot], _T]) -> _T:
+    """Call `body` with a snapshot of these states as of the batch before the last committed one.
+
+    `body` makes all its reads through the snapshot, and may be called more than once. Raises SnapshotMovedError if
+    batches went on for some seconds although commits were held back, and StateRecoveringError if a state is behind.
+    """
+    groups = sorted({source.group_of(state) for state in states})
+    source.check()
+    with ExitStack() as holds:
+        # From here on each group commits at most the batch that may be under way, so the second try succeeds at the
+        # latest when that is committed (guard "previous, hold").
+        first = {group: holds.enter_context(source.between(group)) for group in groups}
+        began, pause = time.monotonic(), 0.001
+        while True:
+            txids = {group: source.committed(group) for group in groups}
+            try:
+                return body(HeldReads(source, {group: txid_before(txid) for group, txid in txids.items()}, "committed"))
+            except SnapshotMovedError as error:
+                moved = error
+            source.check()
+            limit = commit_gate.HOLD_SECONDS if txids == first else _OTHER_WRITER_SECONDS
+            if time.monotonic() - began > limit:
+                shown = ", ".join(f"txid {txid_before(txid)} of {group}" for group, txid in txids.items())
+                raise SnapshotMovedError(
+                    f"no read as of {shown} for {limit:g} s: {moved}; a batch takes that long to commit, or another "
+                    f"program writes to the state. Read the last committed batch instead (without asOf='previous')"
+                ) from moved
+            time.sleep(pause)
+            pause = min(pause * 2, 0.1)

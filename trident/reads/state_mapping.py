@@ -1,0 +1,179 @@
+"""A state as a mapping: its keys, values and items. Each loop over them is one read, as of one txid."""
+
+from abc import abstractmethod
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.values import to_python
+from trident.reads.listing_at_hand import ListingAtHand, calling_frame
+
+_PAGE_ROWS = 10_000
+
+
+class StateMapping(Mapping[Any, Any]):
+    """A mapping whose loops are reads. Two of them are equal only if they are the same object: contents change."""
+
+    def __init__(self) -> None:
+        self._listings = Listings(self._entries, self._count, self._presented)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @abstractmethod
+    def _entries(self, limit: int | None) -> pa.Table:
+        """Return all entries that have a value, or `limit` of them: the key columns, then the stored values."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Return the number of entries that have a value, as of one txid."""
+
+    @abstractmethod
+    def _presented(self, values: list[Any]) -> list[Any]:
+        """Return stored values as readers see them."""
+
+    def keys(self) -> "StateKeys":
+        """Return the keys, in no order. Each loop over them is one read, as of one txid; so is ``dict(view)``."""
+        return StateKeys(self, self._listings)
+
+    def values(self) -> "StateValues":
+        """Return the values, in no order. Each loop over them is one read, as of one txid."""
+        return StateValues(self, self._listings)
+
+    def items(self, limit: int | None = None) -> "StateItems":
+        """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over them is as of one txid.
+
+        A loop first fetches all of them, as Arrow, while commits are held back. So a slow loop holds nothing back.
+        """
+        return StateItems(self, self._listings, limit)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return all keys."""
+        return self._listings.keys(calling_frame())
+
+    def __len__(self) -> int:
+        """Return the number of keys that have a value, as of one txid. The store gives all entries for it."""
+        return self._listings.length(calling_frame())
+
+    def __bool__(self) -> bool:
+        """Return whether any key has a value."""
+        return bool(self._entries(1).num_rows)
+
+
+class StateKeys(KeysView[Any]):
+    """The keys of a state, in no order."""
+
+    def __init__(self, state: StateMapping, listings: "Listings") -> None:
+        super().__init__(state)
+        self._listings = listings
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._listings.keys_before_values(calling_frame())
+
+    def __len__(self) -> int:
+        return self._listings.length(calling_frame())
+
+
+class StateValues(ValuesView[Any]):
+    """The values of a state, in no order."""
+
+    def __init__(self, state: StateMapping, listings: "Listings") -> None:
+        super().__init__(state)
+        self._listings = listings
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._listings.values(calling_frame())
+
+    def __len__(self) -> int:
+        return self._listings.length(calling_frame())
+
+    def __contains__(self, value: object) -> bool:
+        return any(stored is value or stored == value for stored in self)
+
+
+class StateItems(ItemsView[Any, Any]):
+    """The (key, value) pairs of a state, or `limit` of them, in no order."""
+
+    def __init__(self, state: StateMapping, listings: "Listings", limit: int | None) -> None:
+        super().__init__(state)
+        self._listings, self._limit = listings, limit
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return self._listings.items(calling_frame(), self._limit)
+
+    def __len__(self) -> int:
+        if self._limit is None:
+            return self._listings.length(calling_frame())
+        return int(self._listings.entries(self._limit).num_rows)
+
+
+class Listings:
+    """The listings that loops over a state make; each is one read. A caller is the frame of the loop."""
+
+    def __init__(
+        self,
+        entries: Callable[[int | None], pa.Table],
+        count: Callable[[], int],
+        present: Callable[[list[Any]], list[Any]],
+    ) -> None:
+        self.entries, self._count, self._present = entries, count, present
+        self.at_hand = ListingAtHand()
+
+    def keys(self, caller: FrameType) -> Iterator[Any]:
+        """Return all keys."""
+        table = self._listed(caller)
+        return (key for page in _pages(table) for key in _keys_of(page))
+
+    def keys_before_values(self, caller: FrameType) -> Iterator[Any]:
+        """Return all keys, and keep their values: ``dict(view)`` asks for them next, in this order."""
+        return self._keeping(self._listed(caller))
+
+    def _keeping(self, table: pa.Table) -> Iterator[Any]:
+        listed = list[Any]()
+        for page in _pages(table):
+            keys = _keys_of(page)
+            listed += keys
+            yield from keys
+        self.at_hand.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
+
+    def values(self, caller: FrameType) -> Iterator[Any]:
+        """Return all values."""
+        return self.values_of(self._listed(caller))
+
+    def items(self, caller: FrameType, limit: int | None) -> Iterator[tuple[Any, Any]]:
+        """Return all (key, value) pairs, or `limit` of them."""
+        return self.pairs_of(self._listed(caller) if limit is None else self.entries(limit))
+
+    def length(self, caller: FrameType) -> int:
+        """Return the number of keys: that of the listing which `caller` is making, or else as of now."""
+        rows = self.at_hand.rows(caller)
+        return self._count() if rows is None else rows
+
+    def values_of(self, table: pa.Table) -> Iterator[Any]:
+        """Yield the values of a table of entries, as readers see them, page by page."""
+        for page in _pages(table):
+            yield from self._present(to_python(page.columns[-1]))
+
+    def pairs_of(self, table: pa.Table) -> Iterator[tuple[Any, Any]]:
+        """Yield the (key, value) pairs of a table of entries, page by page."""
+        for page in _pages(table):
+            yield from zip(_keys_of(page), self._present(to_python(page.columns[-1])), strict=True)
+
+    def _listed(self, caller: FrameType) -> pa.Table:
+        table = self.entries(None)
+        self.at_hand.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
+        return table
+
+
+def _pages(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Return a table page by page: as Python objects, its rows take many times the memory of their columns."""
+    return iter(table.to_batches(max_chunksize=_PAGE_ROWS))
+
+
+def _keys_of(page: pa.RecordBatch) -> list[Any]:
+    """Return the keys of a page, whose last column holds the values."""
+    columns = [to_python(column) for column in page.columns[:-1]]
+    # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * page.num_rows
