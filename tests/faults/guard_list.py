@@ -1141,7 +1141,7 @@ GUARDS = [
         "a failure that is a row of what was kept",
         "a failed task's tuples are missing and nobody says so, where the failure signal does not arrive",
         "trident/compiler/spark/stage_job.py",
-        "            branches.append(Branch.of_failures(self._lower.failures))\n",
+        "            branches.append(Branch.of_reports(self._lower.reports, self._reports))\n",
         "            pass\n",
         "tests/compiler/test_first_failure.py -k 'only_a_row and twice'",
     ),

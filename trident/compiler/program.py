@@ -112,6 +112,8 @@ class Group:
     """When compiled: the alphabetically first of the group's streams. In a run: the group's lasting name in the log."""
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
+    skips: bool = False
+    """Whether steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
 
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:
