@@ -185,6 +185,13 @@ def emitting_a_word_at_sevens(n: int) -> Iterator[Any]:
     yield "seven" if n % 7 == 0 else -n
 
 
+def raising_after_the_first_at_sevens(n: int) -> Iterator[int]:
+    yield n
+    if n % 7 == 0:
+        raise KeyError("seven")
+    yield -n
+
+
 def stops_at_sevens(n: int) -> int:
     return n if n % 7 else next(iter(()))
 
@@ -219,6 +226,11 @@ FAILING: dict[str, tuple[Callable[[Any], Any], set[int], str]] = {
         "gave 'seven' (str) for field 'm', declared bigint; the tuple was (n=7)",
     ),
     "a StopIteration": (lambda s: s.each("n", stops_at_sevens, "m long", onError=NOW), SEVENS, ""),
+    "a failure between two emissions": (
+        lambda s: s.flatMap("n", raising_after_the_first_at_sevens, "m long", onError=NOW),
+        SEVENS,
+        "seven",
+    ),
     "a collector": (lambda s: s.each(WideAtSevens(), "m", onError=NOW), SEVENS, "emit was given 2 value(s)"),
 }
 
