@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
+from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "small": small_batches,
     "join": joins,
     "split": splits,
+    "bad": bad_tuples,
     "redis": redis_update,
     "drpc": drpc,
     "memory": memory,

@@ -43,7 +43,8 @@ class Twice(Function):
 def letters(result: StageResult) -> list[tuple[str, str, str, Any]]:
     """Return step, error, message and tuple of each dead letter."""
     found = [row for name, table in result.results.items() if name.endswith("~") for row in table.to_pylist()]
-    return sorted((r["step"].partition(":")[0], r["error"], r["message"], json.loads(r["tuple"])) for r in found)
+    read = [(r["step"].partition(":")[0], r["error"], r["message"], json.loads(r["tuple"])) for r in found]
+    return sorted(read, key=repr)
 
 
 def test_dead_letters_hold_the_whole_tuple_and_the_batch_goes_on(engine: Slots) -> None:
@@ -193,7 +194,7 @@ def test_a_later_stage_catches_at_once(engine: Slots, tmp_path: Any) -> None:
     assert letter[1] == "ZeroDivisionError" and letter[3] == {"word": "b", "count": 1}
 
 
-def test_after_a_failure_batches_are_caught_at_once_for_a_while() -> None:
+def test_a_function_is_called_once_for_a_tuple_that_fails() -> None:
     """On the driver-side engine, whose slot tells how often the function was called."""
     from tests.compiler.stage_runner import OnArrow
 
@@ -210,7 +211,7 @@ def test_after_a_failure_batches_are_caught_at_once_for_a_while() -> None:
     (group,) = cut(topology).groups
     slot = OnArrow().slot(group)
     (spout,) = group.spouts
-    for batch, expected in ((0, ["x", "x"]), (0, ["x"]), (1, ["1", "2"])):
+    for batch, expected in ((0, ["x"]), (0, ["x"]), (1, ["1", "2"])):
         called.clear()
         given: Any = {spout: spout.spout.open().emit(TransactionAttempt(batch + 1, 0), batch)}
         slot.run(group.stages[0], given, TransactionAttempt(batch + 1, 0), None)  # type: ignore[arg-type]

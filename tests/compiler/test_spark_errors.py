@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.spark import CONNECT
 from trident import Count, TridentTopology
 from trident.base.errors import BatchFailedError, SparkFailedError, TopologyError
 from trident.spouts import FixedBatchSpout
@@ -68,3 +69,50 @@ def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path
 def test_what_is_no_session() -> None:
     with pytest.raises(TopologyError, match="start takes a SparkSession, not 'local'; without one it takes the active"):
         counted(str.upper).start("local")  # type: ignore[arg-type]
+
+
+def parsed(policy: Any) -> TridentTopology:
+    topology = TridentTopology()
+    lines = topology.newStream("lines", FixedBatchSpout("line string", [["1", "bad", "3"]]))
+    numbers = lines.each("line", number, "n long", onError=policy)
+    numbers.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+def number(line: str) -> int:
+    return int(line)
+
+
+BAD_TUPLES = """
+import sys
+from pyspark.sql import SparkSession
+from tests.compiler.test_spark_errors import parsed
+build = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = build.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+for policy in ("skip", "fail"):
+    print("begins", file=sys.stderr, flush=True)
+    with parsed(policy).start(spark, name=policy, maxAttempts=2) as running:
+        running.processAllAvailable()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(CONNECT, reason="the server logs the failures of its tasks")
+def test_a_handled_failure_prints_nothing_and_a_reported_one_its_good_line_first_and_last(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BAD_TUPLES],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    _, handled, reported = ended.stderr.split("begins\n")
+    assert handled.strip() == "", handled
+    first, *_, last = reported.strip().splitlines()
+    where = r"lines/1:each\(number\): number \(test_spark_errors\.py:\d+\)"
+    good = where + r" raised ValueError: .*'bad'; the tuple was \(line='bad'\)"
+    assert re.search(good, first), first
+    assert re.search(f"BatchFailedError: .*{good}$", last), last
+    assert "\tat " not in reported

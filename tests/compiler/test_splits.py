@@ -169,7 +169,7 @@ WRONG = [
     (
         forgotten,
         "",
-        "gave None where streams are named; the tuple was (line='1 2.5') (return a pair",
+        "gave None where a stream's name and its values belong; the tuple was (line='1 2.5') (write yield",
     ),
     (
         nameless,

@@ -18,7 +18,7 @@ from trident.compiler.columns.function_errors import WorkerFailure, decoded
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.worker_aggregates import MergePartials, PartialFold
-from trident.compiler.spark.worker_functions import FAILURE, Chain, Composed, Drain, FailureAsRow
+from trident.compiler.spark.worker_functions import REPORT, Chain, Composed, Drain, Reporting
 from trident_spouts.workers import settle
 
 LINE = pa.schema([("line", pa.string())])
@@ -114,10 +114,10 @@ def test_a_failure_leaves_as_text_or_as_a_row() -> None:
         list(failing(batches(["cow"], ["dog"])))
     assert "boom_at_dog" in str(decoded(str(caught.value)))
     rest = batches(["cow"], ["dog"], ["moon"])
-    found = list(FailureAsRow(failing, WORD, FailureSignal(pickle.dumps(Rung()), 7))(rest))
+    found = list(Reporting(failing, WORD, FailureSignal(pickle.dumps(Rung()), 7))(rest))
     assert [job for job, _ in Rung.heard] == [7]
-    assert [batch.schema.names for batch in found] == [["word", FAILURE]] * 2
-    assert found[0].to_pydict() == {"word": ["cow"], FAILURE: [None]}
+    assert [batch.schema.names for batch in found] == [["word", REPORT]] * 2
+    assert found[0].to_pydict() == {"word": ["cow"], REPORT: [None]}
     assert found[1].num_rows == 1 and found[1].column(0)[0].as_py() is None
     assert str(decoded(found[1].column(1)[0].as_py())) == str(decoded(str(caught.value)))
     assert list(rest) == [], "the rest was read, as Spark expects of a task that succeeds"

@@ -11,7 +11,7 @@ import pytest
 import trident
 from tests.support.topologies import stream
 from trident import Count, Debug, MapGet, TridentTopology
-from trident.errors import TopologyError
+from trident.errors import FailedException, TopologyError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -37,19 +37,42 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_what_fails_in_a_branch_is_told_and_everything_else_goes_on(tmp_path: Path) -> None:
+def test_a_branch_skips_and_counts_the_tuples_that_fail_in_it(tmp_path: Path) -> None:
     topology, seen, taken = TridentTopology(), [], []
-    lines = counted(topology, FixedBatchSpout("line string", [["1"], ["x"], ["3", "4"]]))
-    branch = lines.bestEffort().each("line", int, "n long").peek("n", seen.append)
+    lines = counted(topology, FixedBatchSpout("line string", [["1"], ["x", "2", "y"], ["3", "4"]]))
+    branch = lines.bestEffort().each("line", int, "n long").filter("n", lambda n: 12 // (n - 2) > 0, onError="skip")
+    branch.peek("n", seen.append).foreachArrow(lambda table, txid, _: taken.append((txid, table["n"].to_pylist())))
+    with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
+        running.processAllAvailable(timeout=20)
+        assert running.state("n").value == 6
+        until(lambda: (3, [3, 4]) in taken)
+        assert seen == [3, 4] and [rows for txid, rows in taken if txid != 2] == [[], [3, 4]]
+        (event,) = [event for event in running.recentProgress if event["event"] not in ("committed", "failed")]
+        assert event["event"] == "skipped" and event["phase"] == "bestEffort" and event["txid"] == 2
+        assert event["group"] == "lines"
+        assert event["skipped"] == {"lines.bestEffort/1:each(int)": 2, "lines.bestEffort/2:filter(<lambda>)": 1}
+        assert not [event for event in running.recentProgress if event["event"] == "failed"]
+
+
+def test_what_is_no_tuples_fault_is_told_and_everything_else_goes_on(tmp_path: Path) -> None:
+    topology, seen, taken = TridentTopology(), [], []
+    lines = counted(topology, FixedBatchSpout("line string", [["1"], ["2", "give up"], ["3", "4"]]))
+
+    def number(line: str) -> int:
+        if line == "give up":
+            raise FailedException("asked for")
+        return int(line)
+
+    branch = lines.bestEffort().each("line", number, "n long").peek("n", seen.append)
     branch.foreachArrow(lambda table, txid, attempt: taken.append((txid, table["n"].to_pylist())))
     with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
         running.processAllAvailable(timeout=20)
-        assert running.state("n").value == 4
+        assert running.state("n").value == 5
         until(lambda: len(taken) == 2)
         assert seen == [1, 3, 4] and taken == [(1, [1]), (3, [3, 4])]
         (failed,) = [event for event in running.recentProgress if event["event"] == "failed"]
         assert failed["phase"] == "bestEffort" and failed["txid"] == 2 and failed["group"] == "lines"
-        assert "lines.bestEffort/1:each(int): int raised ValueError" in failed["error"]
+        assert "asked for" in failed["error"] and failed["numInputRows"] == 2, "the tuples that the branch missed"
 
 
 def test_a_branch_that_hangs_loses_batches_and_holds_none_up(tmp_path: Path) -> None:
@@ -137,3 +160,21 @@ def test_a_branch_is_explained_and_drawn_with_the_rest(capsys: pytest.CaptureFix
     assert "branch lines.bestEffort, never holds a batch up" in said and "stream lines.bestEffort" in said
     assert "lines.bestEffort/2:peek(print)" in said
     assert "peek(print)" in topology.draw("mermaid")
+
+
+def test_a_split_in_a_branch_skips_as_well(tmp_path: Path) -> None:
+    topology, taken = TridentTopology(), []
+
+    def by_sign(line: str) -> Any:
+        return ("plus" if int(line) > 0 else "minus"), int(line)
+
+    lines = counted(topology, FixedBatchSpout("line string", [["1", "x", "-2", "3"]]))
+    signs = {"plus": "n long", "minus": "n long"}
+    (plus, minus) = lines.bestEffort().split("line", by_sign, streams=signs)
+    plus.foreachArrow(lambda table, txid, attempt: taken.append(table["n"].to_pylist()))
+    minus.peek("n", lambda n: None)
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        until(lambda: taken == [[1, 3]])
+        (event,) = [event for event in running.recentProgress if event["event"] == "skipped"]
+        assert event["skipped"] == {"lines.bestEffort/1:split(by_sign)": 1}

@@ -86,6 +86,10 @@ class UserFunctionError(TridentError):
     The message names the step, the function and the tuple.
     """
 
+    row: int | None = None
+    """For the library: the row of the tuple, among the tuples that one call of a step was for. None if no tuple is at
+    fault alone."""
+
 
 class UserCodeError(UserFunctionError):
     """A user's function cannot work, whatever the tuples are.

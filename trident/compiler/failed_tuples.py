@@ -1,8 +1,8 @@
 """The tuples on which a user's function fails, where its step has an error policy (`onError`).
 
-At first a batch runs as if no step had a policy: that is fast. If a function with a policy fails, the stage runs once
-more and catches: where the function fails over many tuples, it is called again for each of them alone, and the tuples
-on which it fails leave the stream. For a while after that, batches catch in their first run.
+Such a tuple leaves the stream where the function fails, in the first run of the batch. On Spark some steps cannot give
+it apart from the others without a cost that batches without a failure would pay too (decision 14). These steps fail at
+first. Then the stage runs once more, thoroughly, and so do the next batches.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,70 +14,94 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
+from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import StageResult
-from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters
-from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPersist, Peek, SpoutSource, sources_of
+from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters, OnError
+from trident.plan.nodes import LettersOf, Node, PartitionPersist, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 
-_CATCHING_RUNS = 100
-"""After this number of catching runs without a failed tuple, a stage runs without catching first again."""
+_THOROUGH_RUNS = 100
+"""After this number of thorough runs without a failed tuple, a stage runs without them again."""
 
 # --- which steps catch --------------------------------------------------------------------------------------------
 
 
-def catching_nodes(nodes: Collection[Node], stage: int, attempt: int) -> dict[int, Caught]:
+def policy_of(node: Node, skips: bool) -> OnError | None:
+    """Return what becomes of the tuples on which a node's function fails; None: the batch fails.
+
+    Where `skips` is true, a node without a policy skips them, if Python calls a function of it for each tuple.
+    """
+    own: OnError | None = getattr(node, "onError", None)
+    if own is None and skips:
+        work = work_of(node)
+        return None if work is None or work.operation is None else "skip"
+    return own
+
+
+def catching_nodes(policies: Mapping[Node, OnError], stage: int, attempt: int) -> dict[int, Caught]:
     """Return the nodes (by id) that catch failed tuples in this attempt, each with what becomes of its failed tuples.
 
     A `DeadLetter` policy may ask that some attempts fail before one catches. A stage after the first is computed in the
     commit turn, where there are no attempts, so there a policy catches at once.
     """
     catching = {}
-    for node in nodes:
-        if isinstance(node, Each | Filter | Map | Peek) and node.onError is not None:
-            dead = isinstance(node.onError, DeadLetter)
-            if dead and stage == 1 and attempt < node.onError.attempts:  # type: ignore[union-attr]
-                continue
-            (source,) = sources_of(node)
-            catching[id(node)] = Caught(dead, arrow_schema(source.schema))
+    for node, policy in policies.items():
+        if isinstance(policy, DeadLetter) and stage == 1 and attempt < policy.attempts:
+            continue
+        (source,) = sources_of(node)
+        catching[id(node)] = Caught(isinstance(policy, DeadLetter), arrow_schema(source.schema))
     return catching
 
 
-RunPlain = Callable[[], StageResult]
 RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
+"""A function that runs a stage in which these nodes catch: the letters take the tuples on which they fail."""
 
 
 class Catcher:
-    """What runs the stages of one slot, and lets nodes with an error policy catch failed tuples where it must.
+    """What runs the stages of one slot, and lets nodes with an error policy catch failed tuples.
 
-    `nodes` gives the nodes of each stage, by the stage's number.
+    `nodes` gives the nodes of each stage, by the stage's number; for `skips` see `policy_of`.
     """
 
-    def __init__(self, nodes: Mapping[int, Sequence[Node]]) -> None:
-        self._nodes = {
-            number: [node for node in stage_nodes if getattr(node, "onError", None) is not None]
-            for number, stage_nodes in nodes.items()
+    def __init__(self, nodes: Mapping[int, Sequence[Node]], skips: bool) -> None:
+        policies = {number: {node: policy_of(node, skips) for node in own} for number, own in nodes.items()}
+        self._policies = {
+            number: {node: policy for node, policy in own.items() if policy is not None}
+            for number, own in policies.items()
         }
-        self._catching_runs = 0
-        """The number of coming runs that catch without a plain run before."""
+        self._thorough_runs = 0
+        """The number of coming runs that are thorough at once."""
 
-    def run(self, stage: Stage, attempt: TransactionAttempt, plain: RunPlain, catch: RunCatching) -> StageResult:
-        """Run a stage for an attempt: by `plain`, by `catch`, or by `catch` after `plain` failed."""
-        nodes = self._nodes.get(stage.number, [])
-        catching = catching_nodes(nodes, stage.number, attempt.attempt) if nodes else {}
+    def run(
+        self, stage: Stage, attempt: TransactionAttempt, run: RunCatching, run_thoroughly: RunCatching | None = None
+    ) -> StageResult:
+        """Run a stage for an attempt.
+
+        `run` may let nodes fail that would catch only at a cost. If one of them fails, `run_thoroughly` runs the stage
+        once more; there all of them catch.
+        """
+        policies = self._policies.get(stage.number, {})
+        catching = catching_nodes(policies, stage.number, attempt.attempt)
+        nodes = [node for node in policies if id(node) in catching]
         if not catching:
-            return plain()
-        if not self._catching_runs:
+            return run(catching, Letters())
+        letters, thorough = Letters(), self._thorough_runs > 0
+        if not thorough:
             try:
-                return plain()
+                result = run(catching, letters)
             except UserFunctionError as error:
-                if error.hopeless or not any(str(error).startswith(f"{n.step}: ") for n in nodes if id(n) in catching):
+                of_policy = any(str(error).startswith(f"{node.step}: ") for node in nodes)
+                if run_thoroughly is None or error.hopeless or not of_policy:
                     raise
-            self._catching_runs = _CATCHING_RUNS
-        letters = Letters()
-        result = catch(catching, letters)
-        self._catching_runs = _CATCHING_RUNS if letters.dead or letters.skipped else self._catching_runs - 1
-        return _with_letters(result, letters, stage, attempt, [node for node in nodes if id(node) in catching])
+                thorough, self._thorough_runs = True, _THOROUGH_RUNS
+        if thorough:
+            assert run_thoroughly is not None
+            letters = Letters()
+            result = run_thoroughly(catching, letters)
+            caught_any = bool(letters.dead or letters.skipped)
+            self._thorough_runs = _THOROUGH_RUNS if caught_any else self._thorough_runs - 1
+        return _with_letters(result, letters, stage, attempt, nodes)
 
 
 def _with_letters(

@@ -3,7 +3,7 @@
 A layout is made once for each stage, not for each batch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -49,8 +49,6 @@ class StageLayout:
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
     """The nodes whose failed tuples leave the stream, each with what becomes of its failed tuples."""
-    catch_points: tuple[Node, ...] = ()
-    """The nodes behind which caught tuples are separated from the others: one in each chain of Python operations."""
 
     def names(self, node: Node) -> list[str]:
         """Return the fields that leave a node, in the order of its schema.
@@ -72,10 +70,22 @@ class StageLayout:
     def shared(self, node: Node) -> bool:
         """Return whether the tuples that leave this node are read more than once.
 
-        The tuples of a catch point are: once for the caught ones, once for all others. A Debug is never shared: it
-        passes its source's tuples on, so the source is the shared node.
+        A Debug is never shared: it passes its source's tuples on, so the source is the shared node.
         """
-        return node in self.catch_points or self.readers[id(node)] > 1 and not isinstance(node, Debug)
+        return self.readers[id(node)] > 1 and not isinstance(node, Debug)
+
+    def carried(self, caught: Mapping[int, Caught]) -> dict[int, Caught]:
+        """Return those of the caught nodes for which no more fields are carried to their step than are in any case.
+
+        A dead letter holds all fields of its tuple, also those that no step reads.
+        """
+        sources = {id(node): sources_of(node) for node in self.nodes if id(node) in caught}
+        return {
+            node: what
+            for node, what in caught.items()
+            if not what.dead
+            or all({*what.fields.names} <= self.needed.get(id(source), set()) for source in sources[node])
+        }
 
     def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
         """Return the longest chain of adjacent Python operations that ends in this node, and the node before the chain.
@@ -128,24 +138,7 @@ def layout(
         # A captured Debug that other nodes read too: the driver and these nodes read the tuples of its source.
         readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
-    points = _catch_points([node for node in nodes if id(node) not in input_ids], readers, caught) if caught else ()
-    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught, points)
-
-
-def _catch_points(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
-    """Return for each chain of Python operations that run together the last node that catches failed tuples."""
-    reader = {id(source): node for node in nodes for source in sources_of(node)}
-
-    def caught_above(node: Node) -> bool:
-        while readers[id(node)] == 1 and (above := reader.get(id(node))) is not None:
-            if id(above) in caught:
-                return True
-            if work_of(above) is None:
-                return False
-            node = above
-        return False
-
-    return tuple(node for node in nodes if id(node) in caught and not caught_above(node))
+    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught)
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:

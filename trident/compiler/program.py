@@ -116,6 +116,8 @@ class Group:
     stages: tuple[Stage, ...]
     links: tuple[Node, ...] = ()
     """The steps that connect the streams: without them, each stream would be in a group of its own."""
+    skips: bool = False
+    """Whether steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
 
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:

@@ -1,14 +1,15 @@
 """Best-effort branches, which never hold a batch up: each runs beside the commits, in a thread of its own.
 
-The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. If
-a batch fails there, a progress event reports it, and the batch is dropped. If the branch falls behind, batches are left
-out.
+The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. A
+tuple on which a function fails there is skipped, and a progress event counts it. If a batch fails for another reason,
+an event reports it, and the batch is dropped. If the branch falls behind, batches are left out.
 """
 
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,9 @@ _PATIENCE = 5.0
 """Seconds that the end of a run waits for the waiting batches of a branch, and then for its thread."""
 
 
+_PHASE = "bestEffort"
+
+
 class BranchOutputs(Protocol):
     """The opened outputs of a branch, called to hand a batch to one of them."""
 
@@ -42,7 +46,11 @@ class BatchListener(Protocol):
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None: ...
 
-    def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None: ...
+    def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None: ...
+
+    def failed(
+        self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException, rows: int | None = None
+    ) -> None: ...
 
 
 class BestEffortOutlet:
@@ -74,7 +82,8 @@ class BestEffortOutlet:
             raise TopologyError(
                 f"{sink.step} ({sink.site.location}): the branch has no effect; end it in peek, Debug or foreachBatch"
             )
-        (self._group,) = groups
+        (branch,) = groups
+        self._group = replace(branch, skips=True)
         (self._stage,) = self._group.stages
         self._outputs = open_outputs(self._group)
         self._waiting: deque[tuple[Result, int]] = deque()
@@ -92,7 +101,7 @@ class BestEffortOutlet:
             self._waiting.append((result, txid))
             self._changed.notify_all()
         if left_out is not None:
-            self._failed(left_out[1], OutputError(f"{self._sink.step}: the branch is behind; the batch is left out"))
+            self._failed(*left_out, OutputError(f"{self._sink.step}: the branch is behind; the batch is left out"))
 
     def close(self) -> None:
         """Wait some seconds for the queued batches, then end the branch."""
@@ -115,7 +124,7 @@ class BestEffortOutlet:
             try:
                 self._run(result, txid)
             except BaseException as error:
-                self._failed(txid, error)
+                self._failed(result, txid, error)
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
@@ -134,9 +143,12 @@ class BestEffortOutlet:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._listener.ran(self._group.name, attempt, stage_result, 0.0)
+        if stage_result.skipped:
+            self._listener.skipped(self._feeding_group, attempt, _PHASE, stage_result.skipped)
         for output in stage.outputs:
             assert isinstance(output.step, ForeachBatch), "a branch ends in nothing else"
             self._outputs(output.step, stage_result.results[output.name], txid)
 
-    def _failed(self, txid: int, error: BaseException) -> None:
-        self._listener.failed(self._feeding_group, TransactionAttempt(txid, 0, self._epoch), "bestEffort", error)
+    def _failed(self, result: Result, txid: int, error: BaseException) -> None:
+        attempt = TransactionAttempt(txid, 0, self._epoch)
+        self._listener.failed(self._feeding_group, attempt, _PHASE, error, result.num_rows)

@@ -76,8 +76,14 @@ class Trace:
                 self.debug.append(line)
                 debug_logger.info(line)
 
-    def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
-        """Report a failed attempt, or a failed try at a commit.
+    def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None:
+        """Report how many tuples of a batch each step skipped, where that is known only after the commit."""
+        self._tell(self._event(group, attempt) | {"event": "skipped", "phase": phase, "skipped": dict(tuples)})
+
+    def failed(
+        self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException, rows: int | None = None
+    ) -> None:
+        """Report a failed attempt, or a failed try at a commit. `rows` is the number of tuples that are lost by it.
 
         The log gets a warning only of the first of failures that repeat.
         """
@@ -88,7 +94,8 @@ class Trace:
         else:
             logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error)
         event = self._event(group, attempt)
-        self._tell(event | {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"})
+        event |= {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"}
+        self._tell(event if rows is None else event | {"numInputRows": rows})
 
     def committed(self, group: str, txid: int, summary: TurnSummary) -> None:
         """Send the event of a batch that is committed."""

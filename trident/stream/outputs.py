@@ -127,13 +127,14 @@ class OutputVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
     def bestEffort(self, name: str | None = None) -> StreamT:
-        """Begin a branch that delays no batch. If the branch fails on a batch, the batch is committed without it.
+        """Begin a branch that delays no batch: whatever fails in it, the batch is committed.
 
         A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. The
-        branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails in the branch is not
-        tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than
-        two batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may come
-        twice. States, joins with other streams and `writeParquet` belong on the stream before the branch.
+        branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A tuple on which a function fails is
+        skipped, as with ``onError="skip"``, and counted by a progress event ``"skipped"``. A batch that fails otherwise
+        is not tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is
+        more than two batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may
+        come twice. States, joins with other streams and `writeParquet` belong on the stream before the branch.
 
         Parameters
         ----------

@@ -40,9 +40,10 @@ class ArrowSlot:
     """A slot for one batch at a time."""
 
     def __init__(self, group: Group) -> None:
-        self._stages = {stage.number: _compiled(stage) for stage in group.stages}
-        self._catching: dict[tuple[int, frozenset[int]], StageFunction] = {}
-        self._catcher = Catcher({s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages})
+        nothing = frozenset[int]()
+        self._stages = {(stage.number, nothing): _compiled(stage) for stage in group.stages}
+        nodes = {s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages}
+        self._catcher = Catcher(nodes, group.skips)
         self._cancelled = threading.Event()
 
     def run(
@@ -56,16 +57,13 @@ class ArrowSlot:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
 
-        def run(letters: Letters) -> Run:
-            return Run(read, check=check, txid=attempt.txid, letters=letters)
-
-        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+        def run(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
             key = stage.number, frozenset(caught)
-            if key not in self._catching:
-                self._catching[key] = _compiled(stage, caught)
-            return self._catching[key](run(letters))
+            if key not in self._stages:
+                self._stages[key] = _compiled(stage, caught)
+            return self._stages[key](Run(read, check=check, txid=attempt.txid, letters=letters))
 
-        return self._catcher.run(stage, attempt, lambda: self._stages[stage.number](run(Letters())), catch)
+        return self._catcher.run(stage, attempt, run)
 
     def cancel(self) -> None:
         """Stop the batch after the operation that is running."""

@@ -6,7 +6,9 @@ other columns are looked at value by value.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress, repeat, starmap
 from types import GeneratorType
 from typing import Any
 
@@ -15,7 +17,8 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
-from trident.compiler.columns.columns import Column, Columns, Kernel, made_tuples
+from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.failed_rows import FailedRows, fail_row
 from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
@@ -28,13 +31,14 @@ Lists = Sequence[list[Any]]
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
     """Return a function that calls the operation for each row of some lists, and yields the results one by one.
 
-    `width` is the number of values that a collector takes in one emission.
+    Where a call raises, the iterator raises too, and then goes on with the next row: it is a `map`, never a generator,
+    which an exception would end. `width` is the number of values that a collector takes in one emission.
     """
     target = operation.target
     if operation.call is Call.VALUES:
         if inputs:
             return lambda lists, rows: map(target, *lists)
-        return lambda lists, rows: (target() for _ in range(rows))
+        return lambda lists, rows: starmap(target, repeat((), rows))
     make = tuple_type(inputs)
     if operation.call is Call.TUPLE:
         return lambda lists, rows: map(target, made_tuples(make, lists, rows))
@@ -43,14 +47,13 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
     if operation.call is Call.FUNCTION:
         execute = target.execute
 
-        def collected(lists: Lists, rows: int) -> Iterator[list[tuple[Any, ...]]]:
-            for values in made_tuples(make, lists, rows):
-                collector = ListCollector(width)
-                if (returned := execute(values, collector)) is not None:
-                    raise not_emitted(returned)
-                yield collector.emitted
+        def emitted(values: Any) -> list[tuple[Any, ...]]:
+            collector = ListCollector(width)
+            if (returned := execute(values, collector)) is not None:
+                raise not_emitted(returned)
+            return collector.emitted
 
-        return collected
+        return lambda lists, rows: map(emitted, made_tuples(make, lists, rows))
     raise TypeError(f"{operation.site} is {operation.call.value}: it has no Python form")
 
 
@@ -82,63 +85,128 @@ def not_emitted(returned: object) -> TypeError:
     return TypeError(f"execute returned {short(returned)}; it must emit its tuples: write collector.emit([...])")
 
 
-def collect_results(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> list[Any]:
-    """Return all results, one for each row; an exception of the user's code becomes an error that shows the tuple."""
+def collect_results(
+    where: Where, results: Iterator[Any], lists: Lists, rows: int, failed: FailedRows | None = None
+) -> list[Any]:
+    """Return all results, one for each row; an exception of the user's code becomes an error that shows the tuple.
+
+    If `failed` is given, it takes the rows on which the user's code fails; the result of such a row is None.
+    """
     collected: list[Any] = []
-    with where.calling_rows(lists, lambda: len(collected)):
-        collected.extend(results)
-    if len(collected) != rows:  # a StopIteration raised by the user's code ends the loop over the results silently
-        raise where.raised(StopIteration(), lists, len(collected))
+    while len(collected) < rows:
+        try:
+            collected.extend(results)
+            if len(collected) == rows:
+                break
+            raise StopIteration  # the user's code raised it, which ends the loop over the results silently
+        except (Exception, SystemExit) as cause:  # a SystemExit must not end a worker or the driver's thread
+            fail_row(where, cause, lists, len(collected), failed)
+            collected.append(None)
     return collected
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """Tuples, and what a function gave for them.
+
+    `ends` has for each tuple the number of results up to its end; None: each tuple has one result.
+    """
+
+    columns: Columns
+    results: list[Any]
+    ends: list[int] | None = None
+
+    def without(self, rows: Container[int]) -> "Called":
+        """Return the tuples and results but for those of these rows."""
+        mask = [row not in rows for row in range(self.columns.rows)]
+        columns = self.columns.keep(mask)
+        if self.ends is None:
+            return Called(columns, list(compress(self.results, mask)))
+        return Called(columns, *self._emissions(compress(range(len(mask)), mask)))
+
+    def part(self, start: int, stop: int) -> "Called":
+        """Return the tuples from one row up to another one, with their results."""
+        columns = self.columns.take(range(start, stop))
+        if self.ends is None:
+            return Called(columns, self.results[start:stop])
+        return Called(columns, *self._emissions(range(start, stop)))
+
+    def _emissions(self, rows: Iterable[int]) -> tuple[list[Any], list[int]]:
+        """Return the results of these rows, and for each row the number of results up to its end."""
+        assert self.ends is not None
+        flat: list[Any] = []
+        ends: list[int] = []
+        for row in rows:
+            flat.extend(self.results[self.ends[row - 1] if row else 0 : self.ends[row]])
+            ends.append(len(flat))
+        return flat, ends
+
+
+@dataclass(frozen=True, slots=True)
+class CallKernel:
+    """A kernel in two parts, which a step that leaves failing tuples out runs apart.
+
+    `call` calls the user's function once for each tuple. If it gets `FailedRows`, these take the rows on which the
+    function fails. `finish` checks what the function gave and makes the tuples that leave; it calls no user code, and
+    its error names the row (`UserFunctionError.row`).
+    """
+
+    call: Callable[[Columns, FailedRows | None], Called]
+    finish: Callable[[Called], Columns]
+
+    def __call__(self, columns: Columns) -> Columns:
+        return self.finish(self.call(columns, None))
+
+
+def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRows | None], Called]:
+    """Return the first part of a kernel whose function gives one result for each tuple."""
+    call = call_rows(operation, where.inputs)
+
+    def called(columns: Columns, failed: FailedRows | None) -> Called:
+        lists = columns.lists(where.inputs)
+        return Called(columns, collect_results(where, call(lists, columns.rows), lists, columns.rows, failed))
+
+    return called
 
 
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
-def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
+def predicate(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
     """Return the kernel of a filter: it gives the tuples that the predicate keeps, with only the fields in `after`."""
-    inputs = where.inputs
-    if type(operation.target) is FilterNull:
-        return lambda columns: columns.only(after).keep(_without_null(columns.lists(inputs), columns.rows))
-    call = call_rows(operation, inputs)
 
-    def filtered(columns: Columns) -> Columns:
-        lists = columns.lists(inputs)
-        kept = collect_results(where, call(lists, columns.rows), lists, columns.rows)
+    def filtered(called: Called) -> Columns:
+        kept = called.results
         if not set(map(type, kept)) <= {bool}:
+            lists = called.columns.lists(where.inputs)
             for row, value in enumerate(kept):
                 if not isinstance(value, bool | numpy.bool_):
                     hint = "a filter returns bool; to add fields, name them after the function"
                     raise where.gave(f"{short(value)} where a filter must return True or False", lists, row, hint)
             kept = [bool(value) for value in kept]
-        return columns.only(after).keep(kept)
+        return called.columns.only(after).keep(kept)
 
-    return filtered
+    if type(operation.target) is FilterNull:
+        return CallKernel(lambda columns, failed: Called(columns, _without_null(columns, where.inputs)), filtered)
+    return CallKernel(_calling(operation, where), filtered)
 
 
-def _without_null(lists: Lists, rows: int) -> list[bool]:
+def _without_null(columns: Columns, names: tuple[str, ...]) -> list[bool]:
     """Return for each row whether FilterNull keeps it, without making a tuple and a call for each row."""
-    if not lists:
-        return [True] * rows
-    return [not any(value is None for value in values) for values in zip(*lists, strict=True)]
+    if not names:
+        return [True] * columns.rows
+    return [not any(value is None for value in values) for values in zip(*columns.lists(names), strict=True)]
 
 
-def action(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
+def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
     """Return the kernel of an action: it calls the user's function for each tuple and ignores the result."""
-    call = call_rows(operation, where.inputs)
-
-    def peeked(columns: Columns) -> Columns:
-        lists = columns.lists(where.inputs)
-        collect_results(where, call(lists, columns.rows), lists, columns.rows)
-        return columns.only(after)
-
-    return peeked
+    return CallKernel(_calling(operation, where), lambda called: called.columns.only(after))
 
 
 # --- functions ----------------------------------------------------------------------------------------------------
 
 
-def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> Kernel:
+def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> CallKernel:
     """Return the kernel of a function: it adds the emitted fields to the tuples, and gives the fields in `after`.
 
     A map needs no rule of its own: the fields that it replaces are not in `after`.
@@ -147,22 +215,24 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
 
-    def emitted(columns: Columns) -> Columns:
+    def called(columns: Columns, failed: FailedRows | None) -> Called:
         lists, rows = columns.lists(where.inputs), columns.rows
-        ends = None
         if many:
-            results, ends = collect_emissions(where, call(lists, rows), lists, rows)
-        else:
-            results = collect_results(where, call(lists, rows), lists, rows)
-            if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
-                emissions = (result if hasattr(result, "__next__") else (result,) for result in results)
-                results, ends = collect_emissions(where, emissions, lists, rows)
-        fields = _output_columns(where, results, outputs, collected, lists, ends)
+            return Called(columns, *collect_emissions(where, call(lists, rows), lists, rows, failed))
+        results = collect_results(where, call(lists, rows), lists, rows, failed)
+        if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
+            emissions = (result if hasattr(result, "__next__") else (result,) for result in results)
+            return Called(columns, *collect_emissions(where, emissions, lists, rows, failed))
+        return Called(columns, results)
+
+    def emitted(called: Called) -> Columns:
+        columns, ends = called.columns, called.ends
+        fields = _output_columns(where, called.results, outputs, collected, columns.lists(where.inputs), ends)
         added = {name: column for name, column in zip(outputs.names, fields, strict=True) if name in after}
         rest = columns.only(after - added.keys())
         return (rest if ends is None else repeat_rows(rest, ends)).plus(added)
 
-    return emitted
+    return CallKernel(called, emitted)
 
 
 def _output_columns(
@@ -192,23 +262,32 @@ def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
     return columns.take(numpy.repeat(numpy.arange(len(counts)), counts).tolist())
 
 
-def collect_emissions(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
+def collect_emissions(
+    where: Where, results: Iterator[Any], lists: Lists, rows: int, failed: FailedRows | None = None
+) -> tuple[list[Any], list[int]]:
     """Return the emissions of all results, and for each result the number of emissions up to its end.
 
-    Only one result is alive at a time: many generators at once are work for the garbage collector.
+    Only one result is alive at a time: many generators at once are work for the garbage collector. If `failed` is
+    given, it takes the rows on which the user's code fails; such a row has no emissions.
     """
     flat: list[Any] = []
     ends: list[int] = []
-    with where.calling_rows(lists, lambda: len(ends)):
-        for result in results:
-            kind = type(result)
-            if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
-                hint = "yield every tuple, or return a list of them"
-                raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
-            flat.extend(result)
+    while len(ends) < rows:
+        try:
+            for result in results:
+                kind = type(result)
+                if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
+                    hint = "yield every tuple, or return a list of them"
+                    raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
+                flat.extend(result)
+                ends.append(len(flat))
+            if len(ends) == rows:
+                break
+            raise StopIteration  # the user's code raised it, which ends the loop over the results silently
+        except (Exception, SystemExit) as cause:
+            del flat[ends[-1] if ends else 0 :]  # a tuple leaves with all of its emissions
+            fail_row(where, cause, lists, len(ends), failed)
             ends.append(len(flat))
-    if len(ends) != rows:  # a StopIteration raised by the user's code ends the loop over the results silently
-        raise where.raised(StopIteration(), lists, len(ends))
     return flat, ends
 
 

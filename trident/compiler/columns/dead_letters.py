@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.errors import StateValueError, UserFunctionError
+from trident.base.errors import StateValueError
 from trident.compiler.columns.columns import Columns
+from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where
 from trident_state.records.documents import Documents
 
@@ -35,21 +36,14 @@ class Letters:
     dead: list[LetterRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
-    def add(self, where: Where, caught: Caught, row: Columns, error: UserFunctionError) -> None:
-        """Add the tuple in `row`, on which a step's function failed with `error`: as a dead letter, or to the count."""
-        step = where.step
+    def add(self, where: Where, caught: Caught, tuples: Columns, failures: Sequence[Failure]) -> None:
+        """Add tuples on which a step's function failed: as dead letters, or to the count of skipped tuples."""
         if not caught.dead:
-            self.skipped[step] = self.skipped.get(step, 0) + 1
+            self.skipped[where.step] = self.skipped.get(where.step, 0) + tuples.rows
             return
-        cause = error.__cause__
-        letter = {
-            "step": step,
-            "function": str(where.site),
-            "error": type(error if cause is None else cause).__name__,
-            "message": str(error if cause is None else cause),
-            "tuple": tuple_json(row, caught.fields),
-        }
-        self.dead.append(letter)
+        origin = {"step": where.step, "function": str(where.site)}
+        for failure, text in zip(failures, tuple_texts(tuples, caught.fields), strict=True):
+            self.dead.append({**origin, "error": failure.error, "message": failure.message, "tuple": text})
 
     def take_lines(self) -> list[str]:
         """Return all dead letters and counts as lines of JSON, and forget them."""
@@ -66,11 +60,13 @@ class Letters:
                 self.dead.append(record)
 
 
-def tuple_json(row: Columns, fields: pa.Schema) -> str:
-    """Return the one tuple in `row` as a JSON object of its fields."""
+def tuple_texts(tuples: Columns, fields: pa.Schema) -> list[str]:
+    """Return each tuple as a JSON object of its fields."""
     kind = pa.struct(list(fields))
-    struct = pa.StructArray.from_arrays([row[name].array() for name in fields.names], fields=list(fields))
+    struct = pa.StructArray.from_arrays([tuples[name].array() for name in fields.names], fields=list(fields))
     try:
-        return bytes(Documents(kind, bare=True).pack(0, struct, struct)[0].as_py()).decode()
+        return [text.decode() for text in Documents(kind, bare=True).pack(0, struct, struct).to_pylist()]
     except (StateValueError, ValueError, TypeError):  # a date that Python does not know, say
-        return json.dumps({name: repr(row[name].array()[0]) for name in fields.names})
+        if tuples.rows > 1:
+            return [text for row in range(tuples.rows) for text in tuple_texts(tuples.take([row]), fields)]
+        return [json.dumps({name: repr(tuples[name].array()[0]) for name in fields.names})]

@@ -52,7 +52,9 @@ class Where:
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
         """Return the error for a function that gave, at this row of its inputs, what was not declared."""
-        return self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
+        error = self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
+        error.row = row
+        return error
 
     def error(
         self, what: str, cause: BaseException | None = None, kind: type[UserFunctionError] = UserFunctionError
@@ -150,6 +152,11 @@ def decoded(text: str) -> TridentError | None:
         return error
     bare = _BARE.search(text)
     return _by_name(bare[1], bare[2].strip()) if bare else None
+
+
+def is_failure(text: str) -> bool:
+    """Return whether the text of a worker's report is a failure's."""
+    return text.startswith(_MARK)
 
 
 def _lines_with_mark(text: str) -> list[str]:

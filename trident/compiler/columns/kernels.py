@@ -10,18 +10,15 @@ from typing import Literal
 
 import pyarrow as pa
 
-from trident.base.errors import UserFunctionError
 from trident.base.types import arrow_schema
-from trident.compiler.columns.calls import action, emitter, predicate
-from trident.compiler.columns.columns import Columns, Kernel, concat
+from trident.compiler.columns.calls import CallKernel, action, emitter, predicate
+from trident.compiler.columns.catching import catching_kernel
+from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
-
-_CHUNK = 64
-"""After a failure over more tuples, this many are tried together before each is tried alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,17 +99,27 @@ def _kernel(work: Work, after: frozenset[str], letters: Letters | None) -> Kerne
 
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
     """Return the kernel of one work; its result holds only the fields in `after`."""
-    operation, where = work.operation, work.where
+    operation = work.operation
     if operation is None:
         return _renaming(work, after) if work.renamed else lambda columns: columns.only(after)
+    return _call_kernel(work, operation, after)
+
+
+def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
+    """Return one work's kernel that leaves out the tuples on which the work fails, and adds them to the letters."""
+    assert work.caught is not None and work.operation is not None
+    return catching_kernel(_call_kernel(work, work.operation, after), work.where, work.caught)
+
+
+def _call_kernel(work: Work, operation: Operation, after: frozenset[str]) -> CallKernel:
     match work.verb:
         case "filter":
-            return predicate(operation, where, after)
-        case "peek":
-            return action(operation, where, after)
+            return predicate(operation, work.where, after)
         case "split":
-            return splitting(operation, where, work.streams, after)
-    return emitter(operation, where, work.outputs, after)
+            return splitting(operation, work.where, work.streams, after)
+        case "peek":
+            return action(operation, work.where, after)
+    return emitter(operation, work.where, work.outputs, after)
 
 
 def _renaming(work: Work, after: frozenset[str]) -> Kernel:
@@ -125,29 +132,3 @@ def _renaming(work: Work, after: frozenset[str]) -> Kernel:
         return columns.select(names).rename([leaving[name] for name in names])
 
     return renamed
-
-
-def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
-    """Return one work's kernel that leaves out the tuples on which the work fails, and adds them to the letters."""
-    apply, caught = kernel(work, after), work.caught
-    assert caught is not None
-
-    def run(columns: Columns, letters: Letters) -> Columns:
-        done: list[Columns] = []
-        waiting = [columns]
-        while waiting:
-            part = waiting.pop()
-            try:
-                done.append(apply(part))
-            except UserFunctionError as error:
-                if error.hopeless:
-                    raise
-                if part.rows > 1:
-                    size = _CHUNK if part.rows > _CHUNK else 1
-                    starts = range(0, part.rows, size)
-                    waiting += [part.take(range(at, min(at + size, part.rows))) for at in reversed(starts)]
-                else:
-                    letters.add(work.where, caught, part, error)
-        return concat([part for part in done if part.rows] or done[:1] or [apply(columns.take([]))])
-
-    return run

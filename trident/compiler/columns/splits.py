@@ -11,6 +11,8 @@ import pyarrow as pa
 from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
 from trident.compiler.columns.calls import (
+    Called,
+    CallKernel,
     Lists,
     call_rows,
     collect_emissions,
@@ -20,6 +22,7 @@ from trident.compiler.columns.calls import (
     tuple_column,
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.failed_rows import FailedRows
 from trident.compiler.columns.function_errors import Where, short
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
@@ -40,26 +43,41 @@ def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
     return columns.select(inner_names).take(rows).rename([names[name] for name in inner_names])
 
 
-def splitting(operation: Operation, where: Where, streams: Streams, after: frozenset[str]) -> "Splitting":
-    """Return the kernel of a split; its result holds only the fields in `after`."""
-    return Splitting(_pairs(operation, where, streams), where, streams, after)
+def splitting(operation: Operation, where: Where, streams: Streams, after: frozenset[str]) -> CallKernel:
+    """Return the kernel of a split: it gives the tuples of all streams, with only the fields in `after`."""
+    if operation.call is Call.FUNCTION:
+        call = _collected(operation, where, streams)
+    else:
+        call = call_rows(operation, where.inputs)
+
+    def called(columns: Columns, failed: FailedRows | None) -> Called:
+        lists, rows = columns.lists(where.inputs), columns.rows
+        return Called(columns, *collect_emissions(where, map(_as_pairs, call(lists, rows)), lists, rows, failed))
+
+    return CallKernel(called, Splitting(where, streams, after))
+
+
+def _as_pairs(result: Any) -> Iterable[Any]:
+    """Return the pairs (stream, values) that a function gave for a tuple: one, or any number of them."""
+    many = type(result) is GeneratorType or isinstance(result, list | Iterator)
+    return result if many else (result,)
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The kernel of a split: tuples in, the tuples of all streams out."""
+    """The second part of a split's kernel: from the pairs that its function gave to the tuples of all streams."""
 
-    pairs: Callable[[Lists, int], tuple[list[Any], list[int]]]
     where: Where
     streams: Streams
     after: frozenset[str]
 
-    def __call__(self, columns: Columns) -> Columns:
-        lists = columns.lists(self.where.inputs)
-        pairs, ends = self.pairs(lists, columns.rows)
-        added = self._by_stream(pairs, ends, lists)
-        rest = columns.only(self.after - added.keys())
-        return repeat_rows(rest, ends).plus({name: column for name, column in added.items() if name in self.after})
+    def __call__(self, called: Called) -> Columns:
+        assert called.ends is not None
+        added = self._by_stream(called.results, called.ends, called.columns.lists(self.where.inputs))
+        rest = called.columns.only(self.after - added.keys())
+        return repeat_rows(rest, called.ends).plus(
+            {name: column for name, column in added.items() if name in self.after}
+        )
 
     def _by_stream(self, pairs: list[Any], ends: list[int], lists: Lists) -> dict[str, Column]:
         """Return the stream number of each row, and the columns of all streams: null in the rows of other streams."""
@@ -128,44 +146,18 @@ class OfStream(Where):
 # --- from the function to pairs -----------------------------------------------------------------------------------
 
 
-def _pairs(operation: Operation, where: Where, streams: Streams) -> Callable[[Lists, int], tuple[list[Any], list[int]]]:
-    """Return a function from columns to all pairs (stream, values) that are sent.
-
-    It also returns for each input row the number of pairs up to the row's end.
-    """
-    if operation.call is Call.FUNCTION:
-        results: Callable[[Lists, int], Iterator[Any]] = _collected(operation, where, streams)
-    else:
-        results = call_rows(operation, where.inputs)
-
-    def sent(lists: Lists, rows: int) -> Iterator[Iterable[Any]]:
-        for row, result in enumerate(results(lists, rows)):
-            if type(result) is tuple:
-                yield (result,)
-            elif type(result) is GeneratorType or isinstance(result, list | Iterator):
-                yield result
-            else:
-                hint = "return a pair ('stream', values), or yield any number of them"
-                raise where.gave(f"{short(result)} where streams are named", lists, row, hint)
-
-    return lambda lists, rows: collect_emissions(where, sent(lists, rows), lists, rows)
-
-
 def _collected(operation: Operation, where: Where, streams: Streams) -> Callable[[Lists, int], Iterator[list[Any]]]:
     """Return a function that yields for each row the pairs that a Function sent through its collector."""
     execute, make = operation.target.execute, tuple_type(where.inputs)
     widths = {name: len(schema) for name, schema in streams}
 
-    def run(lists: Lists, rows: int) -> Iterator[list[Any]]:
-        for values in made_tuples(make, lists, rows):
-            collector = StreamsCollector(widths)
-            if execute(values, collector) is not None:
-                raise TypeError(
-                    "execute returned a result; it must emit its tuples: write collector.emitTo(name, [...])"
-                )
-            yield collector.pairs
+    def sent(values: Any) -> list[Any]:
+        collector = StreamsCollector(widths)
+        if execute(values, collector) is not None:
+            raise TypeError("execute returned a result; it must emit its tuples: write collector.emitTo(name, [...])")
+        return collector.pairs
 
-    return run
+    return lambda lists, rows: map(sent, made_tuples(make, lists, rows))
 
 
 class StreamsCollector:

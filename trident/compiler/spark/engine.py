@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenFolders, reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.native_operations import Learned
+from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark.stage_job import StageJob
@@ -105,7 +107,7 @@ class SparkSlot:
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
         self._learned: Learned = {}
-        self._catcher = Catcher({number: stage_layout.nodes for number, stage_layout in self._layouts.items()})
+        self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
@@ -120,24 +122,35 @@ class SparkSlot:
         self._cancelled.clear()
         self._running.set()
 
-        def run(stage_layout: StageLayout, letters: Letters) -> StageResult:
-            return self._tried(
-                stage, attempt, lambda: self._run(stage, inputs, attempt, scratch, stage_layout, letters)
-            )
+        def run(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            return tried(caught, letters, False)
 
-        def plain() -> StageResult:
-            return run(self._layouts[stage.number], Letters())
+        def run_thoroughly(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            return tried(caught, letters, True)
 
-        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
-            key = stage.number, frozenset(caught)
-            if key not in self._catching:
-                self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, caught)
-            return run(self._catching[key], letters)
+        def tried(caught: Mapping[int, Caught], letters: Letters, thorough: bool) -> StageResult:
+            stage_layout = self._layout(stage, caught, thorough)
+            run = partial(self._run, stage, inputs, attempt, scratch, stage_layout, letters, thorough)
+            return self._tried(stage, attempt, run)
 
         try:
-            return self._catcher.run(stage, attempt, plain, catch)
+            return self._catcher.run(stage, attempt, run, run_thoroughly)
         finally:
             self._running.clear()
+
+    def _layout(self, stage: Stage, caught: Mapping[int, Caught], thorough: bool) -> StageLayout:
+        """Return the layout of a stage in which these nodes catch; if it is not thorough, only those that cost nothing.
+
+        A node costs nothing if all fields of its tuples come to it in any case.
+        """
+        plain = self._layouts[stage.number]
+        catching = caught if thorough else plain.carried(caught)
+        if not catching:
+            return plain
+        key = stage.number, frozenset(catching)
+        if key not in self._catching:
+            self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, catching)
+        return self._catching[key]
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
         """Run a stage once. In place of an exception of Spark's, raise the error that it stands for."""
@@ -188,6 +201,7 @@ class SparkSlot:
         scratch: Path,
         stage_layout: StageLayout,
         letters: Letters,
+        thorough: bool,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
@@ -195,8 +209,8 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
-        signal = None if self._signal is None else self._signal.of(self._job.number)
-        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, letters, signal)
+        reports = Reports(None if self._signal is None else self._signal.of(self._job.number), letters)
+        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)
         with active_session_kept():
             self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)

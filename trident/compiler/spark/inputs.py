@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.errors import SourceUnreadableError
 from trident.base.types import arrow_schema, select
 from trident.compiler.engine import check_fields
-from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.sql_names import all_quoted
 from trident.compiler.spark.union_job import Branch
 from trident.compiler.spark.worker_functions import Chain
@@ -83,13 +83,11 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
     return frame if frame.columns == names else frame.select(*all_quoted(names))
 
 
-def count_branches(
-    source: Emission | pa.Table, session: SparkSession, signal: FailureSignal | None
-) -> Iterator[Branch]:
+def count_branches(source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
     """Yield a branch for each source whose tuples only the workers see: it counts them."""
     if isinstance(source, UnionEmission):
         for part in source.parts:
-            yield from count_branches(part, session, signal)
+            yield from count_branches(part, session, reports)
     if not isinstance(source, LinesEmission):
         return
     lines, counter = source, source.counter(session)
@@ -100,7 +98,7 @@ def count_branches(
             lines.rows = sum(table.column(0).to_pylist())
 
         chain = Chain((), COUNTED, COUNTED, function)
-        yield Branch.of_function(PendingFunction(numbers, chain, COUNTED), finish, signal)
+        yield Branch.of_function(PendingFunction(numbers, chain, COUNTED), finish, reports)
 
 
 def _check_rows(source: Emission | pa.Table) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from trident.base.types import arrow_schema, select
+from trident.compiler.aggregates.folds import arrow_can_merge
 from trident.compiler.aggregates.selections import PickSpec
 from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, read_fields
 from trident.compiler.columns.kernels import compile_chain
@@ -36,7 +37,7 @@ from trident.compiler.spark.pinned_confs import check_single_evaluation
 from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
-from trident.compiler.spark.worker_functions import CAUGHT, FAILURE, CatchingChain, Chain, FailureAsRow, Lifecycle
+from trident.compiler.spark.worker_functions import REPORT, AfterReports, Chain, Lifecycle
 from trident.compiler.windows.panes import pane_spec
 from trident.plan.nodes import (
     Aggregate,
@@ -78,6 +79,7 @@ class Lowering:
         learned: Learned,
         txid: int = 1,
         signal: FailureSignal | None = None,
+        thorough: bool = False,
     ) -> None:
         self.layout = layout
         self.profile = profile
@@ -86,14 +88,14 @@ class Lowering:
         self._readers: dict[int, PendingFunction | None] = {}
         self._coalesced: set[int] = set()
         self._frames: dict[int, DataFrame] = {}
+        self._pending: dict[int, PendingFunction | None] = {}
         self._folds: dict[int, PendingFunction] = {}
         self._expressions = Expressions(learned)
         self._signal = signal
+        self._thorough = thorough
         self._checkpoints: list[DataFrame] = []
-        self.failures: list[DataFrame] = []
-        """For each Python function whose tuples were kept so far, a frame of its failures: a row for each."""
-        self.caught: list[DataFrame] = []
-        """For each catch point that was lowered so far, a frame of what was caught: the lines of `CAUGHT`."""
+        self.reports: list[DataFrame] = []
+        """For each Python function whose tuples were kept so far, a frame of its reports: a row for each."""
 
     def frame(self, node: Node) -> DataFrame:
         """Return the tuples that leave this node, with the fields that any step reads and perhaps more."""
@@ -101,8 +103,6 @@ class Lowering:
         if frame is None:
             if id(node) in self._inputs:
                 frame = self._input(node)
-            elif node in self.layout.catch_points:
-                frame = self._without_caught(node)
             elif self.layout.shared(node):
                 pending = self.pending(node) if self._keeps_partitions(node) else None
                 names = all_quoted(self.layout.names(node))
@@ -122,18 +122,6 @@ class Lowering:
         if id(node) in self._coalesced:
             return frame.coalesce(1)
         return frame if count is None else partitions.spread(frame, count)
-
-    def _without_caught(self, node: Node) -> DataFrame:
-        """Return the tuples that leave a catch point, and add the frame of what was caught on the way to `caught`.
-
-        Both frames come from one evaluation.
-        """
-        chain = self._chain(node, self.layout.names(node))
-        assert chain is not None, "what catches is a Python operation"
-        function = CatchingChain(chain[0])
-        both = self._kept_function(PendingFunction(chain[1], function, function.leaving))
-        self.caught.append(both.where(f"{CAUGHT} IS NOT NULL").select(CAUGHT))
-        return both.where(f"{CAUGHT} IS NULL").select(*all_quoted(self.layout.names(node)))
 
     def _repartitioned_by_hint(self, node: Node) -> DataFrame:
         """Return the tuples that leave a node, repartitioned where a hint asks for it and the node moves tuples."""
@@ -183,14 +171,22 @@ class Lowering:
     def _kept_function(self, pending: PendingFunction) -> DataFrame:
         """Return the tuples that a Python function gives, evaluated now and once.
 
-        A failure of the function is a row of the evaluated frame; only the driver reads that row, from `failures`.
+        Reports of the function are rows of the evaluated frame; only the driver reads these rows, from `reports`.
         """
-        if self._signal is None:
+        if self._signal is None and not pending.catches:
             return self._keep(pending.frame())
-        function = FailureAsRow(pending.function, pending.leaving, self._signal)
-        both = self._keep(PendingFunction(pending.source, function, function.leaving).frame())
-        self.failures.append(both.where(f"{FAILURE} IS NOT NULL").select(FAILURE))
-        return both.where(f"{FAILURE} IS NULL").drop(FAILURE)
+        both = self._keep(pending.reporting(self._signal).frame())
+        self.reports.append(both.where(f"{REPORT} IS NOT NULL").select(REPORT))
+        return both.where(f"{REPORT} IS NULL").drop(REPORT)
+
+    def _frame_of(self, pending: PendingFunction) -> DataFrame:
+        """Return the tuples that a Python function gives, for Spark to go on with.
+
+        Spark would go on with reports as if they were tuples. So a function that catches failing tuples is kept, which
+        is slow, or it does not catch: then the batch fails, and runs again thoroughly.
+        """
+        keeps = pending.catches and (self._thorough or isinstance(pending.function, AfterReports))
+        return self._kept_function(pending) if keeps else pending.frame()
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
         """Return these fields of the tuples that leave this node, in this order."""
@@ -252,6 +248,11 @@ class Lowering:
         """
         if id(node) in self._frames:
             return None
+        if id(node) not in self._pending:  # made once: what it reads may be kept, with its reports
+            self._pending[id(node)] = self._pending_function(node)
+        return self._pending[id(node)]
+
+    def _pending_function(self, node: Node) -> PendingFunction | None:
         chain = self.chain(node)
         if chain is not None:
             return PendingFunction(chain[1], chain[0], chain[0].leaving)
@@ -260,7 +261,7 @@ class Lowering:
         if isinstance(node, MultiReduce):
             frames = [self.frame(source) for source in node.sources]
             return multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
-        if isinstance(node, Aggregate | PersistentAggregate) and not all_native(node):
+        if isinstance(node, Aggregate | PersistentAggregate) and (not all_native(node) or self._merges_reports(node)):
             with analysed(node):
                 return self._aggregating(node)
         return self._pane_fold(node) if isinstance(node, WindowPanes) else None
@@ -268,7 +269,7 @@ class Lowering:
     def _lowered(self, node: Node) -> DataFrame:
         pending = self.pending(node)
         if pending is not None:
-            return pending.frame()
+            return self._frame_of(pending)
         with analysed(node):
             return self._native(node)
 
@@ -325,7 +326,10 @@ class Lowering:
             return gathered_by_key(
                 self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile
             )
-        return merged_by_key(self.folding(node).frame(), fold_spec(node), self.profile)
+        folding, spec = self.folding(node), fold_spec(node)
+        if isinstance(node, PersistentAggregate) and folding.catches:
+            return merged_by_key(folding.reporting(self._signal).frame(), spec, self.profile).behind_reports()
+        return merged_by_key(self._frame_of(folding), spec, self.profile)
 
     def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
         """Return an aggregate of every partition, in the same workers as the Python operations before it."""
@@ -353,7 +357,7 @@ class Lowering:
         return (
             parts
             if node.scope == "partition"
-            else PendingFunction(collocated(parts.frame(), (), self.profile), function, entering)
+            else PendingFunction(collocated(self._frame_of(parts), (), self.profile), function, entering)
         )
 
     def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
@@ -395,9 +399,18 @@ class Lowering:
             return None
         return self._chain(node, leaving)
 
+    def _merges_reports(self, node: Aggregate | PersistentAggregate) -> bool:
+        """Return whether Python merges accumulators that Catalyst could merge, because reports come with them.
+
+        Catalyst would take reports for tuples. Python merges only what it merges as fast.
+        """
+        if not isinstance(node, PersistentAggregate) or not self.folds_in_python(node):
+            return False
+        return self.folding(node).catches and arrow_can_merge(fold_spec(node))
+
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
-            return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
+            return aggregated(self._frame_of(self.folding(node)), fold_spec(node), partial=True)
         if node.group:
             self._coalesce_input(node.source)
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
@@ -436,7 +449,7 @@ class Lowering:
     def _repartitioned(self, node: Repartition) -> DataFrame:
         names, count = self.layout.names(node), self.layout.partitions[id(node)]
         if node.how is Placing.CUSTOM:
-            return partitions.chosen(self._choosing(node, names, count or 1).frame(), names, count or 1)
+            return partitions.chosen(self._frame_of(self._choosing(node, names, count or 1)), names, count or 1)
         before, own = self.layout.partitions[id(node.source)], self.profile.partitions
         return partitions.repartitioned(node, self.frame(node.source), names, before, count, own, self._txid)
 

@@ -1,6 +1,5 @@
 """A Python function that is to run over a DataFrame: other functions can still be added, to run in the same worker."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,7 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from trident.base.types import spark_schema
-from trident.compiler.spark.worker_functions import Batches, Composed
+from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.worker_functions import AfterReports, Composed, Reporting, WorkerFunction, catches
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +16,33 @@ class PendingFunction:
     """A `function` over the partitions of `source` that gives the fields `leaving`."""
 
     source: DataFrame
-    function: Callable[[Batches], Batches]
+    function: WorkerFunction
     leaving: pa.Schema
 
     def frame(self) -> DataFrame:
         """Return the DataFrame of the function's results."""
         return in_arrow(self.source, self.function, spark_schema(self.leaving))
 
-    def then(self, function: Callable[[Batches], Batches], leaving: pa.Schema) -> "PendingFunction":
+    def then(self, function: WorkerFunction, leaving: pa.Schema) -> "PendingFunction":
         """Return this function followed by another one, in the same worker."""
         return PendingFunction(self.source, Composed(self.function, function), leaving)
 
+    @property
+    def catches(self) -> bool:
+        """Return whether the function has operations that leave out the tuples on which they fail."""
+        return catches(self.function)
 
-def in_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    def reporting(self, signal: FailureSignal | None) -> "PendingFunction":
+        """Return this function with reports among its rows, in one more field."""
+        function = Reporting(self.function, self.leaving, signal)
+        return PendingFunction(self.source, function, function.leaving)
+
+    def behind_reports(self) -> "PendingFunction":
+        """Return this function for a source that holds reports among its tuples, in one more field."""
+        return PendingFunction(self.source, AfterReports(self.function), self.leaving)
+
+
+def in_arrow(frame: DataFrame, function: WorkerFunction, schema: StructType) -> DataFrame:
     """Return ``frame.mapInArrow`` for fields of any name.
 
     Spark looks columns up by their names and reads a dot in one as a struct's field. Functions read columns by

@@ -5,26 +5,23 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
 from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
-from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import Result, StageResult
-from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, stage_input
-from trident.compiler.spark.joins import union
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned, analysed
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, collect
-from trident.compiler.spark.worker_functions import CAUGHT, Chain, Drain
+from trident.compiler.spark.worker_functions import Chain, Drain
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
@@ -47,11 +44,11 @@ class StageJob:
         large: frozenset[str],
         few: frozenset[str],
         txid: int,
-        letters: Letters,
-        signal: FailureSignal | None,
+        reports: Reports,
+        thorough: bool,
     ) -> None:
-        self._letters = letters
-        self._signal = signal
+        self._reports = reports
+        self._thorough = thorough
         self._stage = stage
         self._layout = layout
         self._stage_inputs: dict[int, StageInput] = {}
@@ -74,13 +71,13 @@ class StageJob:
             id(node): stage_input(node, names(node), emission, session, scratch) for node, emission in inputs.items()
         }
         self._counts = [
-            branch for emission in inputs.values() for branch in count_branches(emission, session, self._signal)
+            branch for emission in inputs.values() for branch in count_branches(emission, session, self._reports)
         ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Prepare to make the other DataFrames from the inputs; keep inputs with several readers that are not cheap."""
         self._lowering = lowering = Lowering(
-            self._layout, self._stage_inputs, profile, self._learned, self._txid, self._signal
+            self._layout, self._stage_inputs, profile, self._learned, self._txid, self._reports.signal, self._thorough
         )
         for node, emission in inputs.items():
             if self._layout.readers.get(id(node), 0) > 1 and not is_cheap(emission):
@@ -92,10 +89,8 @@ class StageJob:
         branches = [self._output(output) for output in stage.outputs]
         branches += [self._shown(debug) for debug in stage.debugs]
         branches += [self._effect(effect) for effect in stage.effects]
-        if branches and self._layout.catch_points:
-            branches.append(self._caught())
-        if self._lower.failures:
-            branches.append(Branch.of_failures(self._lower.failures))
+        if self._lower.reports:
+            branches.append(Branch.of_reports(self._lower.reports, self._reports))
         return branches + self._counts if branches else []
 
     def collect(self, branches: list[Branch]) -> StageResult:
@@ -132,7 +127,7 @@ class StageJob:
             return self._partials(output, node)
         pending = lower.pending(node)
         if pending is not None and pending.leaving.names == output.schema.names and not self._layout.shared(node):
-            return Branch.of_function(pending, finish, self._signal)
+            return Branch.of_function(pending, finish, self._reports)
         return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
 
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
@@ -151,7 +146,7 @@ class StageJob:
             self._results[output.name] = merge_partials(spec, table).table(output.schema)
 
         with analysed(node):
-            return Branch.of_function(self._lower.folding(node), finish, self._signal)
+            return Branch.of_function(self._lower.folding(node), finish, self._reports)
 
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """Return the branch of a large result, written by the workers that have it."""
@@ -167,19 +162,7 @@ class StageJob:
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.folder, output.schema)
 
-        return Branch.of_function(pending, finish, self._signal)
-
-    def _caught(self) -> Branch:
-        """Return the branch of the tuples that were caught on the way to all other branches."""
-        lower = self._lower
-        for node in self._layout.catch_points:
-            lower.frame(node)
-        lines = union(lower.caught)
-
-        def finish(table: pa.Table) -> None:
-            self._letters.add_lines(table.column(0).to_pylist())
-
-        return Branch(lines, StructType([StructField(CAUGHT, StringType())]), finish)
+        return Branch.of_function(pending, finish, self._reports)
 
     # --- what else runs --------------------------------------------------------------------------------------------
 
@@ -198,4 +181,4 @@ class StageJob:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
             chain = Chain((), schema, schema), lower.select(node, schema.names)
         pending = PendingFunction(chain[1], Drain(chain[0]), _NOTHING)
-        return Branch.of_function(pending, lambda table: None, self._signal)
+        return Branch.of_function(pending, lambda table: None, self._reports)

@@ -8,14 +8,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
-from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
-from trident.compiler.columns.function_errors import decoded
-from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.joins import union
-from trident.compiler.spark.pending_function import PendingFunction, in_arrow
+from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.reports import Reports, tuples_of
 from trident.compiler.spark.sql_names import quoted
-from trident.compiler.spark.worker_functions import FAILURE, FailureAsRow
+from trident.compiler.spark.worker_functions import REPORT
 
 _TAG = "branch"
 
@@ -34,38 +32,29 @@ class Branch:
     finish: Finish
 
     @classmethod
-    def of_function(cls, tail: PendingFunction, finish: Finish, signal: FailureSignal | None) -> "Branch":
-        """Return the branch of a Python function whose rows only the driver reads: a failure of it comes as a row.
+    def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports) -> "Branch":
+        """Return the branch of a Python function whose rows only the driver reads: reports of it come as rows.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
         function raises.
         """
-        if signal is None:
+        if reports.signal is None and not tail.catches:
             return cls(tail.frame(), spark_schema(tail.leaving), finish)
-        function = FailureAsRow(tail.function, tail.leaving, signal)
-        schema = spark_schema(function.leaving)
+        reporting = tail.reporting(reports.signal)
 
-        def check_and_finish(table: pa.Table) -> None:
-            _check(table)
-            finish(table.drop_columns([FAILURE]))
+        def read_and_finish(rows: pa.Table) -> None:
+            reports.read(rows)
+            finish(tuples_of(rows))
 
-        return cls(in_arrow(tail.source, function, schema), schema, check_and_finish)
+        return cls(reporting.frame(), spark_schema(reporting.leaving), read_and_finish)
 
     @classmethod
-    def of_failures(cls, frames: Sequence[DataFrame]) -> "Branch":
-        """Return the branch of frames whose rows are all failures."""
-        return cls(union(frames), _FAILURES, _check)
+    def of_reports(cls, frames: Sequence[DataFrame], reports: Reports) -> "Branch":
+        """Return the branch of frames whose rows are all reports."""
+        return cls(union(frames), _REPORTS, reports.read)
 
 
-_FAILURES = StructType([StructField(FAILURE, StringType())])
-
-
-def _check(table: pa.Table) -> None:
-    """Raise the error of the first failure among the rows, if there is one."""
-    failures = table.column(FAILURE).drop_null()
-    if len(failures):
-        text = failures[0].as_py()
-        raise decoded(text) or UserFunctionError(text)
+_REPORTS = StructType([StructField(REPORT, StringType())])
 
 
 def collect(branches: Sequence[Branch]) -> None:

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.aggregates.folds import Fold, FoldSpec, arrow_merge, arrow_partial
+from trident.compiler.aggregates.folds import (
+    Fold,
+    FoldSpec,
+    arrow_can_merge,
+    arrow_merge,
+    arrow_partial,
+    merge_partials,
+)
 from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat
-from trident.compiler.spark.worker_functions import Batches, Chain, OnWorker, sliced
+from trident.compiler.columns.dead_letters import Letters
+from trident.compiler.spark.worker_functions import Batches, Chain, OnChain, OnWorker, sliced
 from trident.compiler.windows.panes import PaneSpec
 
 _KEYS = 1_000_000
@@ -18,16 +26,20 @@ _KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartialFold(OnWorker):
+class PartialFold(OnChain):
     """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time."""
 
     chain: Chain
     spec: FoldSpec
 
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+    @property
+    def catches(self) -> bool:
+        return self.chain.catches
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
         fold, quick = Fold(spec), ArrowFold(spec)
-        for columns in self.chain.columns(batches):
+        for columns in self.chain.columns(batches, letters):
             if not quick.add(columns):
                 fold.add_tuples(columns)
             if len(fold) >= _KEYS:
@@ -67,16 +79,20 @@ class ArrowFold:
 
 
 @dataclass(frozen=True, slots=True)
-class PaneFold(OnWorker):
+class PaneFold(OnChain):
     """A chain whose tuples are folded in the same worker to accumulators by pane and group; the driver merges them."""
 
     chain: Chain
     spec: PaneSpec
 
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+    @property
+    def catches(self) -> bool:
+        return self.chain.catches
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
         fold, quick, last = Fold(spec.fold), ArrowFold(spec.fold), None
-        for columns in self.chain.columns(batches):
+        for columns in self.chain.columns(batches, letters):
             in_panes, latest = spec.with_panes(columns)
             last = latest if last is None else max(last, latest if latest is not None else last)
             if in_panes.rows and not quick.add(in_panes):
@@ -95,13 +111,18 @@ class MergePartials(OnWorker):
     spec: FoldSpec
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        spec, fold = self.spec, Fold(self.spec)
-        for batch in batches:
-            fold.add_partials(Columns.of(batch, spec.schema))
-        if len(fold):
-            yield from sliced(spec.presented(fold.result()), spec.leaving)
-        elif not spec.keys.names:
-            yield spec.presented(spec.zeros()).batch(spec.leaving)
+        spec = self.spec
+        partials = (Columns.of(batch, spec.schema) for batch in batches)
+        if arrow_can_merge(spec):
+            parts = [columns.batch(spec.schema) for columns in partials]
+            merged = merge_partials(spec, pa.Table.from_batches(parts, spec.schema))
+        else:
+            fold = Fold(spec)
+            for columns in partials:
+                fold.add_partials(columns)
+            merged = fold.result() if len(fold) or spec.keys.names else spec.zeros()
+        if merged.rows:
+            yield from sliced(spec.presented(merged), spec.leaving)
 
 
 MARK = "__trident_mark"

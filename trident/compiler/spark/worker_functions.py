@@ -13,7 +13,7 @@ import pyarrow as pa
 from trident.base.errors import TridentError
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.columns.function_errors import WorkerFailure, encoded
+from trident.compiler.columns.function_errors import WorkerFailure, encoded, is_failure
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.spark.failure_signal import FailureSignal
@@ -47,50 +47,125 @@ class OnWorker:
         raise NotImplementedError
 
 
-FAILURE = "__trident_failure"
-"""The hidden last field of the rows of a `FailureAsRow`."""
+class OnChain(OnWorker):
+    """A function that begins with a chain of operations.
+
+    If `catches` is true, some of them have a policy that takes the tuples on which they fail out of the stream, and
+    `letters` gets these tuples. Called without `letters`, the function fails as it does without a policy.
+    """
+
+    __slots__ = ()
+
+    @property
+    def catches(self) -> bool:
+        raise NotImplementedError
+
+    def __call__(self, batches: Batches, letters: Letters | None = None) -> Batches:
+        return guarded(lambda entering: self._run(entering, letters), batches)
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+WorkerFunction = Callable[[Batches], Batches]
+
+
+def catches(function: WorkerFunction) -> bool:
+    """Return whether the function has operations that leave out the tuples on which they fail."""
+    return isinstance(function, OnChain) and function.catches
+
+
+def call(function: WorkerFunction, batches: Batches, letters: Letters | None) -> Batches:
+    """Call a function, with the letters where it takes some."""
+    return function(batches, letters) if isinstance(function, OnChain) else function(batches)
+
+
+REPORT = "__trident_report"
+"""The hidden last field of the rows of a `Reporting`: null in a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
-class FailureAsRow:
-    """A function whose failure is a row.
+class Reporting:
+    """A function that gives reports as rows among its tuples: of the tuples that it caught, and of its failure.
 
-    Where only the driver reads the rows, that spares the retries of the task, and the pages that Spark logs for each
-    retry. The signal tells the driver of the failure before the other tasks end.
+    So reports and tuples come from one evaluation: neither arrives without the other. Only the driver reads the rows of
+    reports. A failure that is a row spares the retries of the task, and the pages that Spark logs for each retry; the
+    signal tells the driver of it before the other tasks end. Without a signal a failure is raised.
     """
 
-    function: Callable[[Batches], Batches]
+    function: WorkerFunction
     schema: pa.Schema
-    signal: FailureSignal
+    signal: FailureSignal | None
 
     @property
     def leaving(self) -> pa.Schema:
-        """The function's fields, then the failure's."""
-        return self.schema.append(pa.field(FAILURE, pa.string()))
+        """The function's fields, then the report."""
+        return self.schema.append(pa.field(REPORT, pa.string()))
 
     def __call__(self, batches: Batches) -> Batches:
-        leaving = self.leaving
+        letters, leaving = Letters(), self.leaving
         try:
-            for batch in self.function(batches):
-                no_failures = pa.nulls(batch.num_rows, pa.string())
-                yield pa.RecordBatch.from_arrays([*batch.columns, no_failures], schema=leaving)
+            for batch in call(self.function, batches, letters):
+                no_reports = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, no_reports], schema=leaving)
+                if letters.dead:  # at the end they might be more than a worker has memory for
+                    yield self._rows(letters.take_lines())
+            if lines := letters.take_lines():
+                yield self._rows(lines)
         except WorkerFailure as failure:
+            if self.signal is None:
+                raise
             self.signal.send(str(failure))
-            nothing = [pa.nulls(1, field.type) for field in self.schema]
-            yield pa.RecordBatch.from_arrays([*nothing, pa.array([str(failure)])], schema=leaving)
+            yield self._rows([str(failure)])
             for _ in batches:  # Spark expects a task that succeeds to read all of its input
                 pass
 
+    def _rows(self, reports: list[str]) -> pa.RecordBatch:
+        nothing = [pa.nulls(len(reports), field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays([*nothing, pa.array(reports, pa.string())], schema=self.leaving)
+
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class AfterReports(OnChain):
+    """A function behind a shuffle of a `Reporting`'s rows: it gets the tuples, and hands the reports on as its own."""
+
+    function: WorkerFunction
+
+    @property
+    def catches(self) -> bool:
+        return True
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
+        assert letters is not None, "reports have a reader"
+        return self.function(map(lambda batch: self._tuples(batch, letters), batches))
+
+    def _tuples(self, batch: pa.RecordBatch, letters: Letters) -> pa.RecordBatch:
+        """Return the tuples of a batch, and give its reports to the letters; raise a failure among them."""
+        reports = batch.column(batch.num_columns - 1)
+        tuples = batch.select(range(batch.num_columns - 1))
+        if reports.null_count == len(reports):
+            return tuples
+        texts = reports.drop_null().to_pylist()
+        for text in texts:
+            if is_failure(text):
+                raise WorkerFailure(text)
+        letters.add_lines(texts)
+        return tuples.filter(reports.is_null())
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(OnChain):
     """Two functions over a partition, one after the other in the same worker."""
 
-    first: Callable[[Batches], Batches]
-    second: Callable[[Batches], Batches]
+    first: WorkerFunction
+    second: WorkerFunction
 
-    def __call__(self, batches: Batches) -> Batches:
-        return self.second(self.first(batches))
+    @property
+    def catches(self) -> bool:
+        return catches(self.first)
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
+        return self.second(call(self.first, batches, letters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +179,7 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain(OnWorker):
+class Chain(OnChain):
     """Adjacent Python operations as one function over a partition."""
 
     works: tuple[Work, ...]
@@ -135,47 +210,28 @@ class Chain(OnWorker):
             for batch in chain((first,), filled):
                 yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
 
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for columns in self.columns(batches):
+    @property
+    def catches(self) -> bool:
+        return any(work.caught is not None for work in self.works)
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
+        for columns in self.columns(batches, letters):
             if columns.rows:
                 yield from sliced(columns, self.leaving)
 
 
-CAUGHT = "__trident_caught"
-"""The hidden last field of the rows of a catching chain: a line for each thing that was caught, else null."""
-
-
 @dataclass(frozen=True, slots=True)
-class CatchingChain(OnWorker):
-    """A chain that gives tuples on which its functions fail apart from the others: as rows with the field `CAUGHT`."""
-
-    chain: Chain
-
-    @property
-    def leaving(self) -> pa.Schema:
-        """The chain's fields, then the field of what was caught."""
-        return self.chain.leaving.append(pa.field(CAUGHT, pa.string()))
-
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        letters, leaving = Letters(), self.leaving
-        for columns in self.chain.columns(batches, letters):
-            for batch in sliced(columns, self.chain.leaving) if columns.rows else ():
-                no_lines = pa.nulls(batch.num_rows, pa.string())
-                yield pa.RecordBatch.from_arrays([*batch.columns, no_lines], schema=leaving)
-            lines = letters.take_lines()
-            if lines:
-                nothing = [pa.nulls(len(lines), field.type) for field in self.chain.leaving]
-                yield pa.RecordBatch.from_arrays([*nothing, pa.array(lines, pa.string())], schema=leaving)
-
-
-@dataclass(frozen=True, slots=True)
-class Drain(OnWorker):
+class Drain(OnChain):
     """A chain that runs for its side effects and gives nothing."""
 
     chain: Chain
 
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for _ in self.chain.columns(batches):
+    @property
+    def catches(self) -> bool:
+        return self.chain.catches
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
+        for _ in self.chain.columns(batches, letters):
             pass
         yield from ()
 

@@ -1,0 +1,49 @@
+"""Kernels that leave out the tuples on which a user's function fails, and go on with the others.
+
+The function is called once for each tuple, whether tuples fail or not. So a column without a failure costs what it
+costs without a policy, and a failure costs little more than the exception.
+"""
+
+from collections.abc import Callable
+
+from trident.base.errors import UserFunctionError
+from trident.compiler.columns.calls import Called, CallKernel
+from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.columns.failed_rows import FailedRows, Failure
+from trident.compiler.columns.function_errors import Where
+
+_PART = 64
+"""After a result that was not declared, this many tuples are checked together: each such result checks a part again."""
+
+
+def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callable[[Columns, Letters], Columns]:
+    """Return a kernel that adds the tuples on which its function fails to the letters, and gives the others."""
+
+    def run(columns: Columns, letters: Letters) -> Columns:
+        failed: FailedRows = {}
+        called = kernel.call(columns, failed)
+        if failed:
+            letters.add(where, caught, columns.take(list(failed)), list(failed.values()))
+            called = called.without(failed)
+        try:
+            return kernel.finish(called)
+        except UserFunctionError as error:
+            if error.hopeless or error.row is None:
+                raise
+        parts = [called.part(at, min(at + _PART, called.columns.rows)) for at in range(0, called.columns.rows, _PART)]
+        return concat([finished(part, letters) for part in parts])
+
+    def finished(called: Called, letters: Letters) -> Columns:
+        """Finish a part of the tuples, without those for which the function gave what was not declared."""
+        while True:
+            try:
+                return kernel.finish(called)
+            except UserFunctionError as error:
+                if error.hopeless or error.row is None:
+                    raise
+                tuples, failure = called.columns.take([error.row]), Failure.of(error)
+                called = called.without({error.row})
+            letters.add(where, caught, tuples, [failure])
+
+    return run

@@ -1,0 +1,45 @@
+"""The rows on which a user's function failed, noted while the function goes on with the other rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trident.base.errors import FailedException, UserFunctionError
+from trident.compiler.columns.function_errors import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is kept of a failure: the class of the error, and the error's text."""
+
+    error: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Return what is kept of an exception of a user's function, or of an error that names such an exception."""
+        cause = error.__cause__ if isinstance(error, UserFunctionError) else None
+        root = error if cause is None else cause
+        return cls(type(root).__name__, str(root))
+
+
+FailedRows = dict[int, Failure]
+"""The rows on which a function failed, by their numbers."""
+
+
+def fail_row(
+    where: Where, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, failed: FailedRows | None
+) -> None:
+    """Note in `failed` that the function failed on a row. Raise the error where `failed` is None.
+
+    An error that is no tuple's fault is raised in any case: a FailedException, which asks for another attempt, and the
+    error of a function that cannot work whatever the tuples are.
+    """
+    for_the_batch = isinstance(cause, FailedException) or (isinstance(cause, UserFunctionError) and cause.hopeless)
+    if failed is not None and not for_the_batch:
+        failed[row] = Failure.of(cause)
+        return
+    error = where.raised(cause, lists, row)
+    if error is cause:
+        raise error
+    raise error from cause
