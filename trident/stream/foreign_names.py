@@ -11,7 +11,7 @@ _WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'),
 _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
-    "agg": "aggregate('field', Sum(), 'sum'), and chainedAgg() for several at once",
+    "agg": "aggregate({'n': Count(), 'sum': Sum('field')}), and persistentAggregate for a state",
     "alias": "rename('old', 'new') for a field, name('...') for a step",
     "avg": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
     "cache": "nothing: what several steps read is evaluated once",
@@ -108,6 +108,9 @@ TOPOLOGY = {
 }
 
 MODULE = {
+    "ArgMax": "MaxBy('value', 'by')",
+    "ArgMin": "MinBy('value', 'by')",
+    "AnyValue": "First",
     "BaseWindowedBolt": "stream.window(...)",
     "Consumer": "a function, given to peek",
     "DRPCClient": "running.drpc",
@@ -120,7 +123,10 @@ MODULE = {
     "MapFunction": "a function, given to map",
     "Mean": "Average",
     "Predicate": "a function, given to filter",
+    "StdDevSamp": "StdDev",
     "StormSubmitter": "topology.start(...)",
+    "VarSamp": "Variance",
+    "VariancePop": "VarPop",
     "Values": "a tuple or list: collector.emit([...])",
     "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
     "start_local": "trident.testing.local.start_local",

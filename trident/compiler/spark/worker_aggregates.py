@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
+from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import Fold, FoldSpec, arrow_merge, arrow_partial
 from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
@@ -19,24 +21,34 @@ _KEYS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PartialFold(OnWorker):
-    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time."""
+    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time.
+
+    `batch` is the txid of the tuples' batch.
+    """
 
     chain: Chain
     spec: FoldSpec
+    batch: int = 0
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick = Fold(spec), ArrowFold(spec)
+        fold, quick = Fold(spec, first_position(self.batch)), ArrowFold(spec)
         for columns in self.chain.columns(batches):
             if not quick.add(columns):
                 fold.add_tuples(columns)
             if len(fold) >= _KEYS:
                 yield from sliced(fold.result(), spec.schema)
-                fold = Fold(spec)
+                fold = Fold(spec, fold.position)
         if len(fold):
             yield from sliced(fold.result(), spec.schema)
         for columns in quick.results():
             yield from sliced(columns, spec.schema)
+
+
+def first_position(batch: int) -> Position:
+    """Return the position of the first tuple of this task's partition: partitions follow one another in a batch."""
+    context = TaskContext.get()
+    return Position(batch, 0 if context is None else context.partitionId() << 40)
 
 
 class ArrowFold:
@@ -72,10 +84,11 @@ class PaneFold(OnWorker):
 
     chain: Chain
     spec: PaneSpec
+    batch: int = 0
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick, last = Fold(spec.fold), ArrowFold(spec.fold), None
+        fold, quick, last = Fold(spec.fold, first_position(self.batch)), ArrowFold(spec.fold), None
         for columns in self.chain.columns(batches):
             in_panes, latest = spec.with_panes(columns)
             last = latest if last is None else max(last, latest if latest is not None else last)
