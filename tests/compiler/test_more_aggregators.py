@@ -1,11 +1,13 @@
 """First, Last, CollectList, CollectSet, MaxBy, MinBy and the moments: what they give, on both engines."""
 
+import itertools
 import math
 import statistics
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,10 @@ from trident import (
     Variance,
     VarPop,
 )
+from trident.compiler.aggregates.column_combiners import Position
+from trident.compiler.aggregates.folds import Fold, merge_partials
+from trident.compiler.aggregates.specs import fold_spec
+from trident.compiler.columns.columns import Columns
 from trident.errors import TopologyError, TypeDeclarationError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -32,6 +38,7 @@ from trident.testing import TestSource
 from trident.testing.local import start_local
 
 NAN = math.nan
+ENTERING = pa.schema({"k": pa.string(), "n": pa.int64()})
 ROWS = [("a", None, 2.0), ("b", 7, NAN), ("a", 3, 9.0), ("b", 5, 1.0), ("a", 3, 9.0), ("c", None, None)]
 AGGREGATORS: list[tuple[Any, dict[str, Any], Any]] = [
     (First("n"), {"a": None, "b": 7, "c": None}, None),
@@ -205,3 +212,22 @@ def test_a_restart_goes_on_with_what_is_stored(tmp_path: Path) -> None:
             running.processAllAvailable(timeout=30)
             found = running.state("s")["b"]
     assert found == (7, [7, 5], 7, 2.0)
+
+
+def test_partial_results_of_several_partitions_are_put_in_order_whichever_comes_first() -> None:
+    """Spark's shuffle brings them in any order."""
+    parts = [("a", [1, None, 2]), ("a", [3, 4]), ("a", [5])]
+    positions = [Position(7, 0), Position(7, 1 << 40), Position(8, 0)]
+    several = {"first": First("n"), "last": Last("n"), "all": CollectList("n"), "top": MaxBy("n", "k")}
+    node = rows([], fields="k string, n long").groupBy("k").aggregate(several)._node
+    spec = fold_spec(node)
+    partials = []
+    for (key, numbers), position in zip(parts, positions, strict=True):
+        fold = Fold(spec, position)
+        fold.add_tuples(Columns.of(pa.table({"k": [key] * len(numbers), "n": numbers}), ENTERING))
+        partials.append(fold.result().table(spec.schema))
+    for order in itertools.permutations(partials):
+        merged = spec.presented(merge_partials(spec, pa.concat_tables(order)))
+        assert [tuple(row.values()) for row in merged.table(spec.leaving).to_pylist()] == [
+            ("a", 1, 5, [1, 2, 3, 4, 5], 1)
+        ]
