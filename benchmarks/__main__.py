@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
+from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.functions import functions
@@ -27,6 +28,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
+    "aggregates": aggregates,
     "windows": windows,
     "small": small_batches,
     "join": joins,

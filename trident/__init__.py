@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
     from trident.operations.builtin_filters import Equals, FilterNull, Negate
     from trident.operations.builtin_functions import Debug, MapGet, SnapshotGet, TupleCollectionGet, expr
+    from trident.operations.collect_set import CollectSet
     from trident.operations.context import OperationContext
     from trident.operations.error_policy import DeadLetter
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.join_kinds import JoinOutFieldsMode, JoinType
+    from trident.operations.moments import StdDev, StdDevPop, Variance, VarPop
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
+    from trident.operations.ordered_aggregators import CollectList, First, Last, MaxBy, MinBy
     from trident.operations.sketches import CountDistinct, Quantiles
     from trident.operations.top_k import TopK
     from trident.operations.tuples import TridentTuple
@@ -54,11 +57,14 @@ _NAMES = {
     "trident.operations.builtin_aggregators": "Count Sum Min Max",
     "trident.operations.builtin_filters": "FilterNull Equals Negate",
     "trident.operations.builtin_functions": "MapGet SnapshotGet TupleCollectionGet Debug expr",
+    "trident.operations.collect_set": "CollectSet",
     "trident.operations.context": "OperationContext",
     "trident.operations.error_policy": "DeadLetter",
     "trident.operations.functions": "TridentCollector Function Filter QueryFunction StateUpdater",
     "trident.operations.join_kinds": "JoinType JoinOutFieldsMode",
+    "trident.operations.moments": "Variance VarPop StdDev StdDevPop",
     "trident.operations.multireducers": "MultiReducer GroupedMultiReducer",
+    "trident.operations.ordered_aggregators": "First Last CollectList MaxBy MinBy",
     "trident.operations.sketches": "CountDistinct Quantiles",
     "trident.operations.top_k": "TopK",
     "trident.operations.tuples": "TridentTuple",
@@ -83,6 +89,8 @@ __all__ = [
     "Aggregator",
     "Assembly",
     "Average",
+    "CollectList",
+    "CollectSet",
     "CombinerAggregator",
     "Count",
     "CountDistinct",
@@ -92,15 +100,19 @@ __all__ = [
     "FailedException",
     "Filter",
     "FilterNull",
+    "First",
     "FirstN",
     "Function",
     "GroupedMultiReducer",
     "GroupedStream",
     "JoinOutFieldsMode",
     "JoinType",
+    "Last",
     "MapGet",
     "Max",
+    "MaxBy",
     "Min",
+    "MinBy",
     "MultiReducer",
     "Negate",
     "OperationContext",
@@ -113,6 +125,8 @@ __all__ = [
     "SlidingEventTimeWindow",
     "SnapshotGet",
     "StateUpdater",
+    "StdDev",
+    "StdDevPop",
     "Stream",
     "Sum",
     "TopK",
@@ -125,6 +139,8 @@ __all__ = [
     "TumblingDurationWindow",
     "TumblingEventTimeWindow",
     "TupleCollectionGet",
+    "VarPop",
+    "Variance",
     "WindowedStream",
     "active",
     "dropState",

@@ -23,7 +23,7 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
-from trident_state.binary import one_chunk
+from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
 
 OVERFLOW_HINT = (
@@ -59,9 +59,12 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
     >>> combined(count, pa.array([3, None]), pa.array([2, 1])).to_pylist()
     [5, 1]
     """
+    if combine.parts is not None:
+        return _by_parts(combine.parts, stored, deltas, where)
     native = _native(combine, deltas.type)
     if native is None:
-        return _by_function(combine, stored, deltas, where)
+        by_column = combine.columns is not None
+        return _by_columns(combine, stored, deltas) if by_column else _by_function(combine, stored, deltas, where)
     try:
         return native(stored, deltas)
     except pa.ArrowInvalid:
@@ -189,6 +192,28 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
             f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
             f"nothing of the batch was applied"
         ) from error
+
+
+def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
+    """Combine structs field by field. Where no struct is stored, each of its fields is null, so the delta stays."""
+    kind, columns = deltas.type, zip(parts, stored.flatten(), deltas.flatten(), strict=True)
+    fields = [
+        combined(part, before, after, f"{where}: field {kind.field(at).name!r}")
+        for at, (part, before, after) in enumerate(columns)
+    ]
+    return pa.StructArray.from_arrays(fields, fields=list(kind))
+
+
+def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array:
+    """Combine whole columns by `combine.columns`, which sees only the rows where both sides have a value."""
+    assert combine.columns is not None
+    rows = np.flatnonzero(valid_rows(stored) & valid_rows(deltas))
+    either = deltas if not deltas.null_count else pc.if_else(deltas.is_valid(), deltas, stored)
+    if not len(rows):
+        return either
+    indices = pa.array(rows)
+    values = combine.columns(stored.take(indices), deltas.take(indices))
+    return values if len(rows) == len(deltas) else replace_rows(either, rows, values)
 
 
 def _describe(value: object) -> str:

@@ -40,12 +40,16 @@ class Combine:
     `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only where something
     is stored; elsewhere the delta becomes the value. `native`, if not None, names the same operation in a form that a
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
-    delta removes the key.
+    delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
+    `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined by itself,
+    as the values of a state of its own would be.
     """
 
     name: str
     function: Callable[[Any, Any], Any]
     native: Literal["sum", "min", "max", "put"] | None = None
+    columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
+    parts: tuple["Combine", ...] | None = None
 
 
 def replacing(name: str = "put") -> Combine:

@@ -74,8 +74,12 @@ def _read(step: Step, native: bool) -> list[Any]:
 def _aggregate(step: Step, of: list[Stream], native: bool) -> Stream:
     grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
     inputs = [] if step.args["kind"] == "Count" else [step.args["inputs"][0]]
-    found: Stream = grouped.aggregate(*inputs, AGGREGATORS[step.args["kind"]](), step.fields[-1][0])
-    return found
+    aggregator, output = AGGREGATORS[step.args["kind"]](), step.fields[-1][0]
+    if native:
+        found: Stream = grouped.aggregate(*inputs, aggregator, output)
+        return found
+    found = grouped.aggregate({output: (inputs, aggregator) if inputs else aggregator})
+    return found  # noqa: RET504  # an Any becomes a Stream
 
 
 def _chain(step: Step, of: list[Stream], native: bool) -> Stream:

@@ -1,20 +1,25 @@
 """The function openState, which opens a state by its name for reading only."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Row
 
 from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
-from trident.compiler.states.shapes import aggregator_name
+from trident.compiler.states.shapes import aggregator_name, bundle_names, bundle_text, native_form
 from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
-from trident.operations.builtin_aggregators import Count, Max, Min, Sum
+from trident.operations.builtin_aggregators import BuiltinAggregator, Count, Max, Min, Sum
+from trident.operations.bundles import presented
+from trident.operations.collect_set import CollectSet
+from trident.operations.moments import StdDev, StdDevPop, Variance, VarPop
+from trident.operations.ordered_aggregators import CollectList, First, Last, MaxBy, MinBy
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -25,14 +30,14 @@ from trident_state.store import StateFactory
 if TYPE_CHECKING:
     from trident.log import RedisLog
 
-_BUILTIN = {
-    "Count": Combine("Count", Count().combine, "sum"),
-    "Sum": Combine("Sum", Sum().combine, "sum"),
-    "Min": Combine("Min", Min().combine, "min"),
-    "Max": Combine("Max", Max().combine, "max"),
-    "Average": Combine("Average", Average().combine, None),
-    "put": replacing(),
-}
+_ALL = (
+    *(Count(), Sum(), Min(), Max(), Average(), Variance(), VarPop(), StdDev(), StdDevPop()),
+    *(First(), Last(), CollectList(), CollectSet(), MaxBy(), MinBy()),
+)
+_BUILTIN = {aggregator_name(one): one for one in _ALL}
+"""The aggregators that are known by their names: each instance of such a class combines and presents as this one."""
+
+_PUT = replacing()
 
 
 def openState(
@@ -67,7 +72,8 @@ def openState(
     factory
         For a store of your own: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
     aggregator
-        The aggregator with which the topology updates the state. It is needed if reads shall return the values of its
+        The aggregator with which the topology updates the state; of several aggregators a mapping from their fields,
+        ``{"n": Count(), "longest": Longest()}``. It is needed if reads shall return the values of its
         ``present``, or if a state in memory has changed since its last snapshot; the most common ones are known.
     isolation
         ``"committed"``, or ``"latest"`` for the last written values, committed or not.
@@ -115,7 +121,7 @@ def openState(
         followed, fingerprint, kind = _in_own_store(factory, topology, state)
     else:
         return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
-    described = _described(state, kind, fingerprint, _present(fingerprint, state, aggregator))
+    described = _described(state, kind, fingerprint, _known(fingerprint, state, aggregator))
     try:
         return OpenedState(topology, followed, described, isolation, asOf)
     except BaseException:
@@ -151,10 +157,10 @@ def _open_in_memory(
             )
         # The first replica only reads the manifest, which says what combiner the second replica needs.
         fingerprint = MemoryReplica(log, location.folder(topology), state, None).fingerprint
-        present = _present(fingerprint, state, aggregator)
-        replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, aggregator))
+        by_field = _known(fingerprint, state, aggregator)
+        replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, by_field))
         replica.committed()
-        described = _described(state, replica.manifest.kind, fingerprint, present)
+        described = _described(state, replica.manifest.kind, fingerprint, by_field)
         return OpenedState(topology, replica, described, isolation, asOf)
     except BaseException:
         log.close()
@@ -169,7 +175,7 @@ def _on_server(
             f"no state {state!r} of topology {topology!r} at {location.address.shown} under the prefix "
             f"{location.prefix!r}; listStates(url=...) lists the existing ones"
         )
-    return FollowedStore(stored.open(_BUILTIN["put"]), state), read_fingerprint(stored.fingerprint), stored.kind
+    return FollowedStore(stored.open(_PUT), state), read_fingerprint(stored.fingerprint), stored.kind
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
@@ -178,7 +184,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
     Raises StateError if the store does not hold this state, and StateShapeError if the state is of another kind.
     """
     identity = StateIdentity(topology, state, "")
-    probe = factory.open(identity, StateShape(pa.schema([]), pa.null(), _BUILTIN["put"]), NoHome())
+    probe = factory.open(identity, StateShape(pa.schema([]), pa.null(), _PUT), NoHome())
     try:
         report = probe.report()
     finally:
@@ -193,43 +199,76 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
     if report.kind is not None and report.kind is not factory.kind:
         raise StateShapeError(f"state {state!r} is {report.kind.value}, and {factory!r} is not")
     fingerprint = read_fingerprint(report.fingerprint)
-    store = factory.open(identity, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), NoHome())
+    store = factory.open(identity, StateShape(fingerprint.keys, fingerprint.value, _PUT), NoHome())
     return FollowedStore(store, state), fingerprint, factory.kind
 
 
-def _described(
-    state: str, kind: StateKind, fingerprint: Fingerprint, present: Callable[[Any], Any] | None
-) -> StateDescription:
+_Known = Mapping[str | None, Any]
+"""The aggregators of a state by their fields, under None the only one; None in place of one that is not known."""
+
+
+def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
+    """Return the aggregators of a state: `aggregator`, or those that are known by their names.
+
+    Raises StateShapeError if the state was made by other aggregators, and TopologyError if one of them is a class.
+    """
+    names = bundle_names(fingerprint.aggregator)
+    if aggregator is None:
+        if names is None:
+            return {None: _BUILTIN.get(fingerprint.aggregator)}
+        return {field: _BUILTIN.get(name) for field, name in names.items()}
+    several = isinstance(aggregator, Mapping)
+    given: _Known = dict(aggregator) if several else {None: aggregator}
+    for one in given.values():
+        if isinstance(one, type):
+            raise TopologyError(f"aggregator={one.__name__} is a class; give an instance, {one.__name__}()")
+    written = {str(field): aggregator_name(one) for field, one in given.items()}
+    name = bundle_text(written) if several else aggregator_name(aggregator)
+    if name != fingerprint.aggregator:
+        raise StateShapeError(f"state {state!r} was made by {fingerprint.aggregator}, not by {name}")
+    return given
+
+
+def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Known) -> StateDescription:
     output = "value"  # the stored state does not have the name of its value field
     while output in fingerprint.keys.names:
         output = f"_{output}"
-    return StateDescription(
-        state, kind, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), output, present
-    )
+    shape = StateShape(fingerprint.keys, fingerprint.value, _PUT)
+    presents = {field: getattr(one, "present", None) for field, one in known.items()}
+    if None in presents:
+        return StateDescription(state, kind, shape, output, presents[None])
+    parts = {str(field): present for field, present in presents.items()}
+    row = Row(*parts)
+
+    def present(value: Any) -> Any:
+        return row(*(presented(own, each) for own, each in zip(parts.values(), value, strict=True)))
+
+    return StateDescription(state, kind, shape, output, present if any(parts.values()) else None, parts)
 
 
-def _combine(fingerprint: Fingerprint, aggregator: Any) -> Combine | None:
-    """Return what combines a batch's value with the stored value; None if `aggregator` would be needed for that."""
-    if fingerprint.aggregator in _BUILTIN:
-        return _BUILTIN[fingerprint.aggregator]
+def _combine(fingerprint: Fingerprint, known: _Known) -> Combine | None:
+    """Return what combines a batch's value with the stored value; None if an aggregator would be needed for that."""
+    if fingerprint.aggregator == "put":
+        return _PUT
+    combines = [_combine_of(one) for one in known.values()]
+    if None in combines:
+        return None
+    if None in known:
+        (combine,) = combines
+        return combine
+    parts = tuple(combine for combine in combines if combine is not None)
+    return Combine(fingerprint.aggregator, _unused, parts=parts)
+
+
+def _combine_of(aggregator: Any) -> Combine | None:
     if aggregator is None:
         return None
-    if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result replaces the stored value
-        return replacing(fingerprint.aggregator)
-    return Combine(fingerprint.aggregator, lambda stored, delta: aggregator.combine(stored, delta))
-
-
-def _present(fingerprint: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
-    """Return the ``present`` of `aggregator`, None if it has none. Without `aggregator` only Average is recognized.
-
-    Raises StateShapeError if the state was made by another aggregator, and TopologyError if `aggregator` is a class.
-    """
-    if aggregator is None:
-        return Average().present if fingerprint.aggregator == "Average" else None
-    if isinstance(aggregator, type):
-        raise TopologyError(f"aggregator={aggregator.__name__} is a class; give an instance, {aggregator.__name__}()")
     name = aggregator_name(aggregator)
-    if name != fingerprint.aggregator:
-        raise StateShapeError(f"state {state!r} was made by {fingerprint.aggregator}, not by {name}")
-    present: Callable[[Any], Any] | None = getattr(aggregator, "present", None)
-    return present
+    if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result replaces the stored value
+        return replacing(name)
+    native = native_form(aggregator.native) if isinstance(aggregator, BuiltinAggregator) else None
+    return Combine(name, lambda stored, delta: aggregator.combine(stored, delta), native)
+
+
+def _unused(stored: object, delta: object) -> object:
+    raise AssertionError("the values of several aggregators are combined field by field")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateError, StateLostError, StateShapeError
+from trident.compiler.states.shapes import bundle_names
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -147,7 +148,7 @@ class MemoryReplica:
             raise StateShapeError(
                 f"state {self._state!r}: its snapshot is at txid {self._marker}, the log is at {txid} or further, "
                 f"and only {aggregator} can combine a batch with a stored value: "
-                f"give openState(..., aggregator={aggregator.rpartition('.')[2]}()), "
+                f"give openState(..., aggregator={_written(aggregator)}), "
                 f"or stop the topology, which takes a snapshot"
             )
         store.apply(self.manifest.lease, batches.update(txid, result))
@@ -178,6 +179,15 @@ class MemoryReplica:
 
 
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
+
+
+def _written(aggregator: str) -> str:
+    """Return how to write an aggregator, or several, whose name a state holds."""
+    names = bundle_names(aggregator)
+    if names is None:
+        return f"{aggregator.rpartition('.')[2]}()"
+    members = ", ".join(f"{field!r}: {name.rpartition('.')[2]}()" for field, name in names.items())
+    return f"{{{members}}}"
 
 
 def _unknown(stored: object, delta: object) -> object:

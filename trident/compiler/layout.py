@@ -181,10 +181,8 @@ def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
     match node:
         case Pick(picking=Extreme() as extreme):
             yield extreme.site, extreme.comparator
-        case Aggregate():
+        case Aggregate() | PersistentAggregate():
             yield from ((member.how.site, member.how.aggregator) for member in node.members)
-        case PersistentAggregate():
-            yield node.aggregation.site, node.aggregation.aggregator
         case WindowPanes():
             yield node.windowing.site, node.windowing.aggregator
         case MultiReduce():

@@ -31,6 +31,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.state_schema import value_of
 from trident.plan.topology_protocol import TopologyPlan
 from trident.plan.traits import has_python_form, operation_of, traits_of
 
@@ -260,7 +261,7 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
     """Return the output that a stage makes for a node. `readers` are the nodes of later stages that read the output."""
     if isinstance(node, StateWriter):
         shape = shape_of(node)
-        return Output(name, node, shape.keys.append(pa.field(node.schema.names[-1], shape.value)))
+        return Output(name, node, shape.keys.append(pa.field(value_of(node).name, shape.value)))
     if isinstance(node, StateQuery):
         return Output(name, node, nullable(arrow_schema(node.source.schema)))
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]

@@ -12,6 +12,7 @@ from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, Reduction
 from trident.operations.annotations import read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
+from trident.operations.bundles import BundleMember, bundle_of
 from trident.operations.callables import bind, check_not_class, kind_of
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
@@ -58,11 +59,35 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
     """Return the type of the value that queries see for a stored accumulator; None if ``present`` is not annotated."""
-    present = getattr(aggregation.aggregator, "present", None)
+    bundle = bundle_of(aggregation)
+    if bundle is not None:
+        return bundle.presented
+    aggregator = aggregation.aggregator
+    present = getattr(aggregator, "present", None)
     if present is None:
         return aggregation.type
+    own = aggregator.presented_type(aggregation.type) if isinstance(aggregator, BuiltinAggregator) else None
+    if own is not None:
+        return own
     types = read_returns(present).types(1)
     return types[0] if types else None
+
+
+def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, step: Step) -> BundleMember:
+    """Return an aggregator as one of several in a state. Refuse a reducer, and a ``present`` without an annotation."""
+    if isinstance(folding, Reduction):
+        raise step.error(
+            TopologyError,
+            f"{brief(folding.aggregator)} is a ReducerAggregator, and several aggregators in one state are "
+            "CombinerAggregators; give it a state of its own, or make it a combiner",
+        )
+    presented = presented_type(folding)
+    if presented is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of {folding.output!r} is not declared: annotate what present(acc) returns, such as -> float",
+        )
+    return BundleMember(inputs, folding, presented)
 
 
 # --- the three kinds ----------------------------------------------------------------------------------------------
@@ -85,8 +110,20 @@ def _read_combiner(
     bind(target.init, 1, "init is called with one TridentTuple of the input fields", step)
     bind(target.combine, 2, "combine is called with two accumulators", step)
     bind(target.zero, 0, "zero is called without arguments", step)
+    _check_column_methods(target, step)
     kind = _accumulator_type(target, output.name, kind, ("zero", "init", "combine"), presents, step)
     return Aggregation(target, site_of(target), output.name, kind)
+
+
+def _check_column_methods(target: Any, step: Step) -> None:
+    """Refuse column methods that cannot be called as they are, or a combineColumn without an initColumn."""
+    if _has(target, "initColumn"):
+        bind(target.initColumn, 3, "initColumn is called with a RecordBatch, group numbers and their count", step)
+    if _has(target, "combineColumn"):
+        bind(target.combineColumn, 2, "combineColumn is called with two columns of accumulators", step)
+        if not _has(target, "initColumn"):
+            problem = f"{brief(target)} has combineColumn and no initColumn, which makes the columns that it combines"
+            raise step.error(TopologyError, f"{problem}: add initColumn(columns, groups, count)")
 
 
 def _read_reducer(target: Any, declared: Declared, step: Step, *, presents: bool) -> Reduction:
@@ -161,7 +198,9 @@ def _builtin_type(
         raise step.error(TypeDeclarationError if wrong_type else TopologyError, problem)
     natural = target.type_of(inputs)
     present = getattr(target, "present", None)
-    known = [natural] if present is None else [natural, *(read_returns(present).types(1) or ())]
+    own = target.presented_type(natural)
+    presented = (own,) if own is not None else () if present is None else read_returns(present).types(1) or ()
+    known = [natural, *presented]
     if declared is not None and declared not in known:
         over = f" over {type_ddl(inputs.fields[0].dataType)}" if inputs.fields else ""
         raise step.error(

@@ -18,6 +18,13 @@ class CombinerAggregator(Protocol):
     (DDL) declares the accumulator's type where the output field does not.
     ``init`` gets a tuple of the input fields, also where there is only one field.
 
+    A combiner may also work on whole columns, which is much faster where NumPy or Arrow can do the work. An optional
+    ``initColumn(columns, groups, count)`` makes the accumulators of many groups in one call: `columns` is a
+    pyarrow.RecordBatch of the input fields, `groups` a NumPy array of int64 with the number of each row's group, from 0
+    to `count` - 1, and every group has a row. It returns a column of `count` accumulators: a pyarrow.Array, a NumPy
+    array, a pandas Series or a list. An optional ``combineColumn(a, b)`` takes two pyarrow.Arrays of accumulators
+    without nulls and returns the combinations row by row. Both mean what ``init`` and ``combine`` mean for one value.
+
     >>> class Longest:
     ...     outputType = "string"
     ...

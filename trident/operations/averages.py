@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from pyspark.sql import types as spark
 
 from trident.operations.aggregators import Native
-from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, Sum, added, one_field
+from trident.operations.builtin_aggregators import NUMERIC, OneFieldAggregator, Sum, added, one_field
 
 
 @dataclass(frozen=True)
-class Average(BuiltinAggregator):
+class Average(OneFieldAggregator):
     """The mean of one numeric field, a double. Nulls are skipped; if there is no other value, the mean is null.
 
     A state holds a struct of the sum (of the type that `Sum` gives) and the count, so that batches combine exactly.

@@ -1,11 +1,14 @@
 """Count, Sum, Min and Max, which Spark and the stores compute too; and the base class of all built-in aggregators."""
 
+import dataclasses
 import decimal
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
+from trident.base.errors import TopologyError
+from trident.base.text import brief
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregators import CombinerAggregator, Native
 
@@ -23,11 +26,32 @@ ORDERED = (
 
 
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
-"""The class names of all built-in aggregators. Stored states hold them to tell which aggregator a state has."""
+"""The class names of the first built-in aggregators. Stored states hold them to tell which aggregator a state has.
+
+Stored states hold the later ones with "trident." before the name, because a state that was stored before may have been
+made by a user's class of the same name. Do not add to this list.
+"""
 
 
-_BY_FOREIGN_NAME = {"avg": "Average()", "mean": "Average()", "average": "Average()", "topk": "TopK(3)"} | {
-    name.lower(): f"{name}()" for name in ("Count", "Sum", "Min", "Max", "CountDistinct")
+_ALIKE = {
+    "avg": "Average()",
+    "mean": "Average()",
+    "average": "Average()",
+    "topk": "TopK(3)",
+    "argmax": "MaxBy('value', 'by')",
+    "argmin": "MinBy('value', 'by')",
+    "maxby": "MaxBy('value', 'by')",
+    "minby": "MinBy('value', 'by')",
+    "std": "StdDev()",
+    "stddevsamp": "StdDev()",
+    "var": "Variance()",
+    "varsamp": "Variance()",
+    "approxcountdistinct": "CountDistinct()",
+    "percentileapprox": "Quantiles(0.5)",
+}
+_BARE = ("Count", "Sum", "Min", "Max", "CountDistinct", "First", "Last", "CollectList", "CollectSet")
+_BY_FOREIGN_NAME = _ALIKE | {
+    name.lower(): f"{name}()" for name in (*_BARE, "StdDev", "StdDevPop", "Variance", "VarPop")
 }
 
 
@@ -49,6 +73,15 @@ class BuiltinAggregator(CombinerAggregator):
     gathers: ClassVar[bool] = False
     """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
+    ordered: ClassVar[bool] = False
+    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns behind the input
+    fields: the txid of each tuple's batch, and the tuple's number in the batch."""
+
+    @property
+    def inputFields(self) -> tuple[str, ...] | None:
+        """The input fields that the aggregator was given, as in ``Sum("price")``; None if the verb names them."""
+        return None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Spark and Arrow compute a native aggregate without calling the aggregator. They would ignore the methods of a
@@ -58,6 +91,10 @@ class BuiltinAggregator(CombinerAggregator):
                 cls.native = None
             if "gathered" not in vars(cls):
                 cls.gathers = False
+        if {"init", "combine", "zero"} & vars(cls).keys():
+            for method in ("initColumn", "combineColumn"):
+                if method not in vars(cls) and hasattr(cls, method):
+                    setattr(cls, method, None)
 
     def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
         """Return the accumulator of `tuples`, of which there is at least one."""
@@ -70,6 +107,29 @@ class BuiltinAggregator(CombinerAggregator):
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         """Return the type of the accumulator over these input fields; without a ``present`` it is the output's too."""
         raise NotImplementedError
+
+    def presented_type(self, accumulator: spark.DataType) -> spark.DataType | None:
+        """Return the type of what ``present`` gives for accumulators of a type; None where its annotation says it."""
+        return None
+
+
+@dataclass(frozen=True)
+class OneFieldAggregator(BuiltinAggregator):
+    """The base class of aggregators of one field, which is given to the aggregator or named by the verb before it.
+
+    ``aggregate("price", Sum(), "total")`` and ``aggregate(Sum("price"), "total")`` mean the same.
+    """
+
+    field: str | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.field is not None and not isinstance(self.field, str):
+            name = type(self).__name__
+            raise TopologyError(f"{name}({brief(self.field)}): give the name of one field, such as {name}('price')")
+
+    @property
+    def inputFields(self) -> tuple[str, ...] | None:
+        return None if self.field is None else (self.field,)
 
 
 @dataclass(frozen=True)
@@ -103,7 +163,7 @@ class Count(BuiltinAggregator):
 
 
 @dataclass(frozen=True)
-class Sum(BuiltinAggregator):
+class Sum(OneFieldAggregator):
     """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.
 
     The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
@@ -138,7 +198,7 @@ class Sum(BuiltinAggregator):
 
 
 @dataclass(frozen=True)
-class Min(BuiltinAggregator):
+class Min(OneFieldAggregator):
     """The least value of one field, of the input's type.
 
     Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
@@ -170,7 +230,7 @@ class Min(BuiltinAggregator):
 
 
 @dataclass(frozen=True)
-class Max(BuiltinAggregator):
+class Max(OneFieldAggregator):
     """The greatest value of one field, of the input's type.
 
     Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.

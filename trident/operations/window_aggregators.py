@@ -12,6 +12,7 @@ from trident.base.text import brief
 from trident.operations.aggregator_kinds import presented_type, read_folding
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import called_like
+from trident.operations.bundles import bundle_of
 from trident.operations.callables import bind, check_not_class
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.updater_checks import emitted_fields
@@ -67,6 +68,13 @@ def read_windowing(
     bind(target.complete, 2, "complete is called with the value and a collector", step)
     fields = emitted_fields(target, outputs, step)
     return Windowing(config, kind, target, site, fields, None, keepFor)
+
+
+def bundle_windowing(config: WindowConfig, aggregation: Aggregation, keepFor: int) -> Windowing:
+    """Return the aggregators of a bundle over windows: each gives an output field of its own."""
+    bundle = bundle_of(aggregation)
+    assert bundle is not None
+    return Windowing(config, "combiner", bundle, aggregation.site, bundle.presented, aggregation, keepFor)
 
 
 def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggregator"]:

@@ -20,7 +20,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-from trident.plan.state_schema import keys_of, value_of
+from trident.plan.state_schema import keys_of, parts_of, value_of
 from trident.plan.traits import Role, traits_of
 
 
@@ -153,5 +153,6 @@ def _state_box(node: HeldState, id: str, cluster: str) -> Box:
     keys = ", ".join(keys_of(node).names)
     factory = node.state.factory
     kind = "static" if isinstance(node, StaticState) else factory.kind.value
-    lines = (f"{type(factory).__name__}, {kind}", f"{keys} → {value_of(node).name}" if keys else "")
+    value = ", ".join(parts_of(node) or [value_of(node).name])
+    lines = (f"{type(factory).__name__}, {kind}", f"{keys} → {value}" if keys else "")
     return Box(id, "state", node.state.name, tuple(line for line in lines if line), f"state {node.state.name}", cluster)

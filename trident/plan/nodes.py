@@ -10,10 +10,11 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
+from trident.operations.bundles import bundle_of
 from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.multireducers import MultiReduction
@@ -232,6 +233,15 @@ class PersistentAggregate(Node):
     inputs: tuple[str, ...]
     aggregation: Aggregation
     state: StateSpec
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The combiners whose accumulators make up the state's value: one, or all of a bundle."""
+        bundle = bundle_of(self.aggregation)
+        pairs = [(self.inputs, self.aggregation)]
+        if bundle is not None:
+            pairs = [(member.inputs, member.aggregation) for member in bundle.members]
+        return tuple(Member(inputs, how, StructType([StructField(how.output, how.type)])) for inputs, how in pairs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """The content of a state, for the steps of all verbs: the key fields, the stored value, the value that queries see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
@@ -8,6 +8,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from trident.base.callsite import CallSite
 from trident.base.types import select
 from trident.operations.aggregator_kinds import presented_type
+from trident.operations.bundles import BundleMember, bundle_of
+from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import (
     HeldState,
     PartitionPersist,
@@ -27,8 +29,23 @@ def keys_of(node: HeldState) -> StructType:
     return node.keys
 
 
+def parts_of(node: HeldState) -> Mapping[str, BundleMember] | None:
+    """Return the combiners whose accumulators make up each value of the state, by field; None if a value is one."""
+    match node:
+        case (
+            PersistentAggregate(aggregation=aggregation)
+            | Window(windowing=Windowing(aggregation=aggregation, panes=True))
+        ):
+            bundle = bundle_of(aggregation)
+        case _:
+            bundle = None
+    return None if bundle is None else {member.aggregation.output: member for member in bundle.members}
+
+
 def value_of(node: HeldState) -> StructField:
     """Return the field of the stored value."""
+    if isinstance(node, PersistentAggregate):
+        return StructField(node.aggregation.output, node.aggregation.type)
     return node.schema.fields[-1]
 
 
@@ -40,6 +57,15 @@ def present_of(node: HeldState) -> Callable[[Any], Any] | None:
         case Window(windowing=windowing) if windowing.panes:
             return getattr(windowing.aggregator, "present", None)
     return None
+
+
+def queried_parts(node: HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
+    """Return `outputs` if they name fields of the state's value, which a query then gives; None if it gives the value.
+
+    A single name that is no field of the value stands for the value itself, a struct.
+    """
+    parts = parts_of(node)
+    return None if parts is None or (len(outputs) == 1 and outputs[0] not in parts) else outputs
 
 
 def shown_type(node: HeldState) -> DataType | None:

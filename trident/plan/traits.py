@@ -168,9 +168,7 @@ def _by_windowing(node: WindowPanes) -> str:
 
 def all_native(node: Aggregate | PersistentAggregate) -> bool:
     """Return whether Spark itself has each of the node's aggregates. It has none over one partition."""
-    if isinstance(node, PersistentAggregate):
-        return node.aggregation.native is not None
-    if node.scope == "partition":
+    if isinstance(node, Aggregate) and node.scope == "partition":
         return False
     return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)
 

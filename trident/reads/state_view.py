@@ -1,7 +1,7 @@
 """The view of a state for its readers: ``running.state("counts")["dog"]``."""
 
 import html
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -12,8 +12,9 @@ from trident.base.checks import check_whole_number
 from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, TridentError
 from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
-from trident.plan.state_schema import present_of, value_of
+from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.flat_tables import spread_structs
 from trident.reads.listing_at_hand import MISSING, calling_frame
@@ -39,7 +40,7 @@ class StateDescription:
     """A state as readers need to know it.
 
     `output`: the name of its value field. `present`: makes the value that readers see from the stored one; None if
-    they are the same.
+    they are the same. `parts`: for a value with a field for each of several aggregators, what presents each field.
     """
 
     name: str
@@ -47,11 +48,14 @@ class StateDescription:
     shape: StateShape
     output: str
     present: Callable[[Any], Any] | None = None
+    parts: Mapping[str, Callable[[Any], Any] | None] | None = None
 
     @classmethod
     def of(cls, node: StateWriter, shape: StateShape) -> "StateDescription":
         """Describe the state that this step of a topology writes."""
-        return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
+        members = parts_of(node)
+        parts = None if members is None else {name: member.present for name, member in members.items()}
+        return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node), parts)
 
 
 class StateView(StateMapping):
@@ -95,6 +99,7 @@ class StateView(StateMapping):
         self._shape = state.shape
         self._present = state.present
         self._output = state.output
+        self._parts = state.parts
         self.name = state.name
         self.kind = state.kind
         # A non-transactional state keeps no value before the last one, so it cannot answer as of a txid.
@@ -199,11 +204,22 @@ class StateView(StateMapping):
     def toArrow(self, limit: int | None = None) -> pa.Table:
         """Return key fields and value as a table as of one txid; ``asOfTxid`` in the schema's metadata names it."""
         table, as_of = self._table(limit)
-        if self._present is not None:
+        if self._parts is not None:
+            table = self._flat(table, self._parts)
+        elif self._present is not None:
             # No type is given, because it is known only if the aggregator's `present` is annotated.
             values = pa.array(self._presented(to_python(table.column(-1))))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
+
+    def _flat(self, table: pa.Table, parts: Mapping[str, Callable[[Any], Any] | None]) -> pa.Table:
+        """Return the table with the fields of the value as columns, each as its aggregator presents it."""
+        *keys, values = table.columns
+        columns = [
+            column if present is None else pa.array([presented(present, value) for value in to_python(column)])
+            for present, column in zip(parts.values(), values.flatten(), strict=True)
+        ]
+        return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
 
     def toPandas(self, limit: int | None = None, *, flat: bool = True) -> "pd.DataFrame":
         """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``.
@@ -253,7 +269,8 @@ class StateView(StateMapping):
         return ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in self._shape.keys)
 
     def _shown_shape(self) -> str:
-        value = f"{quote(self._output)} {type_name(self._shape.value)}"
+        fields = [pa.field(self._output, self._shape.value)] if self._parts is None else list(self._shape.value)
+        value = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fields)
         return f"{self._keyed()} -> {value}" if len(self._shape.keys) else value
 
     # --- reading ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Refuse to continue a stored state whose key types, value type, aggregator or kind changed; name the ways out."""
 
 from trident.base.errors import StateShapeError
-from trident.compiler.states.shapes import WindowMeaning, window_of
+from trident.compiler.states.shapes import WindowMeaning, bundle_names, window_of
 from trident.log.protocol import LogReading
 from trident.recovery.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -47,7 +47,7 @@ def _differences(was: Fingerprint, now: Fingerprint) -> list[str]:
 def _aggregation_differences(was: str, now: str) -> list[str]:
     """Return in words how the aggregators or their windows differ."""
     (by, window), (now_by, now_window) = window_of(was), window_of(now)
-    parts = [] if by == now_by else ["another aggregator"]
+    parts = [] if by == now_by else [_changed_aggregators(by, now_by)]
     if window is None or now_window is None:
         return parts if window is now_window else [*parts, "a window" if window is None else "no window"]
     if window.kind != now_window.kind:
@@ -57,6 +57,20 @@ def _aggregation_differences(was: str, now: str) -> list[str]:
     if window.field != now_window.field:
         parts.append(f"the window goes by {now_window.field!r}, and went by {window.field!r}")
     return parts
+
+
+def _changed_aggregators(was: str, now: str) -> str:
+    """Return in words how one aggregator, or several in one state, differ from those that the state was made by."""
+    then, today = bundle_names(was), bundle_names(now)
+    if then is None or today is None:
+        if then is today:
+            return "another aggregator"
+        return "one aggregator then, several now" if then is None else "several aggregators then, one now"
+    changes = [f"{field!r} is new" for field in today if field not in then]
+    changes += [f"{field!r} is gone" for field in then if field not in today]
+    kept = [field for field in then if field in today and then[field] != today[field]]
+    changes += [f"{field!r} was of {then[field]} and is of {today[field]}" for field in kept]
+    return f"another aggregator: {'; '.join(changes)}" if changes else "the aggregators come in another order"
 
 
 def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:

@@ -26,6 +26,7 @@ from trident.base.values import conform
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.dispatch import compile_late, compile_window
 from trident.compiler.windows.types import WindowBatch
@@ -366,7 +367,7 @@ class Committer:
             if awaited and output.carried:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
         steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
-        later |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
+        later |= {step: new_values(step, o.schema.empty_table()) for o, step in steps if o.name in unborn}
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # an update's values are known
         futures = [
             (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
@@ -387,7 +388,8 @@ class Committer:
                 later[output.step] = table
             elif applied.values is not None:
                 last = table.num_columns - 1
-                later[output.step] = table.set_column(last, table.schema.field(last), applied.values)
+                values = table.set_column(last, table.schema.field(last), applied.values)
+                later[output.step] = new_values(output.step, values)
         if failures:
             raise failures[0]
         self._note_times([step for _, step in steps if isinstance(step, Window)], tables, results, txid, written)

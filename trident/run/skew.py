@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.values import to_python
+from trident.compiler.states.shapes import new_values
 from trident.plan.nodes import PersistentAggregate, StateWriter
 
 
@@ -24,11 +25,13 @@ class Hottest:
 
 def hottest_of(step: StateWriter, table: pa.Table) -> Hottest | None:
     """Return the hottest key of a batch; None if the state does not count tuples by key, or the batch is empty."""
-    if not isinstance(step, PersistentAggregate) or not step.group or step.aggregation.native != "count":
+    if not isinstance(step, PersistentAggregate) or not step.group or not table.num_rows:
         return None
-    if not table.num_rows:
+    accumulators = new_values(step, table).columns[len(step.group) :]
+    counting = [at for at, member in enumerate(step.members) if member.how.native == "count"]  # type: ignore[union-attr]
+    if not counting:
         return None
-    counts = table.column(table.num_columns - 1).to_numpy()
+    counts = accumulators[counting[0]].to_numpy()
     row = int(counts.argmax())
     key = {name: to_python(table.column(name).slice(row, 1))[0] for name in step.group}
     return Hottest(key, int(counts[row]))

@@ -1,6 +1,6 @@
 """The verbs aggregate and partitionAggregate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType
@@ -9,14 +9,15 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.aggregator_kinds import read_aggregator, read_folding
+from trident.operations.aggregator_kinds import bundle_member, read_aggregator, read_folding
 from trident.operations.aggregators import Aggregation, Reduction
-from trident.operations.builtin_aggregators import Count
+from trident.operations.builtin_aggregators import BuiltinAggregator, Count
+from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
 from trident.stream.argument_types import AggregatorArgument
-from trident.stream.arguments import Arguments, read_arguments
+from trident.stream.arguments import Arguments, operation_site, read_arguments, several
 from trident.stream.base import StreamBase, StreamT
 
 VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAggregate"}
@@ -92,26 +93,31 @@ def aggregated(
     outputFields: OutputsLike | None,
     scope: nodes.Scope = "batch",
 ) -> StreamT:
-    """Add an aggregate of one member to `stream`, grouped by the fields `group`, and return its stream."""
-    member, step = read_member(stream, scope, args, inputFields, aggregator, outputFields)
-    return chained(stream, group, [member], scope, step)
+    """Add an aggregate to `stream`, grouped by the fields `group`, and return its stream."""
+    members, step = read_members(stream, scope, args, inputFields, aggregator, outputFields)
+    return chained(stream, group, members, scope, step)
 
 
-def read_member(
+def read_members(
     stream: StreamBase[Any],
     scope: nodes.Scope,
     args: Sequence[object],
     inputFields: FieldsLike | None,
     aggregator: object,
     outputFields: OutputsLike | None,
-) -> tuple[nodes.Member, Step]:
-    """Return the aggregator that a call of a verb names, as a member of an aggregate, and the step of the call."""
+) -> tuple[list[nodes.Member], Step]:
+    """Return the aggregators that a call of a verb names, as members of an aggregate, and the step of the call."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
     call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
+    calls = several(call) if isinstance(call.operation, Mapping) else [call]
+    return [_member(stream, each, usage) for each in calls], call.step
+
+
+def _member(stream: StreamBase[Any], call: Arguments, usage: str) -> nodes.Member:
     inputs, declared = _folding(stream, call, usage)
     how, outputs = read_aggregator(call.operation, select(stream.schema, inputs), declared, call.step)
-    return nodes.Member(inputs, how, outputs), call.step
+    return nodes.Member(inputs, how, outputs)
 
 
 def chained(
@@ -130,10 +136,36 @@ def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
     """Return the input fields, the folding and the state's fields of a call that folds tuples into a state."""
-    inputs, declared = _folding(stream, call, usage)
-    how = read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
+    if isinstance(call.operation, Mapping):
+        return bundled(stream, group, call, usage)
+    inputs, how = _read_folding(stream, call, usage)
     output = StructType([StructField(how.output, how.type)])
     return inputs, how, rules.appended(select(stream.schema, group), output, call.step, of="the group")
+
+
+def bundled(
+    stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
+) -> tuple[tuple[str, ...], Aggregation, StructType]:
+    """Return the input fields, the bundle and the state's fields of a call that folds tuples by several combiners."""
+    schema, members = select(stream.schema, group), list[BundleMember]()
+    for each in several(call):
+        inputs, how = _read_folding(stream, each, usage)
+        members.append(bundle_member(inputs, how, each.step))
+        field = StructType([StructField(how.output, how.type)])
+        schema = rules.appended(schema, field, each.step, of="the group")
+    bundle = Bundle(tuple(members))
+    inputs = tuple(name for name in stream.schema.names if any(name in member.inputs for member in members))
+    output = "value"  # the field in which a frozen batch has the structs, beside the group fields
+    while output in map(str.lower, group):
+        output += "_"
+    return inputs, Aggregation(bundle, operation_site(call.operation), output, bundle.type), schema
+
+
+def _read_folding(
+    stream: StreamBase[Any], call: Arguments, usage: str
+) -> tuple[tuple[str, ...], Aggregation | Reduction]:
+    inputs, declared = _folding(stream, call, usage)
+    return inputs, read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
 
 
 def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
@@ -148,5 +180,10 @@ def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tupl
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
     """Return the fields that an aggregator sees: those that the call names, otherwise all; no field for Count."""
-    names = stream._inputs(call.inputs, call.step)
+    own = call.operation.inputFields if isinstance(call.operation, BuiltinAggregator) else None
+    if own is not None and call.inputs is not None:
+        listed = ", ".join(own)
+        problem = f"the call names the input fields {call.inputs!r}, and the aggregator its own, {listed!r}"
+        raise call.step.error(TopologyError, f"{problem}: name them once")
+    names = stream._inputs(call.inputs if own is None else list(own), call.step)
     return () if isinstance(call.operation, Count) else names

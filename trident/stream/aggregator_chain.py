@@ -9,7 +9,7 @@ from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import foreign_names
-from trident.stream.aggregate import VERBS, chained, read_member
+from trident.stream.aggregate import VERBS, chained, read_members
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 
@@ -106,15 +106,18 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         aggregator: object,
         outputFields: OutputsLike | None,
     ) -> "ChainedAggregate[StreamT]":
-        member, step = read_member(self._stream, scope, args, inputFields, aggregator, outputFields)
+        members, step = read_members(self._stream, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
             raise step.error(
                 TopologyError,
                 f"the chain's other members are of {VERBS[self._scope or scope]}: a chain is all aggregate or all "
                 "partitionAggregate",
             )
-        self._check_new(member, step)
-        return ChainedAggregate(self._stream, self._group, (*self._members, member), scope)
+        chain = self
+        for member in members:
+            chain._check_new(member, step)
+            chain = ChainedAggregate(self._stream, self._group, (*chain._members, member), scope)
+        return chain
 
     def _check_new(self, member: nodes.Member, step: Step) -> None:
         """Refuse a member with an output field that is a group field or an output field of another member."""

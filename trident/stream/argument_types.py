@@ -3,7 +3,7 @@
 Type checkers refuse everything else. Which argument is which, only the call itself tells (`trident.stream.arguments`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import Column
@@ -20,8 +20,10 @@ _Fields = FieldsLike | StructType
 FunctionArgument = _Fields | Callable[..., Any] | Function | Filter | Debug | Expression | Column
 """An argument of a verb that takes a function of tuples."""
 
-AggregatorArgument = _Fields | CombinerAggregator | ReducerAggregator | Aggregator
-"""An argument of a verb that takes an aggregator."""
+_Aggregator = CombinerAggregator | ReducerAggregator | Aggregator
+
+AggregatorArgument = _Fields | _Aggregator | Mapping[str, _Aggregator | tuple[FieldsLike, _Aggregator]]
+"""An argument of a verb that takes an aggregator, or several by the names of their output fields."""
 
 WindowArgument = AggregatorArgument | StateFactory
 """An argument of a verb that takes an aggregator, and may take the state of its windows before it."""

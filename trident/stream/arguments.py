@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column
@@ -67,6 +67,40 @@ def read_arguments(
     return Arguments(inputs, operation, outputs, step)
 
 
+def several(call: Arguments) -> list[Arguments]:
+    """Return the calls that a call with several aggregators stands for: one for each, with its own fields.
+
+    The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
+    aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
+    Raises TopologyError if the mapping is empty, or if the call names fields beside it.
+    """
+    beside = {"inputFields": call.inputs, "outputFields": call.outputs}
+    for name, fields in beside.items():
+        if fields is not None:
+            problem = f"{name} {fields!r} stands beside several aggregators, and each of them has its own fields"
+            raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
+    if not call.operation:
+        raise call.step.error(TopologyError, f"the mapping names no aggregator; write {_SEVERAL}")
+    calls = []
+    for outputs, value in call.operation.items():
+        if not isinstance(outputs, str):
+            problem = f"{brief(outputs)} is no output field"
+            raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
+        inputs, operation = _with_inputs(value)
+        calls.append(Arguments(inputs, operation, outputs, replace(call.step, function=operation_site(operation))))
+    return calls
+
+
+_SEVERAL = "{'n': Count(), 'total': Sum('price'), 'longest string': ('word', Longest())}"
+
+
+def _with_inputs(value: Any) -> tuple[Any, Any]:
+    """Return the input fields (None if there are none) and the aggregator of one value of a mapping."""
+    if isinstance(value, tuple) and len(value) == 2 and is_fields(value[0]):
+        return value
+    return None, value
+
+
 def check_replace(replace: object, step: Step, usage: str) -> None:
     """Refuse an argument `replace` that is neither True nor False, such as a field's name."""
     if not isinstance(replace, bool):
@@ -125,6 +159,9 @@ def operation_site(operation: object) -> CallSite:
         return CallSite("expr")
     if isinstance(operation, Column):
         return CallSite("Column")
+    if isinstance(operation, Mapping):
+        names = [operation_site(_with_inputs(value)[1]).name for value in operation.values()]
+        return CallSite(", ".join(names))
     return site_of(operation)
 
 

@@ -12,7 +12,7 @@ _WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'),
 _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
-    "agg": f"{_OVER_ALL}, aggregate('field', Sum(), 'sum') over each batch, chainedAgg() for several at once",
+    "agg": f"{_OVER_ALL}, aggregate({{'n': Count(), 'sum': Sum('field')}}) over each batch",
     "alias": "rename('old', 'new') for a field, name('...') for a step",
     "avg": f"{_OVER_ALL}, or aggregate('field', Average(), 'mean') over each batch",
     "cache": "nothing: what several steps read is evaluated once",
@@ -109,6 +109,9 @@ TOPOLOGY = {
 }
 
 MODULE = {
+    "ArgMax": "MaxBy('value', 'by')",
+    "ArgMin": "MinBy('value', 'by')",
+    "AnyValue": "First",
     "BaseWindowedBolt": "stream.window(...)",
     "Consumer": "a function, given to peek",
     "DRPCClient": "running.drpc",
@@ -121,7 +124,10 @@ MODULE = {
     "MapFunction": "a function, given to map",
     "Mean": "Average",
     "Predicate": "a function, given to filter",
+    "StdDevSamp": "StdDev",
     "StormSubmitter": "topology.start(...)",
+    "VarSamp": "Variance",
+    "VariancePop": "VarPop",
     "Values": "a tuple or list: collector.emit([...])",
     "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
     "start_local": "trident.testing.local.start_local",

@@ -1,6 +1,6 @@
 """The verbs persistentAggregate and partitionPersist, which update states."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StructType
@@ -49,12 +49,15 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator or ReducerAggregator
-            Count(), Sum(), Min(), Max() or one of your own. A reducer (``init()``, ``reduce(curr, tuple)``) sees every
-            tuple, one after the other, so all tuples come to the driver.
+            Count(), Sum(), Min(), Max() or one of your own; or several combiners as a mapping from output fields,
+            ``{"n": Count(), "total": Sum("price")}``: then the state's value has a field for each. A reducer
+            (``init()``, ``reduce(curr, tuple)``) sees every tuple, one after the other, so all tuples come to the
+            driver.
         outputFields : str or StructType
-            One name, with a type if the aggregator does not declare it.
+            One name, with a type if the aggregator does not declare it. A mapping of aggregators names them itself.
         name : str, optional
-            The state's name, its identity over restarts; ``<stream>.<output field>`` if omitted.
+            The state's name, its identity over restarts; ``<stream>.<output field>`` if omitted. Several aggregators
+            need one.
 
         Raises
         ------
@@ -63,12 +66,14 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
 
         Examples
         --------
-        >>> from trident import Sum, TridentTopology
+        >>> from trident import Count, Sum, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
         >>> from trident.state import MemoryMapState
         >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
         >>> words.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "total")
         TridentState('words.total': total bigint; opaque)
+        >>> words.persistentAggregate(MemoryMapState.opaque(), {"n": Count(), "total": Sum("n")}, name="totals")
+        TridentState('totals': n bigint, total bigint; opaque)
         """
         node = persisted(self, (), stateFactory, args, inputFields, aggregator, outputFields, name)
         return self._state_of(node)
@@ -166,6 +171,9 @@ def persisted(
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
     step = call.step
     _check_requests(stream, step)
+    if isinstance(call.operation, Mapping) and name is None:
+        problem = "a state of several aggregators needs a name, its identity over restarts"
+        raise step.error(TopologyError, f"{problem}: give it name=; write {_USAGE}")
     node = _aggregating(stream, group, call, lambda output: _spec(stream, name, output, factory, step))
     stream._register.add(stream._label, node)
     return node

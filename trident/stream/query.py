@@ -1,20 +1,21 @@
 """The verb stateQuery, which reads a state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, brief
+from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
 from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
+from trident.operations.bundles import BundleMember
 from trident.operations.callables import bind, kind_of
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.plan import nodes, rules
-from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_of
 from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
@@ -60,7 +61,8 @@ class QueryVerbs(StreamBase[StreamT]):
             entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
-            value).
+            value). Of a state of several aggregators ``MapGet(), "n, total"`` gives the fields of these names; one
+            other name stands for all of them, a struct.
         replace : bool
             True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
         asOf : "committed", optional
@@ -160,7 +162,13 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 
 
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the one output field of MapGet or SnapshotGet, with its type. Refuse several fields."""
+    """Return the output fields of MapGet or SnapshotGet, with their types.
+
+    They give one field; of a state of several aggregators they give the value's fields that the outputs name.
+    """
+    parts = parts_of(updated)
+    if parts is not None and queried_parts(updated, declared.schema.names) is not None:
+        return _part_outputs(declared, parts, updated, step)
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
@@ -168,26 +176,53 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
     return StructType([_shown_value(declared.schema.fields[0], declared.typed[0], updated, step)])
 
 
+def _part_outputs(
+    declared: Declared, parts: Mapping[str, BundleMember], updated: nodes.HeldState, step: Step
+) -> StructType:
+    """Return output fields that are named like fields of the state's value, with their types."""
+    fields = []
+    for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
+        if field.name not in parts:
+            listed = ", ".join(parts)
+            raise step.error(
+                TopologyError,
+                f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name those "
+                f"that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}",
+            )
+        kind = parts[field.name].presented
+        _check_type(field, typed, kind, step)
+        fields.append(StructField(field.name, kind))
+    return StructType(fields)
+
+
 def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
     """Return the output fields of TupleCollectionGet: the key fields and the value, under the user's names."""
-    keys = keys_of(updated)
+    keys, parts = keys_of(updated), parts_of(updated)
     given = declared.schema.fields
-    if len(given) != len(keys.fields) + 1:
-        entry = ", ".join([*keys.names, value_of(updated).name])
+    names = [*keys.names, *([value_of(updated).name] if parts is None else parts)]
+    if len(given) != len(names):
         raise step.error(
             TopologyError,
-            f"an entry of state {updated.state.name!r} is ({entry}): name {len(keys.fields) + 1} output fields, "
+            f"an entry of state {updated.state.name!r} is ({', '.join(names)}): name {len(names)} output fields, "
             f"not {len(given)}",
         )
+    known = [*keys.fields, *(StructField(name, member.presented) for name, member in (parts or {}).items())]
     fields = []
-    for field, typed, key in zip(given, declared.typed, keys.fields, strict=False):
-        if typed and field.dataType != key.dataType:
-            raise step.error(
-                TypeDeclarationError,
-                f"{field.name!r} is {type_ddl(key.dataType)}, not {type_ddl(field.dataType)}; leave the type out",
-            )
-        fields.append(StructField(field.name, key.dataType))
-    return StructType([*fields, _shown_value(given[-1], declared.typed[-1], updated, step)])
+    for field, typed, own in zip(given, declared.typed, known, strict=False):
+        _check_type(field, typed, own.dataType, step)
+        fields.append(StructField(field.name, own.dataType))
+    if parts is None:
+        fields.append(_shown_value(given[-1], declared.typed[-1], updated, step))
+    return StructType(fields)
+
+
+def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) -> None:
+    """Refuse an output field that was written with another type than `kind`."""
+    if typed and output.dataType != kind:
+        raise step.error(
+            TypeDeclarationError,
+            f"{output.name!r} is {type_ddl(kind)}, not {type_ddl(output.dataType)}; leave the type out",
+        )
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:

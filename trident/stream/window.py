@@ -1,6 +1,6 @@
 """The verbs window, tumblingWindow and slidingWindow, which bring tuples of several batches together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +11,7 @@ from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
-from trident.operations.window_aggregators import Windowing, read_windowing
+from trident.operations.window_aggregators import Windowing, bundle_windowing, read_windowing
 from trident.operations.windows import (
     CountWindow,
     Duration,
@@ -25,7 +25,7 @@ from trident.operations.windows import (
 )
 from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
-from trident.stream.aggregate import inputs_of
+from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import check_factory, is_factory, name_of, read_arguments
 from trident.stream.base import StreamBase
@@ -247,11 +247,18 @@ def windowed(
         step, usage, args, {"aggregator": arguments.aggregator}, arguments.inputFields, arguments.outputFields
     )
     step = call.step
-    if call.outputs is None:
-        raise step.error(TopologyError, f"name the output field; write {usage}")
-    inputs = inputs_of(stream, call)
     kept = microseconds(arguments.keepFor, "keepFor", step, zero=True)
-    windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
+    if isinstance(call.operation, Mapping):
+        if arguments.name is None:
+            problem = "windows of several aggregators need a name, their identity over restarts"
+            raise step.error(TopologyError, f"{problem}: give them name=; write {usage}")
+        inputs, aggregation, _ = bundled(stream, group, call, usage)
+        windowing = bundle_windowing(config, aggregation, kept)
+    else:
+        if call.outputs is None:
+            raise step.error(TopologyError, f"name the output field; write {usage}")
+        inputs = inputs_of(stream, call)
+        windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
     if kept and not windowing.panes:
         raise step.error(
             TopologyError,

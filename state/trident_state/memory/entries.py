@@ -59,19 +59,25 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class Column:
-    """The conversion of values of one Arrow type to the form in which a memory store keeps them, and back."""
+    """The conversion of values of one Arrow type to the form in which a memory store keeps them, and back.
+
+    A struct is kept as a NumPy struct of its fields, each with a flag that says whether the field is not null.
+    """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self.dtype = _dtype(kind)
+        self._fields = _columns_of(kind)
+        self.dtype = _dtype(kind) if self._fields is None else _struct_dtype(self._fields)
         self._boolean = kinds.is_boolean(kind)
-        self.fixed = self.dtype != np.object_
+        self.fixed = not self.dtype.hasobject
         """Whether every value takes the same number of bytes."""
 
     def pack(self, array: pa.Array) -> Cells:
         """Return an Arrow array of the column's type as cells."""
         valid = valid_rows(array)
-        if not self.fixed:
+        if self._fields is not None:
+            return Cells(self._pack_struct(array, self._fields), valid)
+        if self.dtype == np.object_:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
         if self._boolean:
             array = array.cast(pa.uint8())
@@ -82,7 +88,9 @@ class Column:
 
     def unpack(self, cells: Cells) -> pa.Array:
         """Return cells as an Arrow array of the column's type."""
-        if not self.fixed:
+        if self._fields is not None:
+            return self._unpack_struct(cells, self._fields)
+        if self.dtype == np.object_:
             return one_chunk(pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False))
         count = len(cells)
         whole = np.count_nonzero(cells.valid) == count
@@ -91,6 +99,43 @@ class Column:
         if self._boolean:
             return pa.Array.from_buffers(pa.uint8(), count, [mask, data]).cast(self.kind)
         return pa.Array.from_buffers(self.kind, count, [mask, data])
+
+    def _pack_struct(self, array: pa.StructArray, fields: "list[Column]") -> _Bits:
+        rows = np.empty(len(array), self.dtype)
+        for at, (column, values) in enumerate(zip(fields, array.flatten(), strict=True)):
+            cells = column.pack(values)
+            rows[f"{at}"], rows[f"{at} there"] = cells.data, cells.valid
+        return rows
+
+    def _unpack_struct(self, cells: Cells, fields: "list[Column]") -> pa.Array:
+        rows = cells.data
+        arrays = [
+            column.unpack(Cells(rows[f"{at}"], cells.valid & rows[f"{at} there"])) for at, column in enumerate(fields)
+        ]
+        mask = None if cells.valid.all() else pa.array(~cells.valid)
+        return pa.StructArray.from_arrays(arrays, fields=list(self.kind), mask=mask)
+
+
+def _columns_of(kind: pa.DataType) -> list[Column] | None:
+    """Return the columns of a struct's fields; None if the values are no structs, or cannot be kept field by field.
+
+    NumPy copies rows that refer to objects one by one, so a struct with one such field is kept as one object. So is a
+    struct with a field that is never null: where the struct is null, the field would have to be.
+    """
+    if not kinds.is_struct(kind) or not kind.num_fields or not all(field.nullable for field in kind):
+        return None
+    columns = [Column(field.type) for field in kind]
+    return columns if all(column.fixed for column in columns) else None
+
+
+def _struct_dtype(fields: list[Column]) -> np.dtype[Any]:
+    return np.dtype(
+        [
+            *((f"{at}", column.dtype) for at, column in enumerate(fields)),
+            *((f"{at} there", np.bool_) for at in range(len(fields))),
+        ],
+        align=True,
+    )
 
 
 def _dtype(kind: pa.DataType) -> np.dtype[Any]:

@@ -14,16 +14,20 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.types import arrow_type
+from trident.compiler.aggregates.column_combiners import ColumnAccumulators, Position, has_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.bundles import bundle_of
 from trident.operations.tuples import tuple_type
 
 _FEW = 256
 """With this number of rows or more, Arrow counts and sums faster than a Python loop."""
+
+_START = Position()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +84,29 @@ class FoldSpec:
     keys: pa.Schema
     schema: pa.Schema
     """The key fields, then each accumulator under the name of its output."""
+    bundle: pa.Field | None = None
+    """The one field that leaves in place of the accumulators: structs of them. None: each leaves in its own field."""
 
     @classmethod
-    def of(cls, keys: pa.Schema, *members: FoldMember) -> "FoldSpec":
+    def of(cls, keys: pa.Schema, *members: FoldMember, bundle: pa.Field | None = None) -> "FoldSpec":
         """Return the spec of these members over these key fields."""
-        return cls(members, keys, pa.schema([*keys, *(member.accumulator for member in members)]))
+        return cls(members, keys, pa.schema([*keys, *(member.accumulator for member in members)]), bundle)
+
+    @classmethod
+    def of_state(cls, keys: pa.Schema, where: Where, aggregation: Aggregation) -> "FoldSpec":
+        """Return the spec of a state's aggregation: a bundle is folded member by member, and leaves in one field."""
+        bundle = bundle_of(aggregation)
+        if bundle is None:
+            return cls.of(keys, FoldMember(where, aggregation))
+        pairs = [(m.aggregation, Where(where.step, m.aggregation.site, m.inputs)) for m in bundle.members]
+        value = pa.field(aggregation.output, arrow_type(aggregation.type))
+        return cls.of(keys, *(FoldMember(own, how) for how, own in pairs), bundle=value)
 
     @property
     def leaving(self) -> pa.Schema:
         """The key fields, then the results."""
+        if self.bundle is not None:
+            return self.keys.append(self.bundle)
         return pa.schema(
             [*self.keys, *(pa.field(member.output, member.presented_type or member.kind) for member in self.members)]
         )
@@ -118,6 +136,10 @@ class FoldSpec:
 
     def presented(self, folded: Columns) -> Columns:
         """Return `folded` with results in place of accumulators."""
+        if self.bundle is not None:
+            accumulators = [folded[member.output].array() for member in self.members]
+            structs = pa.StructArray.from_arrays(accumulators, fields=list(self.bundle.type))
+            return folded.select(self.keys.names).plus({self.bundle.name: Column.of(structs)})
         return folded.plus({m.output: m.presented(folded[m.output]) for m in self.members if m.presented_type})
 
 
@@ -130,7 +152,7 @@ class Accumulators:
         self.member = member
         self.values: list[Any] = []
 
-    def add_tuples(self, numbers: list[int], columns: Columns, count: int) -> None:
+    def add_tuples(self, numbers: list[int], columns: Columns, count: int, position: Position) -> None:
         """Fold tuples into the accumulators. `numbers` are the numbers of the tuples' keys, all below `count`."""
         aggregator = self.member.aggregation.aggregator
         self._grow(count)
@@ -148,10 +170,14 @@ class Accumulators:
         tuples = made_tuples(tuple_type(self.member.where.inputs), lists, columns.rows)
         self._fold(numbers, tuples, aggregator.init, lists)
 
-    def add_partials(self, numbers: list[int], columns: Columns, count: int) -> None:
+    def add_partials(self, numbers: list[int], partials: Column, count: int) -> None:
         """Merge partial accumulators into `values`. `numbers` are the numbers of their keys, all below `count`."""
         self._grow(count)
-        self._fold(numbers, columns[self.member.output].values(), None, [])
+        self._fold(numbers, partials.values(), None, [])
+
+    def column(self) -> Column:
+        """Return the accumulators as a column."""
+        return self.member.column(self.values)
 
     def _grow(self, count: int) -> None:
         start = 0 if self.member.aggregation.native == "count" else None
@@ -186,13 +212,25 @@ class Accumulators:
                 accumulators[number] = value if stored is None else combine(stored, value)
 
 
-class Fold:
-    """Accumulators by key, fed with columns of tuples or of partial accumulators."""
+def accumulators_of(member: FoldMember) -> Accumulators | ColumnAccumulators:
+    """Return an empty place for one combiner's accumulators: in columns, if the combiner works on columns."""
+    if has_columns(member.aggregation):
+        return ColumnAccumulators(member.where, member.aggregation, member.accumulator)
+    return Accumulators(member)
 
-    def __init__(self, spec: FoldSpec) -> None:
+
+class Fold:
+    """Accumulators by key, fed with columns of tuples or of partial accumulators.
+
+    `first` is the position of the first tuple, for combiners whose result depends on the order of tuples.
+    """
+
+    def __init__(self, spec: FoldSpec, first: Position = _START) -> None:
         self._spec = spec
         self._index = KeyIndex(spec.keys.types)
-        self._folds = [Accumulators(member) for member in spec.members]
+        self._folds = [accumulators_of(member) for member in spec.members]
+        self.position = first
+        """The position of the next tuple."""
 
     def __len__(self) -> int:
         return len(self._index)
@@ -201,26 +239,28 @@ class Fold:
         """Fold tuples: their key fields and input fields are read."""
         numbers = self._numbers(columns)
         for fold in self._folds:
-            fold.add_tuples(numbers, columns, len(self._index))
+            fold.add_tuples(numbers, columns, len(self._index), self.position)
+        self.position = self.position._replace(at=self.position.at + columns.rows)
 
     def add_partials(self, columns: Columns) -> None:
         """Merge the results of other folds, in columns of `spec.schema`."""
         numbers = self._numbers(columns)
-        for fold in self._folds:
-            fold.add_partials(numbers, columns, len(self._index))
+        for member, fold in zip(self._spec.members, self._folds, strict=True):
+            fold.add_partials(numbers, columns[member.output], len(self._index))
 
     def result(self) -> Columns:
         """Return every key with its accumulators."""
-        accumulators = {fold.member.output: fold.member.column(fold.values) for fold in self._folds}
+        pairs = zip(self._spec.members, self._folds, strict=True)
+        accumulators = {member.output: fold.column() for member, fold in pairs}
         return self._index.named(self._spec.keys.names).plus(accumulators)
 
     def _numbers(self, columns: Columns) -> list[int]:
         return self._index.numbers([columns[name] for name in self._spec.keys.names], columns.rows)
 
 
-def folded(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
+def folded(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
     """Fold tuples by a Python loop: return every key with its accumulators."""
-    fold = Fold(spec)
+    fold = Fold(spec, first)
     for part in parts:
         fold.add_tuples(part)
     return fold.result()
@@ -236,7 +276,7 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 # --- by Arrow's grouping -----------------------------------------------------------------------------------------
 
 
-def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
+def fold_columns(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
     """Fold tuples: return every key with its accumulators.
 
     Arrow's grouping does it where it is faster and agrees with Spark, else a Python loop.
@@ -245,7 +285,7 @@ def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
         partials = [arrow_partial(spec, part) for part in parts]
         if all(part is not None for part in partials):
             return arrow_merge(spec, [part for part in partials if part is not None])
-    return folded(spec, parts)
+    return folded(spec, parts, first)
 
 
 def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, arrow_type
-from trident.compiler.aggregates.folds import Accumulators, FoldMember
+from trident.compiler.aggregates.column_combiners import Position
+from trident.compiler.aggregates.folds import FoldMember, accumulators_of
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where, short
@@ -144,26 +145,29 @@ class Gather:
 
 
 def _opened(member: FoldMember | ReduceMember | EmitMember, batch: int | None) -> MemberRun:
-    return _FoldRun(member) if isinstance(member, FoldMember) else member.open(batch)
+    return _FoldRun(member, batch) if isinstance(member, FoldMember) else member.open(batch)
 
 
 class _FoldRun:
     """A combiner among members that see every tuple."""
 
-    def __init__(self, member: FoldMember) -> None:
-        self._fold = Accumulators(member)
+    def __init__(self, member: FoldMember, batch: int | None) -> None:
+        self._member = member
+        self._fold = accumulators_of(member)
         self._count = 0
+        self._position = Position(batch or 0)
         self._seen: set[int] = set()
 
     def grow(self, count: int) -> None:
         self._count = count
 
     def add(self, numbers: list[int], columns: Columns) -> None:
-        self._fold.add_tuples(numbers, columns, self._count)
+        self._fold.add_tuples(numbers, columns, self._count, self._position)
+        self._position = self._position._replace(at=self._position.at + columns.rows)
         self._seen.update(numbers)
 
     def result(self) -> tuple[list[Column], list[int] | None]:
-        member, folded = self._fold.member, self._fold.values
+        member, folded = self._member, self._fold.values
         values = [folded[number] if number in self._seen else member.zero() for number in range(self._count)]
         return [member.presented(member.column(values))], None
 

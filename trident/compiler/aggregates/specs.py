@@ -28,7 +28,7 @@ def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] 
     """Return the spec of an aggregate of combiners. `hidden` are key fields that come before the group fields."""
     if isinstance(node, PersistentAggregate):
         where = Where(node.step, node.aggregation.site, node.inputs)
-        return FoldSpec.of(_keys(node, hidden), FoldMember(where, node.aggregation))
+        return FoldSpec.of_state(_keys(node, hidden), where, node.aggregation)
     return FoldSpec.of(_keys(node, hidden), *(_fold_member(node, member, member.how) for member in node.members))  # type: ignore[arg-type]
 
 

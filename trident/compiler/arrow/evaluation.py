@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
 from trident.base.types import arrow_schema, select
+from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import fold_columns
 from trident.compiler.aggregates.gathers import Gather
 from trident.compiler.aggregates.multireduces import multi_reduced
@@ -188,7 +189,7 @@ class Evaluation:
                 return lambda sources, run: numbered(sources[0], node.schema.names[-1])
             case WindowPanes():
                 spec = pane_spec(node)
-                return lambda sources, run: panes_of(spec, sources[0])
+                return lambda sources, run: panes_of(spec, sources[0], run.txid)
             case StateQuery():
                 answer = compile_answer(node)
                 return lambda sources, run: answer(sources[0], _read_of(run))
@@ -263,7 +264,7 @@ def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) ->
     spec, grouped = fold_spec(node, keys), bool(node.group)
 
     def fold(columns: Columns, parts: Columns | None, run: Run) -> Columns:
-        folded = fold_columns(spec, [columns])
+        folded = fold_columns(spec, [columns], Position(_batch(run) or 0))
         return spec.presented(folded if grouped else spec.with_zeros(folded, parts))
 
     return fold

@@ -26,7 +26,11 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
     """
     keys = all_quoted(spec.keys.names)
     grouped = frame.groupBy(*keys) if keys else frame
-    return grouped.agg(*[F.expr(catalyst(member, partial)).alias(member.output) for member in spec.members])
+    frame = grouped.agg(*[F.expr(catalyst(member, partial)).alias(member.output) for member in spec.members])
+    if spec.bundle is None:
+        return frame
+    accumulators = all_quoted([member.output for member in spec.members])
+    return frame.select(*keys, F.struct(*accumulators).alias(spec.bundle.name))
 
 
 def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> PendingFunction:

@@ -375,7 +375,7 @@ class Lowering:
             names = read_fields(node)
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
-        return PendingFunction(chain[1], PartialFold(chain[0], spec), spec.schema)
+        return PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
         """Return whether Python folds a partition's tuples, and not Catalyst.
@@ -442,7 +442,7 @@ class Lowering:
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
         spec = pane_spec(node)
-        return PendingFunction(chain[1], PaneFold(chain[0], spec), spec.schema)
+        return PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
 
     # --- partitions ------------------------------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ class StageJob:
         spec = fold_spec(node)
 
         def finish(table: pa.Table) -> None:
-            self._results[output.name] = merge_partials(spec, table).table(output.schema)
+            self._results[output.name] = spec.presented(merge_partials(spec, table)).table(output.schema)
 
         with analysed(node):
             return Branch.of_function(self._lower.folding(node), finish, self._reports)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
+from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import (
     Fold,
     FoldSpec,
@@ -27,10 +29,14 @@ _KEYS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PartialFold(OnChain):
-    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time."""
+    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time.
+
+    `batch` is the txid of the tuples' batch.
+    """
 
     chain: Chain
     spec: FoldSpec
+    batch: int = 0
 
     @property
     def catches(self) -> bool:
@@ -38,17 +44,23 @@ class PartialFold(OnChain):
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick = Fold(spec), ArrowFold(spec)
+        fold, quick = Fold(spec, first_position(self.batch)), ArrowFold(spec)
         for columns in self.chain.columns(batches, letters):
             if not quick.add(columns):
                 fold.add_tuples(columns)
             if len(fold) >= _KEYS:
                 yield from sliced(fold.result(), spec.schema)
-                fold = Fold(spec)
+                fold = Fold(spec, fold.position)
         if len(fold):
             yield from sliced(fold.result(), spec.schema)
         for columns in quick.results():
             yield from sliced(columns, spec.schema)
+
+
+def first_position(batch: int) -> Position:
+    """Return the position of the first tuple of this task's partition: partitions follow one another in a batch."""
+    context = TaskContext.get()
+    return Position(batch, 0 if context is None else context.partitionId() << 40)
 
 
 class ArrowFold:
@@ -84,6 +96,7 @@ class PaneFold(OnChain):
 
     chain: Chain
     spec: PaneSpec
+    batch: int = 0
 
     @property
     def catches(self) -> bool:
@@ -91,7 +104,7 @@ class PaneFold(OnChain):
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick, last = Fold(spec.fold), ArrowFold(spec.fold), None
+        fold, quick, last = Fold(spec.fold, first_position(self.batch)), ArrowFold(spec.fold), None
         for columns in self.chain.columns(batches, letters):
             in_panes, latest = spec.with_panes(columns)
             last = latest if last is None else max(last, latest if latest is not None else last)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
-from trident.base.types import arrow_schema
+from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where
@@ -16,7 +16,7 @@ from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateReader
-from trident.plan.state_schema import function_of, present_of
+from trident.plan.state_schema import function_of, parts_of, present_of, queried_parts, shown_type
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
 """A function that reads a state: from a table of key fields (no key twice; one row and no column for a global value) to
@@ -51,15 +51,26 @@ def compile_answer(step: StateReader) -> Answer:
 def _get(step: StateReader) -> Answer:
     """Return the function of a MapGet or SnapshotGet: it works on whole columns and makes no tuple objects."""
     lookup = _Lookup(step)
-    field = arrow_schema(step.outputs).field(0)
+    outputs = arrow_schema(step.outputs)
+    parts = queried_parts(step.updated, outputs.names)
 
     def answer(columns: Columns, read: Read) -> Columns:
         if not columns.rows:
-            return columns.plus({field.name: Column.made([], field.type)})
+            return columns.plus({field.name: Column.made([], field.type) for field in outputs})
         values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read)
-        return columns.plus({field.name: values.cast(field.type)})
+        answers = [values] if parts is None else _fields(values, parts)
+        return columns.plus(
+            {field.name: answer.cast(field.type) for field, answer in zip(outputs, answers, strict=True)}
+        )
 
     return answer
+
+
+def _fields(values: Column, names: Sequence[str]) -> list[Column]:
+    """Return the fields of these names of a column of structs; where a struct is null, its fields are."""
+    array = values.array()
+    fields = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    return [Column.of(fields[name]) for name in names]
 
 
 def _query(step: StateReader) -> Answer:
@@ -153,6 +164,13 @@ class ReadOnlyState:
             raise
 
 
+def _shown_kind(step: StateReader) -> pa.DataType:
+    """Return the type of the values that a MapGet or SnapshotGet sees, which may hold several output fields."""
+    outputs = arrow_schema(step.outputs)
+    whole = shown_type(step.updated) if queried_parts(step.updated, outputs.names) is not None else None
+    return outputs.field(0).type if whole is None else arrow_type(whole)
+
+
 class _Lookup:
     """What reads one state for a step: each key once, with `present` applied to the stored accumulators."""
 
@@ -161,7 +179,8 @@ class _Lookup:
         self.keys = shape_of(step.updated).keys
         self.present = present_of(step.updated)
         self.where = Where(step.updated.step, function_of(step.updated))
-        self.kind = arrow_schema(step.outputs).field(0).type if step.query.get else None
+        self.kind = _shown_kind(step) if step.query.get else None
+        self.parts = parts_of(step.updated)
         self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
 
     def values(self, columns: Columns, read: Read) -> list[Any]:
@@ -175,7 +194,9 @@ class _Lookup:
             *keys, values = [Column.of(column) for column in page.columns]
             presented = self._presented(values).values()
             entries += zip(*[key.values() for key in keys], presented, strict=True)
-        return [entry for entry in entries if entry[-1] is not None]
+        entries = [entry for entry in entries if entry[-1] is not None]
+        # the values of several aggregators are Rows, which are tuples
+        return entries if self.parts is None else [(*entry[:-1], *entry[-1]) for entry in entries]
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
         """Return the state's value for each row, whose key is in `columns`."""

@@ -1,18 +1,22 @@
 """The shape of a state: its keys, its values, and how a batch's value is combined with the stored one."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from trident.base.errors import FailedException
+from trident.base.names import quote
 from trident.base.types import arrow_schema, arrow_type, select
+from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, short
-from trident.operations.aggregators import Aggregation
+from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
-from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
-from trident.plan.state_schema import keys_of, value_of
+from trident.operations.bundles import Bundle, bundle_of
+from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, StateWriter, Watermark, Window
+from trident.plan.state_schema import keys_of, parts_of, value_of
 from trident_state.state_shape import Combine, StateShape, replacing
 
 
@@ -70,7 +74,7 @@ class WindowMeaning:
         return ("gap",) if self.kind == "SessionWindow" else ("length", "slide")[: len(self.sizes)]
 
 
-_MEANING = re.compile(r"(\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
+_MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
@@ -100,19 +104,59 @@ def _aggregated(node: PersistentAggregate) -> StateShape:
 
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:
     """Return how a store combines results of this aggregation with stored ones."""
-    return Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), _native(aggregation))
+    combining, bundle = Combining(aggregation, where), bundle_of(aggregation)
+    parts = None
+    if bundle is not None:
+        of_member = [(m.aggregation, Where(where.step, m.aggregation.site, m.inputs)) for m in bundle.members]
+        parts = tuple(combine_of(how, own) for how, own in of_member)
+    columns = None
+    if combines_columns(aggregation):
+        columns = ColumnCombine(aggregation, where, pa.field(aggregation.output, arrow_type(aggregation.type)))
+    name, native = aggregator_name(aggregation.aggregator), native_form(aggregation.native)
+    return Combine(name, combining, native, columns, parts)
 
 
 def aggregator_name(aggregator: object) -> str:
     """Return the name of an aggregator's class.
 
     A user's class that is called like a built-in carries its module: a stored state is known by this name, and a reader
-    without the topology must not take it for the built-in one.
+    without the topology must not take it for the built-in one. A bundle is named after its members.
     """
+    if isinstance(aggregator, Bundle):
+        return bundle_text(
+            {m.aggregation.output: aggregator_name(m.aggregation.aggregator) for m in aggregator.members}
+        )
     kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
+    if kind.__module__.startswith("trident.operations."):
+        return name if name in NAMES else f"trident.{name}"
     foreign = not isinstance(aggregator, BuiltinAggregator)
     return f"{kind.__module__}.{name}" if foreign and name in NAMES else name
+
+
+def bundle_text(aggregators: Mapping[str, str]) -> str:
+    """Return the name of a bundle: the names of its aggregators, each behind its field.
+
+    >>> bundle_text({"n": "Count", "total": "Sum"})
+    '{n: Count, total: Sum}'
+    """
+    members = ", ".join(f"{quote(field)}: {name}" for field, name in aggregators.items())
+    return f"{{{members}}}"
+
+
+def bundle_names(text: str) -> dict[str, str] | None:
+    """Return the names of the aggregators of a bundle by field, from its own name; None for any other aggregator.
+
+    >>> bundle_names("{n: Count, `the total`: Sum}"), bundle_names("Count")
+    ({'n': 'Count', 'the total': 'Sum'}, None)
+    """
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    pairs = _MEMBER.findall(text[1:-1])
+    return {(quoted.replace("``", "`") or plain): name for quoted, plain, name in pairs}
+
+
+_MEMBER = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+)): ([^,`]+)(?:, |$)")
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
@@ -123,14 +167,22 @@ def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
+def new_values(step: StateWriter, table: pa.Table) -> pa.Table:
+    """Return the keys and values of a state as they leave its step: several aggregates leave in a field each."""
+    if parts_of(step) is None:
+        return table
+    *keys, values = table.columns
+    return pa.table([*keys, *values.flatten()], names=step.schema.names)
+
+
+def native_form(native: Native | None) -> Literal["sum", "min", "max"] | None:
     """Return the operation with which a store can combine values by itself; None where only the aggregator can.
 
     A store can for some types only: ``trident_state.rules`` and the stores know for which.
     """
-    match aggregation.native:
+    match native:
         case "count" | "sum":
             return "sum"
         case "min" | "max":
-            return aggregation.native
+            return native
     return None

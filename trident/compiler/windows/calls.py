@@ -3,11 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
-from trident.compiler.columns.calls import ListCollector, output_table
-from trident.compiler.columns.columns import Columns
+from trident.compiler.columns.calls import ListCollector, output_column, output_table
+from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
+from trident.operations.bundles import bundle_of
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
@@ -44,12 +47,21 @@ def presenting(windowing: Windowing) -> Callable[[Any], Any] | None:
     return getattr(windowing.aggregator, "present", None)
 
 
+def result_columns(windowing: Windowing, where: Where, values: list[Any], fields: pa.Schema) -> dict[str, Column]:
+    """Return the output fields of windows from their accumulators, one for each window. `fields` has their types."""
+    present, names = presenting(windowing), windowing.outputs.names
+    shown = values if present is None else [present(value) for value in values]
+    lists = [shown] if bundle_of(windowing.aggregation) is None else list(zip(*shown, strict=True)) or [()] * len(names)
+    return {name: output_column(where, list(own), fields.field(name)) for name, own in zip(names, lists, strict=True)}
+
+
 _Run = Callable[[Rows, int, list[int]], list[tuple[Any, ...]]]
 """A `CallWindow` with one more argument: a list whose only item it sets to the row that is being aggregated."""
 
 
 def _combining(windowing: Windowing) -> _Run:
     init, combine, present = windowing.aggregator.init, windowing.aggregator.combine, presenting(windowing)
+    several = bundle_of(windowing.aggregation) is not None
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
         value = None
@@ -58,7 +70,8 @@ def _combining(windowing: Windowing) -> _Run:
             value = delta if value is None else combine(value, delta)
         if value is None:  # null is nothing, as in a state
             return []
-        return [(value if present is None else present(value),)]
+        shown = value if present is None else present(value)
+        return [tuple(shown)] if several else [(shown,)]
 
     return run
 

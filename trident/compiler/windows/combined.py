@@ -7,15 +7,15 @@ import pyarrow.compute as pc
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec, arrow_can_merge, merge_partials
-from trident.compiler.columns.calls import output_column
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import combine_of, nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import presenting, where_of
+from trident.compiler.windows.calls import presenting, result_columns, where_of
 from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
 from trident.compiler.windows.tuple_lists import microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowBatch
+from trident.operations.bundles import bundle_of
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.window_schema import END, LATEST, START
@@ -102,10 +102,12 @@ class _Combined:
         start = one(keys.column(START))
         end = timestamps(microseconds(start) + self._config.length, start.type)
         bounds = {START: start, END: end}
-        present, field = presenting(self._node.windowing), self._leaving.field(self._value)
-        if present is not None:
-            values = output_column(self._where, [present(value) for value in to_python(values)], field).array()
-        columns = {**bounds, **{name: one(keys.column(name)) for name in self._group.names}, self._value: values}
+        windowing, group = self._node.windowing, {name: one(keys.column(name)) for name in self._group.names}
+        if presenting(windowing) is None and bundle_of(windowing.aggregation) is None:
+            columns = {**bounds, **group, self._value: values}
+        else:
+            shown = result_columns(windowing, self._where, to_python(values), self._leaving)
+            columns = {**bounds, **group, **{name: column.array() for name, column in shown.items()}}
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
     def _puts_of(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:

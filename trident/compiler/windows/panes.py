@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates.folds import FoldMember, FoldSpec, fold_columns
+from trident.compiler.aggregates.column_combiners import Position
+from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
 from trident.compiler.windows.time import known
@@ -47,6 +48,7 @@ class PaneSpec:
 
     def as_inputs(self, folded: Columns, latest: int | None) -> Columns:
         """Return panes as they enter the window: each carries `latest`, the latest time of any tuple."""
+        folded = self.fold.presented(folded)
         if self.time is not None:
             times = timestamps([latest or 0] * folded.rows, self.schema.types[-1])
             folded = folded.plus({"": Column(times.type, times, None)})
@@ -61,11 +63,11 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
     group = [field.with_nullable(True) for field in arrow_schema(select(node.source.schema, node.group))]
     schema = arrow_schema(node.schema)
     pane = [] if config.timestampField is None else [pa.field(PANE, schema.types[0])]
-    spec = FoldSpec.of(pa.schema([*pane, *group]), FoldMember(where_of(node), aggregation))
+    spec = FoldSpec.of_state(pa.schema([*pane, *group]), where_of(node), aggregation)
     return PaneSpec(spec, config.timestampField, config.pane, schema)
 
 
-def panes_of(spec: PaneSpec, columns: Columns) -> Columns:
-    """Return the panes of these tuples, in this process."""
+def panes_of(spec: PaneSpec, columns: Columns, batch: int) -> Columns:
+    """Return the panes of the tuples of a batch, in this process."""
     in_panes, latest = spec.with_panes(columns)
-    return spec.as_inputs(fold_columns(spec.fold, [in_panes]), latest)
+    return spec.as_inputs(fold_columns(spec.fold, [in_panes], Position(batch)), latest)

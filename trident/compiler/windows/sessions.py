@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.aggregates.folds import FoldMember, FoldSpec, fold_columns
+from trident.compiler.aggregates.column_combiners import Position
+from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import Results, presenting, where_of
+from trident.compiler.windows.calls import Results, result_columns, where_of
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowBatch
@@ -95,7 +96,7 @@ class _Sessions:
         numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
         touched = index.named(self._keys.names).table(self._keys)
         changed = self._with_due(touched, self._due.until(clock.after))
-        sessions = self._content.joined_sessions(stored.read(changed), changed.num_rows, tuples, numbers, self._config)
+        sessions = self._content.joined_sessions(stored.read(changed), tuples, numbers, self._config, batch.txid)
         closed = [(session, at) for at, own in enumerate(sessions) for session in own if session.end <= clock.after]
         still_open = [[session for session in own if session.end > clock.after] for own in sessions]
         closed.sort(key=lambda pair: (pair[0].end, pair[0].start))
@@ -140,12 +141,12 @@ class _Content:
     """What the sessions of one batch hold, tuples or accumulators: stored ones first, then the batch's."""
 
     def joined_sessions(
-        self, stored: pa.Array, keys: int, tuples: Columns, key_numbers: list[int], config: SessionWindow
+        self, stored: pa.Array, tuples: Columns, key_numbers: list[int], config: SessionWindow, txid: int
     ) -> list[list[Session]]:
         """Return the sessions of each key: the stored sessions merged with the batch's runs of tuples without a gap."""
         lists, ends = flattened(stored)
         starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
-        sessions: list[list[Session]] = [[] for _ in range(keys)]
+        sessions: list[list[Session]] = [[] for _ in range(len(stored))]
         stored_content = self._stored(lists.field("held"))
         for key, key_sessions in enumerate(sessions):
             for at in range(ends[key], ends[key + 1]):
@@ -158,7 +159,7 @@ class _Content:
             session = Session(int(times[first]), min(int(times[last]) + config.gap, LAST), [])
             session.content = self._brought(number, order[rows.start : rows.stop])
             sessions[key_numbers[first]].append(session)
-        self._take(tuples, times, order, cuts)
+        self._take(tuples, times, order, cuts, txid)
         return [merged(key_sessions) for key_sessions in sessions]
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
@@ -169,7 +170,7 @@ class _Content:
         """Return the positions that the content of a stretch of the batch will have."""
         raise NotImplementedError
 
-    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
+    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:
         """Keep the batch's own content, at the positions that `_brought` returned."""
         raise NotImplementedError
 
@@ -190,9 +191,9 @@ class _Accumulators(_Content):
         assert aggregation is not None
         self._where, self._kind, self._windowing = where_of(node), kind, node.windowing
         self._combine = Combining(aggregation, self._where)
-        self._spec = FoldSpec.of(
-            pa.schema([pa.field("__trident_stretch", pa.int64())]), FoldMember(self._where, aggregation)
-        )
+        stretch = pa.schema([pa.field("__trident_stretch", pa.int64())])
+        self._spec = FoldSpec.of_state(stretch, self._where, aggregation)
+        self._output = aggregation.output
         self._leaving = nullable(arrow_schema(node.windowing.outputs))
         self._values: list[Any] = []
 
@@ -203,12 +204,12 @@ class _Accumulators(_Content):
     def _brought(self, number: int, rows: Ids) -> list[int]:
         return [len(self._values) + number]
 
-    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
+    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:
         numbered = np.repeat(np.arange(len(cuts)), [len(rows) for rows in cuts])
         stretched = tuples.take(order.tolist()).plus(
             {self._spec.keys.names[0]: Column(pa.int64(), pa.array(numbered), None)}
         )
-        folded = fold_columns(self._spec, [stretched])
+        folded = self._spec.presented(fold_columns(self._spec, [stretched], Position(txid)))
         by_number = dict(zip(*folded.lists(folded.names), strict=True))
         self._values = self._values + [by_number[number] for number in range(len(cuts))]
 
@@ -219,15 +220,14 @@ class _Accumulators(_Content):
         return value
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
-        field = pa.field(self._spec.members[0].output, self._kind)
+        field = pa.field(self._output, self._kind)
         return output_column(self._where, [self._one(held) for held in sessions], field).array()
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
-        present, field = presenting(self._windowing), self._leaving.field(0)
         results = [(self._one(session.content), at) for at, session in enumerate(sessions)]
         known = [(value, at) for value, at in results if value is not None]  # null is nothing, as in a state
-        values = [value if present is None else present(value) for value, _ in known]
-        return Columns({field.name: output_column(self._where, values, field)}, len(values)), [at for _, at in known]
+        values = result_columns(self._windowing, self._where, [value for value, _ in known], self._leaving)
+        return Columns(values, len(known)), [at for _, at in known]
 
 
 class _Tuples(_Content):
@@ -250,7 +250,7 @@ class _Tuples(_Content):
         positions: list[int] = (rows + len(self._elements)).tolist()
         return positions
 
-    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
+    def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:
         kind = self._format.kind.value_type.field("time").type
         self._elements = pa.concat_arrays([self._elements, self._format.elements(tuples, timestamps(times, kind))])
 

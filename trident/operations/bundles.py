@@ -1,0 +1,102 @@
+"""Bundles: several combiners over the same tuples as one combiner, whose accumulator is a struct with a field for each.
+
+A bundle is a CombinerAggregator like any other, so whatever takes a combiner takes a bundle. Steps that know bundles
+fold each combiner by itself, as they would without the bundle, and put the accumulators together only at the end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.types import DataType, StructField, StructType
+
+from trident.operations.aggregators import Aggregation, CombinerAggregator
+from trident.operations.tuples import tuple_type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BundleMember:
+    """One combiner of a bundle, the fields that it sees, and the type of the value that it presents."""
+
+    inputs: tuple[str, ...]
+    aggregation: Aggregation
+    presented: DataType
+
+    @property
+    def present(self) -> Callable[[Any], Any] | None:
+        """The combiner's ``present``; None if it has none."""
+        return getattr(self.aggregation.aggregator, "present", None)
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle(CombinerAggregator):
+    """Several combiners as one. An accumulator is a tuple with the accumulator of each, in the order of the members."""
+
+    members: tuple[BundleMember, ...]
+
+    @property
+    def type(self) -> StructType:
+        """The type of the accumulators."""
+        how = [member.aggregation for member in self.members]
+        return StructType([StructField(each.output, each.type) for each in how])
+
+    @property
+    def presented(self) -> StructType:
+        """The type of the values that queries see."""
+        return StructType([StructField(each.aggregation.output, each.presented) for each in self.members])
+
+    def init(self, tuple: Any) -> Any:
+        return self._each(lambda member, own: member.aggregation.aggregator.init(own), self._tuples(tuple))
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return self._each(lambda member, pair: combined(member.aggregation, *pair), zip(a, b, strict=True))
+
+    def zero(self) -> Any:
+        return self._each(lambda member, _: member.aggregation.aggregator.zero(), self.members)
+
+    @property
+    def present(self) -> Callable[[Any], Any] | None:
+        """The function that makes the values that queries see; None if no member presents another value than it has."""
+        return self._present if any(member.present is not None for member in self.members) else None
+
+    def _present(self, acc: Any) -> Any:
+        return self._row(*self._each(lambda member, value: presented(member.present, value), acc))
+
+    def _each(self, function: Callable[[BundleMember, Any], Any], values: Any) -> tuple[Any, ...]:
+        return tuple(function(member, value) for member, value in zip(self.members, values, strict=True))
+
+    def _tuples(self, whole: Any) -> list[Any]:
+        """Return the tuple that each member sees of a tuple with the fields of all."""
+        return [make(whole[name] for name in names) for names, make in self._makers]
+
+    @cached_property
+    def _makers(self) -> list[tuple[tuple[str, ...], Callable[[Any], Any]]]:
+        return [(member.inputs, tuple_type(member.inputs)) for member in self.members]
+
+    @cached_property
+    def _row(self) -> Callable[..., Row]:
+        return Row(*(member.aggregation.output for member in self.members))
+
+    def __getstate__(self) -> dict[str, Any]:  # what is cached holds classes that are made at run time
+        return {"members": self.members}
+
+
+def bundle_of(aggregation: object) -> Bundle | None:
+    """Return the bundle that an aggregation of a plan stands for; None if it is a single combiner, or no combiner."""
+    aggregator = getattr(aggregation, "aggregator", None)
+    return aggregator if isinstance(aggregator, Bundle) else None
+
+
+def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
+    """Return two accumulators as one. As in a fold of a single combiner, the other one is the result where one is null.
+
+    Only `a` is looked at: it may be what is stored, and where nothing is stored the new accumulator becomes the value.
+    """
+    return b if a is None else aggregation.aggregator.combine(a, b)
+
+
+def presented(present: Callable[[Any], Any] | None, value: Any) -> Any:
+    """Return the value that queries see for an accumulator; null for a null."""
+    return value if present is None or value is None else present(value)

@@ -1,0 +1,279 @@
+"""First, Last, CollectList, MaxBy and MinBy, whose results depend on the order of tuples.
+
+Partial results are combined in any order, so each accumulator keeps the positions of its tuples: the txid of the batch,
+and the tuple's number in the batch. Where a combiner sees single tuples, as in a window by count, no position is known.
+There accumulators are combined in the order of their tuples, and of two equal positions the first one is earlier.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+from pyspark.sql import types as spark
+
+from trident.base.errors import TopologyError
+from trident.base.text import brief
+from trident.base.types import ddl, type_ddl
+from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, OneFieldAggregator
+
+_POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at", spark.LongType())]
+
+
+def _any_field(name: str, inputs: spark.StructType) -> str:
+    """Return why `inputs` are not one field; "" if they are."""
+    if len(inputs.fields) == 1:
+        return ""
+    return f"{name} takes one input field, not {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
+
+
+@dataclass(frozen=True)
+class First(OneFieldAggregator):
+    """The value that one field has in the first tuple, null included, as Spark's ``first`` and ``any_value``.
+
+    A tuple of an earlier batch is before one of a later batch. Within a batch, tuples come partition by partition, and
+    in each partition in the order in which the spout gave them. Behind a step that moves tuples between partitions
+    (`partitionBy`, a join) Spark decides on their order, and a replay may give another first tuple; what a batch gave
+    never changes once it is frozen. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple the
+    result is null.
+
+    >>> first = First()
+    >>> first.present(first.combine(first.init(("dog",)), first.init(("cat",))))
+    'dog'
+    """
+
+    ignoreNulls: bool = False
+    ordered: ClassVar[bool] = True
+    last: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.ignoreNulls, bool):
+            raise TopologyError(f"{type(self).__name__}: ignoreNulls={brief(self.ignoreNulls)}: expected True or False")
+
+    def init(self, tuple: Any) -> Any:
+        return None if self.ignoreNulls and tuple[0] is None else (0, 0, tuple[0])
+
+    def combine(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        return b if (tuple(b[:2]) >= tuple(a[:2])) == self.last else a
+
+    def zero(self) -> Any:
+        return None
+
+    def present(self, acc: Any) -> Any:
+        """Return the value."""
+        return acc[2]
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        values, rows = columns.column(0), np.arange(len(groups))
+        if self.ignoreNulls and values.null_count:
+            rows = rows[values.is_valid().to_numpy(zero_copy_only=False)]
+        return _picked(columns, [columns.column(0)], _ends(groups, rows, count, self.last))
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return _any_field(type(self).__name__, inputs)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        return spark.StructType([*_POSITION, spark.StructField("value", inputs.fields[0].dataType)])
+
+    def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
+        return accumulator["value"].dataType  # type: ignore[index, no-any-return]
+
+
+@dataclass(frozen=True)
+class Last(First):
+    """The value that one field has in the last tuple, null included, as Spark's ``last``.
+
+    `First` tells the order of tuples. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple the
+    result is null.
+
+    >>> last = Last(ignoreNulls=True)
+    >>> last.present(last.combine(last.init(("dog",)), last.init((None,))))
+    'dog'
+    """
+
+    last: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class CollectList(OneFieldAggregator):
+    """All values of one field, an array in the order of the tuples, as Spark's ``collect_list``. Nulls are skipped.
+
+    `First` tells the order of tuples. In a state the arrays grow with every batch, and each change of a key writes its
+    whole array: collect where there is an end, in a batch or a window, or where keys have few values.
+
+    >>> collect = CollectList()
+    >>> collect.present(collect.combine(collect.init(("dog",)), collect.init(("cat",))))
+    ['dog', 'cat']
+    """
+
+    ordered: ClassVar[bool] = True
+
+    def init(self, tuple: Any) -> Any:
+        return [] if tuple[0] is None else [(0, 0, [tuple[0]])]
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return sorted([*a, *b], key=itemgetter(0, 1))
+
+    def zero(self) -> Any:
+        return []
+
+    def present(self, acc: Any) -> Any:
+        """Return the values."""
+        return list(chain.from_iterable(run[2] for run in acc))
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups: for each at most one run, the values of one partition."""
+        values = columns.column(0)
+        rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        rows = rows[np.argsort(groups[rows], kind="stable")]
+        sizes = np.bincount(groups[rows], minlength=count)
+        ends = np.cumsum(sizes)
+        some = np.flatnonzero(sizes)
+        lists = pa.ListArray.from_arrays(_offsets(sizes[some]), values.take(pa.array(rows)))
+        starts = pa.array(rows[(ends - sizes)[some]], pa.int64())
+        position = [columns.column(at).take(starts) for at in (1, 2)]
+        runs = pa.StructArray.from_arrays([*position, lists], names=["batch", "at", "values"])
+        return pa.ListArray.from_arrays(_offsets(sizes > 0), runs)
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return _any_field("CollectList", inputs)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        values = spark.StructField("values", spark.ArrayType(inputs.fields[0].dataType))
+        return spark.ArrayType(spark.StructType([*_POSITION, values]))
+
+    def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
+        return accumulator.elementType["values"].dataType  # type: ignore[attr-defined, no-any-return]
+
+
+@dataclass(frozen=True)
+class MaxBy(BuiltinAggregator):
+    """The value that one field has where another field is greatest, as Spark's ``max_by``.
+
+    ``MaxBy("city", "temperature")`` gives the city of the highest temperature. Tuples with a null in the second field
+    are skipped; the value may be null. NaN is greater than every number (Spark's order). Of several tuples with the
+    greatest value the first one counts (`First` tells their order). Without any tuple the result is null.
+
+    >>> hottest = MaxBy()
+    >>> hottest.present(hottest.combine(hottest.init(("oslo", 7)), hottest.init(("rome", 21))))
+    'rome'
+    """
+
+    field: str | None = None
+    by: str | None = None
+    ordered: ClassVar[bool] = True
+    greatest: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        for given in (self.field, self.by):
+            if given is not None and not isinstance(given, str):
+                raise TopologyError(f"{name}: {brief(given)} is no field; write {name}('value', 'by')")
+        if (self.field is None) != (self.by is None):
+            problem = f"{name}({self.field or self.by!r}) names one field, and it takes two"
+            raise TopologyError(f"{problem}: {name}('value', 'by'), or none where the verb names them")
+
+    @property
+    def inputFields(self) -> tuple[str, ...] | None:
+        return None if self.field is None or self.by is None else (self.field, self.by)
+
+    def init(self, tuple: Any) -> Any:
+        return None if tuple[1] is None else (0, 0, tuple[1], tuple[0])
+
+    def combine(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        one, other = _rank(a[2]), _rank(b[2])
+        if one != other:
+            return b if (other > one) == self.greatest else a
+        return b if tuple(b[:2]) < tuple(a[:2]) else a
+
+    def zero(self) -> Any:
+        return None
+
+    def present(self, acc: Any) -> Any:
+        """Return the value."""
+        return acc[3]
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        by = columns.column(1)
+        rows = np.flatnonzero(by.is_valid().to_numpy(zero_copy_only=False))
+        order, kind = ("descending" if self.greatest else "ascending"), by.type
+        keys = {"group": pa.array(groups[rows])}
+        sort = [("group", "ascending")]
+        if kinds.is_floating(kind):  # Arrow puts NaN behind all numbers in either direction
+            keys["nan"] = pc.is_nan(by).take(pa.array(rows)).cast(pa.int8())
+            sort.append(("nan", order))
+        keys["by"] = by.take(pa.array(rows))
+        keys["at"] = columns.column(3).take(pa.array(rows))
+        ranked = pc.sort_indices(pa.table(keys), sort_keys=[*sort, ("by", order), ("at", "ascending")]).to_numpy()
+        rows = rows[ranked]
+        return _picked(columns, [by, columns.column(0)], _ends(groups, rows, count, last=False))
+
+    def problem(self, inputs: spark.StructType) -> str:
+        name = type(self).__name__
+        if len(inputs.fields) != 2:
+            given = f"not {len(inputs.fields)} ({ddl(inputs)})"
+            return f"{name} takes two input fields, the value and what it is ordered by, {given}: {name}('value', 'by')"
+        by = inputs.fields[1]
+        if isinstance(by.dataType, ORDERED):
+            return ""
+        return f"{name} compares values, and {by.name!r} is {type_ddl(by.dataType)}, which has no order"
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        value, by = inputs.fields
+        return spark.StructType(
+            [*_POSITION, spark.StructField("by", by.dataType), spark.StructField("value", value.dataType)]
+        )
+
+    def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
+        return accumulator["value"].dataType  # type: ignore[index, no-any-return]
+
+
+@dataclass(frozen=True)
+class MinBy(MaxBy):
+    """The value that one field has where another field is smallest, as Spark's ``min_by``.
+
+    Nulls, NaN and equal values are as in `MaxBy`.
+
+    >>> coldest = MinBy()
+    >>> coldest.present(coldest.combine(coldest.init(("oslo", 7)), coldest.init(("rome", 21))))
+    'oslo'
+    """
+
+    greatest: ClassVar[bool] = False
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """Return a key that sorts values in Spark's order: NaN is greater than every number."""
+    return (0, value) if value == value else (1,)
+
+
+def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
+    """Return for each of `count` groups the first (or last) of `rows` that is in it; -1 for a group without one."""
+    picked = np.full(count, -1, np.int64)
+    ordered = rows if last else rows[::-1]
+    picked[groups[ordered]] = ordered  # of several rows of a group NumPy keeps the one that comes last
+    return picked
+
+
+def _picked(columns: pa.RecordBatch, values: list[pa.Array], rows: Any) -> pa.Array:
+    """Return accumulators from the given rows: the position, then `values`; null for the row -1."""
+    indices = pa.array(rows, mask=rows < 0)
+    position = [columns.column(columns.num_columns + at) for at in (-2, -1)]
+    names = ["batch", "at", "by", "value"] if len(values) == 2 else ["batch", "at", "value"]
+    mask = pa.array(rows < 0) if (rows < 0).any() else None
+    return pa.StructArray.from_arrays([each.take(indices) for each in (*position, *values)], names=names, mask=mask)
+
+
+def _offsets(sizes: Any) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
