@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from trident.outputs.published import publishedFiles, readParquet
     from trident.run.running import active
-    from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
+    from trident.stream import GroupedStream, StatefulStream, Stream, TridentState, WindowedStream
     from trident.stream.apply_assembly import Assembly, FirstN
     from trident.stream.custom_verbs import verb
     from trident.topology import TridentTopology
@@ -67,7 +67,7 @@ _NAMES = {
     ),
     "trident.outputs.published": "publishedFiles readParquet",
     "trident.run.running": "active",
-    "trident.stream": "Stream GroupedStream TridentState WindowedStream",
+    "trident.stream": "Stream GroupedStream StatefulStream TridentState WindowedStream",
     "trident.stream.apply_assembly": "Assembly FirstN",
     "trident.stream.custom_verbs": "verb",
     "trident.topology": "TridentTopology",
@@ -112,6 +112,7 @@ __all__ = [
     "SlidingEventTimeWindow",
     "SnapshotGet",
     "StateUpdater",
+    "StatefulStream",
     "Stream",
     "Sum",
     "TopK",

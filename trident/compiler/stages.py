@@ -15,6 +15,7 @@ from trident.plan.nodes import (
     LettersOf,
     MultiReduce,
     Node,
+    PartitionPersist,
     Peek,
     RequestSource,
     Sink,
@@ -154,7 +155,7 @@ def _writers_read(node: Node) -> list[Node]:
     match node:
         case StateQuery(updated=updated) if isinstance(updated, StateWriter):
             return [updated]
-        case Window(watermark=watermark) if watermark is not None:
+        case Window(watermark=watermark) | PartitionPersist(watermark=watermark) if watermark is not None:
             return [watermark]
         case LateTuples(window=window):
             return [window]

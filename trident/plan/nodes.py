@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
+from trident.operations.column_updaters import ColumnUpdater, FirstOfKey
 from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.multireducers import MultiReduction
@@ -250,17 +251,19 @@ class PersistentReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionPersist(Node):
-    """A state that a user's updater changes, batch by batch.
+    """A state that an updater changes, batch by batch: a user's, or one of the library's own over whole columns.
 
-    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits.
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits. Only an
+    updater of the library's own has a `watermark`.
     """
 
     source: Node
     inputs: tuple[str, ...]
-    updating: Updating
+    updating: Updating | ColumnUpdater
     outputs: StructType
     keys: StructType
     state: StateSpec
+    watermark: "Watermark | None" = None
 
 
 # --- windows: panes that enter, the watermark, the open windows, their results ---------------------------------------
@@ -292,7 +295,7 @@ class Watermark(Node):
     """The watermark, as a state of one value that never decreases. `schema` has the field of that value."""
 
     source: Node
-    windowing: Windowing
+    windowing: Windowing | FirstOfKey
     keys: StructType
     state: StateSpec
 
@@ -323,10 +326,10 @@ class Emitted(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came after all of their windows had closed, or that have no time."""
+    """The tuples that came after all of their windows had closed, behind the watermark, or without a time."""
 
     source: Node
-    window: Window
+    window: Window | PartitionPersist
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -486,6 +489,11 @@ class Part(Node):
 
     source: Split
     number: int
+
+
+def watermark_of(node: Node) -> Watermark | None:
+    """Return the step that keeps the watermark which an update goes by, or None."""
+    return node.watermark if isinstance(node, Window | PartitionPersist) else None
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from trident.plan.nodes import (
     LateTuples,
     LettersOf,
     Node,
+    PartitionPersist,
     RequestSource,
     Sink,
     Split,
@@ -40,8 +41,8 @@ class Register:
         """The steps that give dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
-        self.late: dict[Window, LateTuples] = {}
-        """The steps that give the late tuples of windows, for the windows whose late tuples the program asks for."""
+        self.late: dict[Window | PartitionPersist, LateTuples] = {}
+        """The steps that give late tuples, by the window or update that they are late for, if the program asks."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 

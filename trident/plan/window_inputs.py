@@ -1,7 +1,15 @@
 """The fields that the steps of a window read of their sources."""
 
-from trident.operations.windows import timestamp_field
-from trident.plan.nodes import Watermark, Window, WindowPanes
+from trident.operations.column_updaters import FirstOfKey
+from trident.operations.windows import EventTime, WindowConfig, timestamp_field
+from trident.plan.nodes import PartitionPersist, Watermark, Window, WindowPanes
+
+
+def config_of(node: Window | PartitionPersist) -> WindowConfig | EventTime | None:
+    """Return the window, or the event time that an update goes by; None where it goes by none."""
+    if isinstance(node, Window):
+        return node.windowing.config
+    return node.updating.config if isinstance(node.updating, FirstOfKey) else None
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
@@ -24,5 +32,6 @@ def _read(node: Window | WindowPanes) -> tuple[str, ...]:
 
 
 def _time(node: Window | Watermark | WindowPanes) -> tuple[str, ...]:
-    field = timestamp_field(node.windowing.config)
+    config = node.windowing.config
+    field = None if config is None else timestamp_field(config)
     return () if field is None else (field,)

@@ -26,23 +26,24 @@ from trident.base.values import conform
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
-from trident.compiler.states.updates import Updated, compile_update
-from trident.compiler.windows.dispatch import compile_late, compile_window
+from trident.compiler.states.updates import Updated
+from trident.compiler.windows.dispatch import compile_late, compile_state_update
 from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
 from trident.log.protocol import Birth, TransactionLog
+from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import (
     Emitted,
     LateTuples,
     LettersOf,
     Node,
+    PartitionPersist,
     Sink,
     StateQuery,
     StateUpdate,
     StateWriter,
-    Window,
-    WindowUpdate,
+    watermark_of,
 )
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
@@ -62,10 +63,14 @@ class StateSummary:
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
+    dropped: int | None = None
+    """The tuples that the state did not let through; None for a state that lets nothing through."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
         counts: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        if self.dropped is not None:
+            counts["dropped"] = self.dropped
         return counts if self.hottest is None else counts | {"hottest": self.hottest.as_dict()}
 
 
@@ -110,7 +115,7 @@ class Committer:
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
-        self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
+        self._update, self._late = cache(compile_state_update), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
@@ -121,6 +126,7 @@ class Committer:
         reach("commit.before")
         summary = TurnSummary()
         tables: dict[Node, pa.Table] = {}
+        rows: dict[Node, int] = {}
         to_sinks: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, tables, summary)
@@ -130,6 +136,8 @@ class Committer:
                 for o in stage.updates
                 if isinstance(o.step, LettersOf) and o.name in results
             }
+            rows |= {o.step: results[o.name].num_rows for o in stage.frozen if o.name in results}
+            _count_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
@@ -273,7 +281,7 @@ class Committer:
         try:
             return work()
         except StateRecoveringError:
-            watermark = step.watermark if isinstance(step, Window) else None
+            watermark = watermark_of(step)
             # Healed up to the batch before, which is what `work` reads. Nothing of its result is frozen or written yet,
             # so it may run again as a whole.
             for read in [step] if watermark is None else [step, watermark]:
@@ -281,17 +289,14 @@ class Committer:
             return work()
 
     def _update_of(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
-        stored = self._stored(step.state.name, txid)
-        if isinstance(step, WindowUpdate):
-            return self._window(step)(table, stored, self._window_batch(step, txid))
-        return self._update(step)(table, stored, txid)
+        return self._update(step)(table, self._stored(step.state.name, txid), self._window_batch(step, txid))
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
         return self._late(step)(table, self._window_batch(step.window, txid))
 
-    def _window_batch(self, step: WindowUpdate, txid: int) -> WindowBatch:
-        """Return the batch as a window's step sees it: its time, and the window's watermark before the batch."""
-        watermark = step.watermark if isinstance(step, Window) else None
+    def _window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:
+        """Return the batch as an update sees it: its time, and the watermark of the step before the batch."""
+        watermark = watermark_of(step)
         stored = None if watermark is None else self._stored(watermark.state.name, txid)
         return WindowBatch(txid, partial(self._frozen.time, txid), stored)
 
@@ -465,3 +470,23 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
+
+
+def _count_dropped(
+    stage: Stage, rows: Mapping[Node, int], tables: Mapping[Node, pa.Table], states: Mapping[str, StateSummary]
+) -> None:
+    """Note for each state of this stage that lets tuples through how many it dropped.
+
+    `rows` are the rows of all results so far. Those of a query are the tuples that entered it; what left it is in
+    `tables`, but not in a turn that only repeats a commit.
+    """
+    for output in stage.updates:
+        step = output.step
+        if not isinstance(step, Emitted) or not isinstance(step.source, PartitionPersist):
+            continue
+        update = step.source
+        if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
+            continue
+        entered = tables[update.source].num_rows if update.source in tables else rows.get(update.source)
+        if entered is not None and (update.source in tables or not isinstance(update.source, StateQuery)):
+            states[update.state.name].dropped = entered - rows[step]

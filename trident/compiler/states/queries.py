@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from trident.base.errors import FailedException, StateError
-from trident.base.types import arrow_schema
+from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where
@@ -16,7 +17,7 @@ from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateQuery
-from trident.plan.state_schema import function_of, present_of
+from trident.plan.state_schema import function_of, present_of, shown_type
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
 """A function that reads a state: from a table of key fields (no key twice; one row and no column for a global value) to
@@ -45,7 +46,25 @@ def compile_query(step: StateQuery) -> Callable[[pa.Table, Read], pa.Table]:
 
 def compile_answer(step: StateQuery) -> Answer:
     """Return a state query as a function over columns; hidden fields pass through it."""
+    if step.query.joining:
+        return _joining(step)
     return _get(step) if step.query.get else _query(step)
+
+
+def _joining(step: StateQuery) -> Answer:
+    """Return the function of a join with a state, over whole columns: the value's fields beside each tuple."""
+    lookup, fields = _Lookup(step), arrow_schema(step.outputs)
+
+    def answer(columns: Columns, read: Read) -> Columns:
+        if not columns.rows:
+            return columns.plus({field.name: Column.made([], field.type) for field in fields})
+        values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read).array()
+        parts = values.flatten() if kinds.is_struct(values.type) else [values]
+        pairs = zip(fields, parts, strict=True)
+        joined = columns.plus({field.name: Column.of(part).cast(field.type) for field, part in pairs})
+        return joined.keep(values.is_valid().to_pylist()) if step.query.joining == "inner" else joined
+
+    return answer
 
 
 def _get(step: StateQuery) -> Answer:
@@ -161,7 +180,7 @@ class _Lookup:
         self.keys = shape_of(step.updated).keys
         self.present = present_of(step.updated)
         self.where = Where(step.updated.step, function_of(step.updated))
-        self.kind = arrow_schema(step.outputs).field(0).type if step.query.get else None
+        self.kind = _kind(step)
         self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
 
     def values(self, columns: Columns, read: Read) -> list[Any]:
@@ -194,3 +213,11 @@ class _Lookup:
         with self.where.calling("present()"):
             presented = [None if value is None else present(value) for value in stored.values()]
         return Column.made(presented, self.kind) if self.kind is not None else Column(stored.kind, None, presented)
+
+
+def _kind(step: StateQuery) -> pa.DataType | None:
+    """Return the type of the values that a query sees; None for a user's function, which gets them as they are."""
+    if step.query.joining:
+        shown = shown_type(step.updated)
+        return None if shown is None else arrow_type(shown)
+    return arrow_schema(step.outputs).field(0).type if step.query.get else None

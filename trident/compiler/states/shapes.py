@@ -11,7 +11,8 @@ from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.columns.function_errors import Where, short
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
-from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
+from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.plan.nodes import HeldState, PartitionPersist, PersistentAggregate, PersistentReduce, Watermark, Window
 from trident.plan.state_schema import keys_of, value_of
 from trident_state.state_shape import Combine, StateShape, replacing
 
@@ -53,6 +54,8 @@ def _made_by(node: HeldState) -> str:
             return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
         case Watermark():
             return "Watermark"
+        case PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
+            return updating.meaning
     return "put"
 
 

@@ -11,10 +11,10 @@ from trident.compiler.states.updates import Updated
 
 @dataclass(frozen=True, slots=True)
 class WindowBatch:
-    """One batch as the step of a window sees it.
+    """One batch as the update of a state sees it.
 
     `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
-    of the window's watermark, as the batch before left it; None where the window has no watermark.
+    of the step's watermark, as the batch before left it; None where the step has no watermark.
     """
 
     txid: int
