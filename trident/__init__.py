@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from trident.outputs.published import publishedFiles, readParquet
     from trident.run.running import active
-    from trident.stream import GroupedStream, StatefulStream, Stream, TridentState, WindowedStream
+    from trident.stream import GroupedStream, JoinedStream, StatefulStream, Stream, TridentState, WindowedStream
     from trident.stream.apply_assembly import Assembly, FirstN
     from trident.stream.custom_verbs import verb
     from trident.topology import TridentTopology
@@ -67,7 +67,7 @@ _NAMES = {
     ),
     "trident.outputs.published": "publishedFiles readParquet",
     "trident.run.running": "active",
-    "trident.stream": "Stream GroupedStream StatefulStream TridentState WindowedStream",
+    "trident.stream": "Stream GroupedStream JoinedStream StatefulStream TridentState WindowedStream",
     "trident.stream.apply_assembly": "Assembly FirstN",
     "trident.stream.custom_verbs": "verb",
     "trident.topology": "TridentTopology",
@@ -97,6 +97,7 @@ __all__ = [
     "GroupedStream",
     "JoinOutFieldsMode",
     "JoinType",
+    "JoinedStream",
     "MapGet",
     "Max",
     "Min",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.compiler.stage_runner import table
 from tests.compiler.window_runner import FIELDS, InDict, at
 from trident import StatefulStream, Stream, TridentTopology
+from trident.base.errors import StateRecoveringError
 from trident.compiler.stages import cut
 from trident.compiler.windows import duplicates
 from trident.compiler.windows.dispatch import compile_late, compile_state_update
@@ -55,6 +56,11 @@ class Dropping:
         """What the state remembers."""
         return next(held.values for step, held in self._states.items() if isinstance(step, PartitionPersist))
 
+    @property
+    def mark(self) -> InDict | None:
+        """The state of the watermark."""
+        return next((held for step, held in self._states.items() if isinstance(step, Watermark)), None)
+
     def restart(self) -> None:
         """Forget what is not in the states."""
         self._run = {step: compile_state_update(step) for step in self._states}  # type: ignore[arg-type]
@@ -64,10 +70,9 @@ class Dropping:
         """Feed one batch; return the tuples that go on, and the late ones. `twice`: the first results are lost."""
         self._txid += 1
         tuples = table(FIELDS, *rows)
-        mark = next((held for step, held in self._states.items() if isinstance(step, Watermark)), None)
-        batch = WindowBatch(self._txid, lambda: 0.0, mark)
+        batch = WindowBatch(self._txid, lambda: 0.0, self.mark)
         for _ in range(2 if twice else 1):
-            updates = {step: run(tuples, self._states[step], batch) for step, run in self._run.items()}
+            updates = {step: run([tuples], self._states[step], batch) for step, run in self._run.items()}
         late = [] if self._late is None else self._late(tuples, batch).to_pylist()
         for step, updated in updates.items():
             self._states[step].put(updated.puts)
@@ -165,6 +170,30 @@ def test_keys_are_equal_where_spark_says_so() -> None:
     (step,) = [node for node in topology.nodes if isinstance(node, PartitionPersist)]
     rows = table("x double", (0.0,), (-0.0,), (nan,), (None,), (nan,), (None,))
     state = InDict(pa.int64(), pa.schema({"x": pa.float64()}))
-    updated = compile_state_update(step)(rows, state, WindowBatch(1, lambda: 0.0, None))
+    updated = compile_state_update(step)([rows], state, WindowBatch(1, lambda: 0.0, None))
     assert updated.emitted is not None
     assert str(updated.emitted["x"].to_pylist()) == "[0.0, nan, None]"
+
+
+def test_a_batch_that_breaks_off_while_keys_are_forgotten_forgets_them_when_it_is_repeated() -> None:
+    """The index beside the state has moved on when the store does not answer: the next try reads it anew."""
+    dropping = Dropping("k", timestampField="at", within=5, lateness=0)
+    dropping.batch([("a", at(0), 0)])
+    state = next(held for step, held in dropping._states.items() if isinstance(step, PartitionPersist))
+    read, calls = state.read, list[int]()
+
+    def fails_once(keys: pa.Table) -> pa.Array:
+        calls.append(keys.num_rows)
+        if len(calls) == 2:
+            raise StateRecoveringError("the server came back with nothing")
+        return read(keys)
+
+    state.read = fails_once  # type: ignore[method-assign]
+    dropping._txid += 1
+    with pytest.raises(StateRecoveringError):
+        dropping._run[next(step for step in dropping._run if isinstance(step, PartitionPersist))](
+            [table(FIELDS, ("b", at(100), 0))], state, WindowBatch(2, lambda: 0.0, dropping.mark)
+        )
+    dropping._txid -= 1
+    dropping.batch([("b", at(100), 0)])
+    assert set(dropping.held) == {("b",)}

@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     StaticState,
+    sources_of,
     walk,
 )
 from trident_state.state_shape import StateShape
@@ -94,7 +95,7 @@ class Stage:
     def reads(self) -> tuple[Node, ...]:
         """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
         drivers = StateUpdate | LateTuples | Sink
-        entering = [o.step.source for o in self.updates if isinstance(o.step, drivers)]
+        entering = [source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
     @property

@@ -17,6 +17,7 @@ from trident.operations.aggregators import Aggregation, AnyAggregation, Reductio
 from trident.operations.column_updaters import ColumnUpdater, FirstOfKey
 from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
 from trident.operations.window_aggregators import Windowing
@@ -295,7 +296,7 @@ class Watermark(Node):
     """The watermark, as a state of one value that never decreases. `schema` has the field of that value."""
 
     source: Node
-    windowing: Windowing | FirstOfKey
+    windowing: Windowing | FirstOfKey | Side
     keys: StructType
     state: StateSpec
 
@@ -318,18 +319,38 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Emitted(Node):
-    """The tuples that an updater emits through its collector, or a window's results."""
+class IntervalJoin(Node):
+    """The tuples of two streams that wait for partners, as a state. What leaves the join is `Emitted`.
 
-    source: PartitionPersist | Window
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields of the pairs. `watermarks` are
+    those of the two streams.
+    """
+
+    sources: tuple[Node, Node]
+    joining: IntervalJoining
+    outputs: StructType
+    keys: StructType
+    state: StateSpec
+    watermarks: tuple[Watermark, Watermark]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Emitted(Node):
+    """The tuples that an updater emits through its collector, the results of a window or of an interval join."""
+
+    source: PartitionPersist | Window | IntervalJoin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came after all of their windows had closed, behind the watermark, or without a time."""
+    """The tuples that came after all of their windows had closed, behind the watermark, or without a time.
+
+    `side` is the number of the stream of an interval join.
+    """
 
     source: Node
-    window: Window | PartitionPersist
+    window: Window | PartitionPersist | IntervalJoin
+    side: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,7 +369,7 @@ class StaticState(Node):
 WindowUpdate = Watermark | Window
 """A step of a window that makes a state's new values."""
 
-StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate
+StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
 """A step that, in the commit turn, runs code over its state in the driver."""
 
 StateWriter = PersistentAggregate | StateUpdate
@@ -491,14 +512,17 @@ class Part(Node):
     number: int
 
 
-def watermark_of(node: Node) -> Watermark | None:
-    """Return the step that keeps the watermark which an update goes by, or None."""
-    return node.watermark if isinstance(node, Window | PartitionPersist) else None
+def watermarks_of(node: Node) -> tuple[Watermark, ...]:
+    """Return the steps that keep the watermarks which an update goes by: one for each stream of a join."""
+    if isinstance(node, IntervalJoin):
+        return node.watermarks
+    watermark = node.watermark if isinstance(node, Window | PartitionPersist) else None
+    return () if watermark is None else (watermark,)
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
     """Return the nodes whose tuples a node reads."""
-    if isinstance(node, Merge | Join | MultiReduce):
+    if isinstance(node, Merge | Join | MultiReduce | IntervalJoin):
         return node.sources
     source = getattr(node, "source", None)
     return () if source is None else (source,)

@@ -7,6 +7,7 @@ from trident.base.names import RESERVED, reserved
 from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
     Emitted,
+    IntervalJoin,
     LateTuples,
     LettersOf,
     Node,
@@ -41,8 +42,8 @@ class Register:
         """The steps that give dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
-        self.late: dict[Window | PartitionPersist, LateTuples] = {}
-        """The steps that give late tuples, by the window or update that they are late for, if the program asks."""
+        self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
+        """The steps that give late tuples, by what they are late for and the stream of it, if the program asks."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 

@@ -10,6 +10,7 @@ from trident.base.types import select
 from trident.operations.aggregator_kinds import presented_type
 from trident.plan.nodes import (
     HeldState,
+    IntervalJoin,
     PartitionPersist,
     PersistentAggregate,
     PersistentReduce,
@@ -61,5 +62,7 @@ def function_of(node: HeldState) -> CallSite:
             return updating.site
         case Window(windowing=windowing) | Watermark(windowing=windowing):
             return windowing.site
+        case IntervalJoin(joining=joining):
+            return joining.site
         case StaticState():
             return node.site

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from trident.base.types import ddl
+from trident.operations.interval_joins import span
 from trident.plan.nodes import (
     Aggregate,
     Each,
     Filter,
+    IntervalJoin,
     Join,
     MultiReduce,
     Node,
@@ -51,6 +53,12 @@ def about_persistent(node: PersistentAggregate | PersistentReduce) -> str:
 
 def by_group(node: PersistentAggregate | PersistentReduce) -> str:
     return by(node.group)
+
+
+def about_interval_join(node: IntervalJoin) -> str:
+    joining = node.joining
+    interval = f"from {span(joining.lower)} to {span(joining.upper)}"
+    return joined(by(joining.sides[0].keys), interval, "" if joining.kind == "inner" else f"{joining.kind} join")
 
 
 def about_query(node: StateQuery) -> str:

@@ -2,14 +2,17 @@
 
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import EventTime, WindowConfig, timestamp_field
-from trident.plan.nodes import PartitionPersist, Watermark, Window, WindowPanes
+from trident.plan.nodes import IntervalJoin, LateTuples, Watermark, Window, WindowPanes
 
 
-def config_of(node: Window | PartitionPersist) -> WindowConfig | EventTime | None:
-    """Return the window, or the event time that an update goes by; None where it goes by none."""
-    if isinstance(node, Window):
-        return node.windowing.config
-    return node.updating.config if isinstance(node.updating, FirstOfKey) else None
+def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
+    """Return the window, or the event time, that tuples are late for; None where there is none."""
+    window = node.window
+    if isinstance(window, IntervalJoin):
+        return window.joining.sides[node.side or 0].config
+    if isinstance(window, Window):
+        return window.windowing.config
+    return window.updating.config if isinstance(window.updating, FirstOfKey) else None
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ what an earlier try has done: a stage that is frozen is read, and a store skips 
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -43,7 +43,8 @@ from trident.plan.nodes import (
     StateQuery,
     StateUpdate,
     StateWriter,
-    watermark_of,
+    sources_of,
+    watermarks_of,
 )
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
@@ -269,7 +270,7 @@ class Committer:
                 results[output.name] = self._reading(step.window, txid, late)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
-            work = partial(self._update_of, step, tables[step.source], txid)
+            work = partial(self._update_of, step, [tables[source] for source in sources_of(step)], txid)
             update = self._reading(step, txid, partial(self.code.call, step, txid, work))
             results[output.name] = update.puts
             if step in emitting and update.emitted is not None:
@@ -281,24 +282,23 @@ class Committer:
         try:
             return work()
         except StateRecoveringError:
-            watermark = watermark_of(step)
             # Healed up to the batch before, which is what `work` reads. Nothing of its result is frozen or written yet,
             # so it may run again as a whole.
-            for read in [step] if watermark is None else [step, watermark]:
+            for read in (step, *watermarks_of(step)):
                 self.heal(read.state.name, txid - 1)
             return work()
 
-    def _update_of(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
-        return self._update(step)(table, self._stored(step.state.name, txid), self._window_batch(step, txid))
+    def _update_of(self, step: StateUpdate, tables: Sequence[pa.Table], txid: int) -> Updated:
+        return self._update(step)(tables, self._stored(step.state.name, txid), self._window_batch(step, txid))
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
         return self._late(step)(table, self._window_batch(step.window, txid))
 
     def _window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:
-        """Return the batch as an update sees it: its time, and the watermark of the step before the batch."""
-        watermark = watermark_of(step)
-        stored = None if watermark is None else self._stored(watermark.state.name, txid)
-        return WindowBatch(txid, partial(self._frozen.time, txid), stored)
+        """Return the batch as an update sees it: its time, and the watermarks of the step before the batch."""
+        stored = [self._stored(watermark.state.name, txid) for watermark in watermarks_of(step)]
+        first, second = [*stored, None, None][:2]
+        return WindowBatch(txid, partial(self._frozen.time, txid), first, second)
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""

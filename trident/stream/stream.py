@@ -13,6 +13,7 @@ from trident.stream.dead_letters import DeadLetterVerbs
 from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
+from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.outputs import OutputVerbs
@@ -44,6 +45,7 @@ class Stream(
     WindowVerbs["WindowedStream"],
     DuplicateVerbs["Stream", "StatefulStream"],
     TableVerbs["Stream", "TridentState"],
+    IntervalJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
 ):
     """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
@@ -68,6 +70,9 @@ class Stream(
 
     def _through(self, node: nodes.Emitted) -> "StatefulStream":
         return StatefulStream(self._register, node, self._label)
+
+    def _paired(self, node: nodes.Emitted, label: str) -> "JoinedStream":
+        return JoinedStream(self._register, node, label)
 
     def _state_of(self, node: nodes.StateWriter) -> "TridentState":
         return TridentState(self._register, node, self._label)
@@ -100,6 +105,12 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 
 class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
     """The stream that `dropDuplicates` gives: a stream that also has `late`, `state` and `watermark`."""
+
+    __slots__ = ()
+
+
+class JoinedStream(JoinedVerbs[Stream], Stream):
+    """The stream of the pairs that `intervalJoin` makes: a stream that also has `late`."""
 
     __slots__ = ()
 

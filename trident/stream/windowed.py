@@ -99,12 +99,16 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
 
 
 def late_for(
-    stream: StreamBase[Any], by: nodes.Window | nodes.PartitionPersist, before: nodes.Node, step: Step
+    stream: StreamBase[Any],
+    by: nodes.Window | nodes.PartitionPersist | nodes.IntervalJoin,
+    before: nodes.Node,
+    step: Step,
+    side: int | None = None,
 ) -> nodes.LateTuples:
     """Return the step that gives the tuples of `before` that are late for `by`; a topology has one at most."""
-    late = stream._register.late.get(by)
+    late = stream._register.late.get((by, side))
     if late is None:
-        late = nodes.LateTuples(before, by, step=step.label, site=step.called, schema=before.schema)
+        late = nodes.LateTuples(before, by, side, step=step.label, site=step.called, schema=before.schema)
         stream._register.add(stream._label, late)
-        stream._register.late[by] = late
+        stream._register.late[by, side] = late
     return late

@@ -12,7 +12,15 @@ from trident.compiler.columns.function_errors import Where, short
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
-from trident.plan.nodes import HeldState, PartitionPersist, PersistentAggregate, PersistentReduce, Watermark, Window
+from trident.plan.nodes import (
+    HeldState,
+    IntervalJoin,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    Watermark,
+    Window,
+)
 from trident.plan.state_schema import keys_of, value_of
 from trident_state.state_shape import Combine, StateShape, replacing
 
@@ -56,6 +64,8 @@ def _made_by(node: HeldState) -> str:
             return "Watermark"
         case PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
             return updating.meaning
+        case IntervalJoin(joining=joining):
+            return joining.meaning
     return "put"
 
 

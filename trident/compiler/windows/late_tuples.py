@@ -12,15 +12,15 @@ from trident.plan.window_inputs import config_of
 
 def late_tuples(node: LateTuples) -> RunLate:
     """Return a function that selects from a batch's tuples the late ones."""
-    config = config_of(node.window)
+    config = config_of(node)
     assert isinstance(config, Timing)
     assert config.timestampField is not None
     field = config.timestampField
 
     def late(table: pa.Table, batch: WindowBatch) -> pa.Table:
-        assert batch.watermark is not None
         if not table.num_rows:
             return table
-        return table.filter(pc.invert(on_time(config, table.column(field), watermark(batch.watermark))))
+        before = min(watermark(stored) for stored in batch.watermarks)
+        return table.filter(pc.invert(on_time(config, table.column(field), before)))
 
     return late
