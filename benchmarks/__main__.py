@@ -14,6 +14,7 @@ from benchmarks.rows.drpc import drpc
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
+from benchmarks.rows.over_time import over_time
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "functions": functions,
     "aggregates": aggregates,
     "windows": windows,
+    "time": over_time,
     "small": small_batches,
     "join": joins,
     "split": splits,

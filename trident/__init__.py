@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from trident.outputs.published import publishedFiles, readParquet
     from trident.run.running import active
-    from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
+    from trident.stream import GroupedStream, JoinedStream, StatefulStream, Stream, TridentState, WindowedStream
     from trident.stream.apply_assembly import Assembly, FirstN
     from trident.stream.custom_verbs import verb
     from trident.topology import TridentTopology
@@ -74,7 +74,7 @@ _NAMES = {
     ),
     "trident.outputs.published": "publishedFiles readParquet",
     "trident.run.running": "active",
-    "trident.stream": "Stream GroupedStream TridentState WindowedStream",
+    "trident.stream": "Stream GroupedStream JoinedStream StatefulStream TridentState WindowedStream",
     "trident.stream.apply_assembly": "Assembly FirstN",
     "trident.stream.custom_verbs": "verb",
     "trident.topology": "TridentTopology",
@@ -107,6 +107,7 @@ __all__ = [
     "GroupedStream",
     "JoinOutFieldsMode",
     "JoinType",
+    "JoinedStream",
     "Last",
     "MapGet",
     "Max",
@@ -127,6 +128,7 @@ __all__ = [
     "StateUpdater",
     "StdDev",
     "StdDevPop",
+    "StatefulStream",
     "Stream",
     "Sum",
     "TopK",

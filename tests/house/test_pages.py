@@ -63,13 +63,16 @@ def test_the_guides_updaters_queries_and_static_states_run() -> None:
         assert kinds == ["large", "small"] and running.drpc.execute("spender", 3) == []
 
 
-def test_the_guides_windows_run_and_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
-    page = ROOT / "docs" / "guide" / "windows.md"
+@pytest.mark.parametrize(("name", "lines"), [("windows.md", 4), ("over-time.md", 6)])
+def test_the_guides_states_over_time_run_and_print_what_they_say(
+    name: str, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "guide" / name
     program = program_of(page).replace("topology.start(", "start_local(topology, ")
     exec(compile(program, str(page), "exec"), {"__name__": "page", "start_local": start_local})
     said = capsys.readouterr().out.splitlines()
     assert said == re.findall(r"print\(.*\)  # (.*)", page.read_text(encoding="utf-8"))
-    assert len(said) == 4
+    assert len(said) == lines
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -28,7 +28,7 @@ def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:
 
 def test_what_touches_a_state_stays_out_of_best_effort_branches() -> None:
     assert [kind.__name__ for kind in StateStep.__args__ if TRAITS[kind].in_branch] == []
-    assert [TRAITS[kind].role for kind in StateWriter.__args__] == ["aggregate"] * 5
+    assert [TRAITS[kind].role for kind in StateWriter.__args__] == ["aggregate"] * 6
     assert TRAITS[StateQuery].role == "query"
 
 

@@ -19,7 +19,7 @@ from trident_state.store import Home, Store
 Values = dict[str, dict[str, int]]
 """State, key, value."""
 
-FLOWS = ("one", "two", "stages", "query", "merged")
+FLOWS = ("one", "two", "stages", "query", "merged", "distinct")
 
 
 class Worlds:
@@ -52,7 +52,9 @@ class InWorld:
 @cache
 def program(flow: str) -> Program:
     """counts: how often each word came. sums: the sum of the checksums of its numbers, a word. totals, by the word's
-    first letter, in a second stage: the sum of all counts right after ("stages") or before ("query") each batch."""
+    first letter, in a second stage: the sum of all counts right after ("stages") or before ("query") each batch; or
+    ("distinct") the sum of the numbers of the first tuple of each word. seen: the txid in which each word first came.
+    """
     topology = TridentTopology()
     numbers = topology.newStream("numbers", _spout("numbers"))
     if flow == "merged":
@@ -67,6 +69,10 @@ def program(flow: str) -> Program:
     if flow == "query":
         asked = numbers.stateQuery(counts, "word", MapGet(), "before").each("word", first_letter, "letter string")
         asked.groupBy("letter").persistentAggregate(InWorld("totals"), "before", Sum(), "total", name="totals")
+    if flow == "distinct":
+        distinct = numbers.dropDuplicates("word", InWorld("seen"), name="seen")
+        letters = distinct.each("word", first_letter, "letter string").groupBy("letter")
+        letters.persistentAggregate(InWorld("totals"), "seq", Sum(), "total", name="totals")
     return cut(topology)
 
 
@@ -83,9 +89,14 @@ def checksum(seq: int) -> int:
     return (seq + 1) * 0x9E3779B97F4A7C15 >> 3 & 0xFFFFFFFFFFF
 
 
-def deltas(flow: str, tuples: Iterable[Tuple], counts: Mapping[str, int]) -> Values:
-    """What a batch adds to each state; `counts` are those before it. The oracle's side."""
-    found: Values = {"counts": {}, "sums": {}, "totals": {}}
+def deltas(flow: str, txid: int, tuples: Iterable[Tuple], counts: Mapping[str, int]) -> Values:
+    """What batch `txid` adds to each state; `counts` are those before it. The oracle's side."""
+    found: Values = {"counts": {}, "sums": {}, "totals": {}, "seen": {}}
+    if flow == "distinct":
+        for word, seq in sorted(tuples):
+            if word not in counts and word not in found["seen"]:
+                found["seen"][word] = txid
+                found["totals"][word[0]] = found["totals"].get(word[0], 0) + seq
     for word, seq in tuples:
         found["counts"][word] = found["counts"].get(word, 0) + 1
         found["sums"][word] = found["sums"].get(word, 0) + checksum(seq)

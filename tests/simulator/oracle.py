@@ -30,7 +30,7 @@ class Oracle:
             raise Wrong(f"batch {txid} froze tuples that were frozen before: {sorted(numbers & self._seen)}")
         self._seen |= numbers
         before = self.after[-1]
-        added = flows.deltas(self.flow, tuples, before["counts"])
+        added = flows.deltas(self.flow, txid, tuples, before["counts"])
         self.batches.append(tuples)
         self.after.append({state: _sum(before[state], added[state]) for state in before})
 

@@ -24,7 +24,7 @@ class Setting:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler, chance = scheduler, scheduler.random
-        self.flow = chance.choices(flows.FLOWS, (25, 20, 30, 10, 15))[0]
+        self.flow = chance.choices(flows.FLOWS, (25, 20, 30, 10, 10, 5))[0]
         self.program = flows.program(self.flow)
         self.group = self.program.groups[0].name
         self.states = flows.states_of(self.flow)

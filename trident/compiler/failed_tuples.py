@@ -177,4 +177,4 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
 
 def _updater(node: PartitionPersist) -> object:
     """Return the updater object whose method updates the state; None where a plain function does."""
-    return getattr(node.updating.call, "__self__", None)
+    return getattr(getattr(node.updating, "call", None), "__self__", None)

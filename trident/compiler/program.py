@@ -23,6 +23,7 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     StaticState,
+    sources_of,
     walk,
 )
 from trident_state.state_shape import StateShape
@@ -96,7 +97,7 @@ class Stage:
     def reads(self) -> tuple[Node, ...]:
         """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
         drivers = StateUpdate | LateTuples | Sink | CommittedQuery
-        entering = [o.step.source for o in self.updates if isinstance(o.step, drivers)]
+        entering = [source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
     @property

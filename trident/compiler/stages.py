@@ -12,10 +12,12 @@ from trident.plan.nodes import (
     CommittedQuery,
     Debug,
     Emitted,
+    IntervalJoin,
     LateTuples,
     LettersOf,
     MultiReduce,
     Node,
+    PartitionPersist,
     Peek,
     RequestSource,
     Sink,
@@ -30,10 +32,13 @@ from trident.plan.nodes import (
     Window,
     sources_of,
     walk,
+    watermarks_of,
 )
 from trident.plan.state_schema import value_of
 from trident.plan.topology_protocol import TopologyPlan
 from trident.plan.traits import has_python_form, operation_of, traits_of
+
+_SIDES = ("left", "right")
 
 
 def cut(topology: TopologyPlan) -> Program:
@@ -151,7 +156,7 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
     does a query of committed values: its answers are frozen, and the driver finds them as it makes an update.
     """
     if isinstance(node, StateUpdate | LateTuples | CommittedQuery):
-        return level[id(node.source)] + 1
+        return max(level[id(source)] for source in sources_of(node)) + 1
     if isinstance(node, Emitted | LettersOf):
         return level[id(node.source)]
     return max((_level_behind(source, level) for source in sources_of(node)), default=1)
@@ -179,8 +184,8 @@ def _writers_read(node: Node) -> list[Node]:
     match node:
         case StateQuery(updated=updated) | CommittedQuery(updated=updated) if isinstance(updated, StateWriter):
             return [updated]
-        case Window(watermark=watermark) if watermark is not None:
-            return [watermark]
+        case Window() | PartitionPersist() | IntervalJoin():
+            return list(watermarks_of(node))
         case LateTuples(window=window):
             return [window]
     return []
@@ -217,10 +222,11 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
     - "<state>": what a step writes into its state
     - "<state>?<n>": what enters the n-th query of a state
     - "<state>?<n>=": what leaves the n-th query of a state, if it asks for committed values
-    - "<state>>": what an updater or a window emits; "<state>>late": a window's late tuples
+    - "<state>>": what an updater or a window emits; "<state>>late": a window's late tuples, those of a join's streams
+      "<state>.left>late" and "<state>.right>late"
     - "<step>~": dead letters of a step
     - "<sink>!": what enters a sink
-    - "<state>|": tuples carried to the update of a state
+    - "<state>|": tuples carried to the update of a state; "<state>.left|", "<state>.right|": to a join of two streams
     - "<state>>late|": tuples carried to the search for a window's late tuples
     - "<step>|": the step's tuples, carried to any other node
 
@@ -236,7 +242,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
         elif isinstance(node, Emitted):
             names[id(node)] = f"{node.source.state.name}>"
         elif isinstance(node, LateTuples):
-            names[id(node)] = f"{node.window.state.name}>late"
+            names[id(node)] = f"{_late_for(node)}>late"
         elif isinstance(node, LettersOf):
             names[id(node)] = f"{node.source.step}~"
         elif isinstance(node, StateReader):
@@ -251,10 +257,18 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 def _carried_to(node: Node, readers: Sequence[Node]) -> str:
     """Return what a carried node's output is named after: an updated state, a window's late tuples, or its own step."""
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
+    join = next((reader for reader in updates if isinstance(reader, IntervalJoin)), None)
+    if join is not None:
+        return f"{join.state.name}.{_SIDES[join.sources.index(node)]}"
     if updates:  # the window comes before its watermark: both read the same tuples
         return min(updates, key=lambda update: isinstance(update, Watermark)).state.name
     late = next((reader for reader in readers if isinstance(reader, LateTuples)), None)
-    return node.step if late is None else f"{late.window.state.name}>late"
+    return node.step if late is None else f"{_late_for(late)}>late"
+
+
+def _late_for(node: LateTuples) -> str:
+    """Return the name of what tuples are late for: a state, or a stream of a join."""
+    return node.window.state.name + ("" if node.side is None else f".{_SIDES[node.side]}")
 
 
 def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:

@@ -127,11 +127,16 @@ class Updating:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query function in a plan. `get` is true for MapGet and SnapshotGet, which run over whole columns."""
+    """A query function in a plan. `get` is true for MapGet and SnapshotGet, which run over whole columns.
+
+    `joining` is "inner" or "left" for a join with the state: the value comes as its fields, and without a value the
+    tuple is dropped, or the fields are null.
+    """
 
     function: QueryFunction
     site: CallSite
     get: bool = False
+    joining: str = ""
 
 
 @dataclass(frozen=True, slots=True)

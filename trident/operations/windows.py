@@ -223,11 +223,32 @@ class SessionWindow(_Window):
         return f"SessionWindow({duration_text(self.gap)!r}, {self.timestampField!r}{late})"
 
 
+@dataclass(frozen=True, init=False, repr=False)
+class EventTime(_Window):
+    """A timestamp field and its watermark, for steps that go by event time and have no windows.
+
+    The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is late if the watermark is past its time.
+    """
+
+    timestampField: str
+    lateness: int
+
+    def __init__(self, timestampField: object, lateness: object, step: Step) -> None:
+        self._set(timestampField=_field(timestampField, step))
+        self._set(lateness=microseconds(lateness, "lateness", step, zero=True))
+
+    def __repr__(self) -> str:
+        return f"{self.timestampField}, lateness={duration_text(self.lateness)!r}"
+
+
 WindowConfig = CountWindow | TimeWindow | SessionWindow
 """Any window."""
 
+Timing = TimeWindow | SessionWindow | EventTime
+"""Anything that has a watermark."""
 
-def timestamp_field(config: WindowConfig) -> str | None:
+
+def timestamp_field(config: WindowConfig | EventTime) -> str | None:
     """Return the window's timestamp field; None where it has none."""
     return None if isinstance(config, CountWindow) else config.timestampField
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
+from trident.plan.nodes import IntervalJoin, Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
 from trident_state.state_shape import StateKind
@@ -81,7 +81,9 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         tuple((source.stream, source.spout.kind) for source in _sources(node)),
         promise,
         "" if fenced else _UNFENCED,
-        _WINDOW if isinstance(node, WindowUpdate) else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
+        _WINDOW
+        if isinstance(node, WindowUpdate | IntervalJoin)
+        else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
     )
 
 

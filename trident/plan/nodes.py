@@ -15,8 +15,10 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.bundles import bundle_of
+from trident.operations.column_updaters import ColumnUpdater, FirstOfKey
 from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
 from trident.operations.window_aggregators import Windowing
@@ -260,17 +262,19 @@ class PersistentReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionPersist(Node):
-    """A state that a user's updater changes, batch by batch.
+    """A state that an updater changes, batch by batch: a user's, or one of the library's own over whole columns.
 
-    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits.
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits. Only an
+    updater of the library's own has a `watermark`.
     """
 
     source: Node
     inputs: tuple[str, ...]
-    updating: Updating
+    updating: Updating | ColumnUpdater
     outputs: StructType
     keys: StructType
     state: StateSpec
+    watermark: "Watermark | None" = None
 
 
 # --- windows: panes that enter, the watermark, the open windows, their results ---------------------------------------
@@ -302,7 +306,7 @@ class Watermark(Node):
     """The watermark, as a state of one value that never decreases. `schema` has the field of that value."""
 
     source: Node
-    windowing: Windowing
+    windowing: Windowing | FirstOfKey | Side
     keys: StructType
     state: StateSpec
 
@@ -325,18 +329,38 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Emitted(Node):
-    """The tuples that an updater emits through its collector, or a window's results."""
+class IntervalJoin(Node):
+    """The tuples of two streams that wait for partners, as a state. What leaves the join is `Emitted`.
 
-    source: PartitionPersist | Window
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields of the pairs. `watermarks` are
+    those of the two streams.
+    """
+
+    sources: tuple[Node, Node]
+    joining: IntervalJoining
+    outputs: StructType
+    keys: StructType
+    state: StateSpec
+    watermarks: tuple[Watermark, Watermark]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Emitted(Node):
+    """The tuples that an updater emits through its collector, the results of a window or of an interval join."""
+
+    source: PartitionPersist | Window | IntervalJoin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came after all of their windows had closed, or that have no time."""
+    """The tuples that came after all of their windows had closed, behind the watermark, or without a time.
+
+    `side` is the number of the stream of an interval join.
+    """
 
     source: Node
-    window: Window
+    window: Window | PartitionPersist | IntervalJoin
+    side: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -355,7 +379,7 @@ class StaticState(Node):
 WindowUpdate = Watermark | Window
 """A step of a window that makes a state's new values."""
 
-StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate
+StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
 """A step that, in the commit turn, runs code over its state in the driver."""
 
 StateWriter = PersistentAggregate | StateUpdate
@@ -516,9 +540,17 @@ class Part(Node):
     number: int
 
 
+def watermarks_of(node: Node) -> tuple[Watermark, ...]:
+    """Return the steps that keep the watermarks which an update goes by: one for each stream of a join."""
+    if isinstance(node, IntervalJoin):
+        return node.watermarks
+    watermark = node.watermark if isinstance(node, Window | PartitionPersist) else None
+    return () if watermark is None else (watermark,)
+
+
 def sources_of(node: Node) -> tuple[Node, ...]:
     """Return the nodes whose tuples a node reads."""
-    if isinstance(node, Merge | Join | MultiReduce):
+    if isinstance(node, Merge | Join | MultiReduce | IntervalJoin):
         return node.sources
     source = getattr(node, "source", None)
     return () if source is None else (source,)

@@ -9,9 +9,11 @@ from trident.base.step import Step, caller, verb_label
 from trident.plan.defining_cells import DefiningCells, note_of
 from trident.plan.nodes import (
     Emitted,
+    IntervalJoin,
     LateTuples,
     LettersOf,
     Node,
+    PartitionPersist,
     RequestSource,
     Sink,
     Split,
@@ -43,8 +45,8 @@ class Register:
         """The steps that give dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
-        self.late: dict[Window, LateTuples] = {}
-        """The steps that give the late tuples of windows, for the windows whose late tuples the program asks for."""
+        self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
+        """The steps that give late tuples, by what they are late for and the stream of it, if the program asks."""
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()

@@ -12,6 +12,7 @@ from trident.operations.bundles import BundleMember, bundle_of
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import (
     HeldState,
+    IntervalJoin,
     PartitionPersist,
     PersistentAggregate,
     PersistentReduce,
@@ -87,5 +88,7 @@ def function_of(node: HeldState) -> CallSite:
             return updating.site
         case Window(windowing=windowing) | Watermark(windowing=windowing):
             return windowing.site
+        case IntervalJoin(joining=joining):
+            return joining.site
         case StaticState():
             return node.site

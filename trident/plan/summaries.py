@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from trident.base.types import ddl
+from trident.operations.interval_joins import span
 from trident.plan.nodes import (
     Aggregate,
     CommittedQuery,
     Each,
     Filter,
+    IntervalJoin,
     Join,
     MultiReduce,
     Node,
@@ -52,6 +54,12 @@ def about_persistent(node: PersistentAggregate | PersistentReduce) -> str:
 
 def by_group(node: PersistentAggregate | PersistentReduce) -> str:
     return by(node.group)
+
+
+def about_interval_join(node: IntervalJoin) -> str:
+    joining = node.joining
+    interval = f"from {span(joining.lower)} to {span(joining.upper)}"
+    return joined(by(joining.sides[0].keys), interval, "" if joining.kind == "inner" else f"{joining.kind} join")
 
 
 def about_query(node: StateReader) -> str:

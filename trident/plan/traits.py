@@ -24,6 +24,7 @@ from trident.plan.nodes import (
     Emitted,
     Filter,
     ForeachBatch,
+    IntervalJoin,
     Join,
     LateTuples,
     LettersOf,
@@ -303,6 +304,15 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
             words.by(node.group), f"{node.windowing.config!r}, into state {node.state.name}"
         ),
         caption=lambda node: ", ".join([*node.group, repr(node.windowing.config)]),
+        in_branch=False,
+    ),
+    IntervalJoin: Traits(
+        "aggregate",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: words.joined(words.about_interval_join(node), f"into state {node.state.name}"),
+        caption=words.about_interval_join,
         in_branch=False,
     ),
     LateTuples: Traits(

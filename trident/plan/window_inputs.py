@@ -1,7 +1,18 @@
 """The fields that the steps of a window read of their sources."""
 
-from trident.operations.windows import timestamp_field
-from trident.plan.nodes import Watermark, Window, WindowPanes
+from trident.operations.column_updaters import FirstOfKey
+from trident.operations.windows import EventTime, WindowConfig, timestamp_field
+from trident.plan.nodes import IntervalJoin, LateTuples, Watermark, Window, WindowPanes
+
+
+def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
+    """Return the window, or the event time, that tuples are late for; None where there is none."""
+    window = node.window
+    if isinstance(window, IntervalJoin):
+        return window.joining.sides[node.side or 0].config
+    if isinstance(window, Window):
+        return window.windowing.config
+    return window.updating.config if isinstance(window.updating, FirstOfKey) else None
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
@@ -24,5 +35,6 @@ def _read(node: Window | WindowPanes) -> tuple[str, ...]:
 
 
 def _time(node: Window | Watermark | WindowPanes) -> tuple[str, ...]:
-    field = timestamp_field(node.windowing.config)
+    config = node.windowing.config
+    field = None if config is None else timestamp_field(config)
     return () if field is None else (field,)

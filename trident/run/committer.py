@@ -5,7 +5,7 @@ what an earlier try has done: a stage that is frozen is read, and a store skips 
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -27,8 +27,8 @@ from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.states.shapes import new_values
-from trident.compiler.states.updates import Updated, compile_update
-from trident.compiler.windows.dispatch import compile_late, compile_window
+from trident.compiler.states.updates import Updated
+from trident.compiler.windows.dispatch import compile_late, compile_state_update
 from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
@@ -41,19 +41,22 @@ from trident.log.frozen_results import (
     without_skipped,
 )
 from trident.log.protocol import Birth, TransactionLog
+from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import (
     CommittedQuery,
     Emitted,
     LateTuples,
     LettersOf,
     Node,
+    PartitionPersist,
     Sink,
     StateQuery,
     StateReader,
     StateUpdate,
     StateWriter,
     Window,
-    WindowUpdate,
+    sources_of,
+    watermarks_of,
 )
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
@@ -74,12 +77,16 @@ class StateSummary:
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
+    dropped: int | None = None
+    """The tuples that the state did not let through; None for a state that lets nothing through."""
     time: WindowTime | None = None
     """The time of a window, for the state of one."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
         summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        if self.dropped is not None:
+            summary["dropped"] = self.dropped
         summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
         return summary if self.time is None else summary | self.time.as_dict()
 
@@ -126,7 +133,7 @@ class Committer:
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._time = EventTime(self.stores)
-        self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
+        self._update, self._late = cache(compile_state_update), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
@@ -137,6 +144,7 @@ class Committer:
         reach("commit.before")
         summary = TurnSummary()
         tables: dict[Node, pa.Table] = {}
+        rows: dict[Node, int] = {}
         to_sinks: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, tables, summary)
@@ -146,6 +154,8 @@ class Committer:
                 for o in stage.updates
                 if isinstance(o.step, LettersOf) and o.name in results
             }
+            rows |= {o.step: results[o.name].num_rows for o in stage.frozen if o.name in results}
+            _count_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
@@ -280,7 +290,7 @@ class Committer:
                 results[output.name] = conform(answers, output.schema)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
-            work = partial(self._update_of, step, tables[step.source], txid)
+            work = partial(self._update_of, step, [tables[source] for source in sources_of(step)], txid)
             update = self._reading(step, txid, partial(self.code.call, step, txid, work))
             results[output.name] = with_dropped(update.puts, update.dropped)
             if step in emitting and update.emitted is not None:
@@ -292,27 +302,23 @@ class Committer:
         try:
             return work()
         except StateRecoveringError:
-            watermark = step.watermark if isinstance(step, Window) else None
             # Healed up to the batch before, which is what `work` reads. Nothing of its result is frozen or written yet,
             # so it may run again as a whole.
-            for read in [step] if watermark is None else [step, watermark]:
+            for read in (step, *watermarks_of(step)):
                 self.heal(read.state.name, txid - 1)
             return work()
 
-    def _update_of(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
-        stored = self._stored(step.state.name, txid)
-        if isinstance(step, WindowUpdate):
-            return self._window(step)(table, stored, self._window_batch(step, txid))
-        return self._update(step)(table, stored, txid)
+    def _update_of(self, step: StateUpdate, tables: Sequence[pa.Table], txid: int) -> Updated:
+        return self._update(step)(tables, self._stored(step.state.name, txid), self._window_batch(step, txid))
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
         return self._late(step)(table, self._window_batch(step.window, txid))
 
-    def _window_batch(self, step: WindowUpdate, txid: int) -> WindowBatch:
-        """Return the batch as a window's step sees it: its time, and the window's watermark before the batch."""
-        watermark = step.watermark if isinstance(step, Window) else None
-        stored = None if watermark is None else self._stored(watermark.state.name, txid)
-        return WindowBatch(txid, partial(self._frozen.time, txid), stored)
+    def _window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:
+        """Return the batch as an update sees it: its time, and the watermarks of the step before the batch."""
+        stored = [self._stored(watermark.state.name, txid) for watermark in watermarks_of(step)]
+        first, second = [*stored, None, None][:2]
+        return WindowBatch(txid, partial(self._frozen.time, txid), first, second)
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""
@@ -510,3 +516,23 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
+
+
+def _count_dropped(
+    stage: Stage, rows: Mapping[Node, int], tables: Mapping[Node, pa.Table], states: Mapping[str, StateSummary]
+) -> None:
+    """Note for each state of this stage that lets tuples through how many it dropped.
+
+    `rows` are the rows of all results so far. Those of a query are the tuples that entered it; what left it is in
+    `tables`, but not in a turn that only repeats a commit.
+    """
+    for output in stage.updates:
+        step = output.step
+        if not isinstance(step, Emitted) or not isinstance(step.source, PartitionPersist):
+            continue
+        update = step.source
+        if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
+            continue
+        entered = tables[update.source].num_rows if update.source in tables else rows.get(update.source)
+        if entered is not None and (update.source in tables or not isinstance(update.source, StateQuery)):
+            states[update.state.name].dropped = entered - rows[step]

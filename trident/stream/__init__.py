@@ -1,5 +1,5 @@
 """Streams and their verbs, one file for each family of verbs. A stream holds one node of the plan."""
 
-from trident.stream.stream import GroupedStream, Stream, TridentState, WindowedStream
+from trident.stream.stream import GroupedStream, JoinedStream, StatefulStream, Stream, TridentState, WindowedStream
 
-__all__ = ["GroupedStream", "Stream", "TridentState", "WindowedStream"]
+__all__ = ["GroupedStream", "JoinedStream", "StatefulStream", "Stream", "TridentState", "WindowedStream"]

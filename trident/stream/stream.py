@@ -10,8 +10,10 @@ from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
+from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
+from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.outputs import OutputVerbs
@@ -21,6 +23,8 @@ from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
 from trident.stream.state import StateBase
+from trident.stream.stateful import StatefulVerbs
+from trident.stream.tables import TableVerbs
 from trident.stream.window import WindowVerbs
 from trident.stream.windowed import WindowedVerbs
 
@@ -39,6 +43,9 @@ class Stream(
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],
+    DuplicateVerbs["Stream", "StatefulStream"],
+    TableVerbs["Stream", "TridentState"],
+    IntervalJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
 ):
     """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
@@ -60,6 +67,12 @@ class Stream(
 
     def _results(self, node: nodes.Emitted) -> "WindowedStream":
         return WindowedStream(self._register, node, self._label, self._node)
+
+    def _through(self, node: nodes.Emitted) -> "StatefulStream":
+        return StatefulStream(self._register, node, self._label)
+
+    def _paired(self, node: nodes.Emitted, label: str) -> "JoinedStream":
+        return JoinedStream(self._register, node, label)
 
     def _state_of(self, node: nodes.StateWriter) -> "TridentState":
         return TridentState(self._register, node, self._label)
@@ -88,6 +101,18 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
     def __init__(self, register: Register, node: nodes.Emitted, label: str, before: nodes.Node) -> None:
         super().__init__(register, node, label)
         self._before = before
+
+
+class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
+    """The stream that `dropDuplicates` gives: a stream that also has `late`, `state` and `watermark`."""
+
+    __slots__ = ()
+
+
+class JoinedStream(JoinedVerbs[Stream], Stream):
+    """The stream of the pairs that `intervalJoin` makes: a stream that also has `late`."""
+
+    __slots__ = ()
 
 
 class TridentState(StateBase[Stream]):

@@ -51,7 +51,7 @@ class TopologyJoinVerbs(Drawable):
     ) -> Stream:
         """Combine tuples with equal keys, one of each stream, in every combination, WITHIN ONE BATCH.
 
-        Tuples of different batches are never joined; keep one side in a state and read it with `stateQuery`. Null keys
+        Tuples of different batches are never joined: see `Stream.joinTable` and `Stream.intervalJoin`. Null keys
         are equal, as in Trident and unlike SQL.
         Meaning: ``org.apache.storm.trident.TridentTopology.join``.
 

@@ -1,10 +1,13 @@
 """The verbs of a window's results: the late tuples, the window's state and its watermark."""
 
+from typing import Any
+
 from trident.base.errors import TopologyError
+from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.windows import EventTimeWindow, SessionWindow
 from trident.plan import nodes
-from trident.stream.base import StreamT
+from trident.stream.base import StreamBase, StreamT
 from trident.stream.persist import PersistVerbs
 from trident.stream.state import StateT
 
@@ -37,12 +40,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
                 TopologyError,
                 f"no tuple is late for {window.windowing.config!r}: only windows by event time have late tuples",
             )
-        late = self._register.late.get(window)
-        if late is None:
-            late = nodes.LateTuples(self._before, window, step=step.label, site=step.called, schema=self._before.schema)
-            self._register.add(self._label, late)
-            self._register.late[window] = late
-        return self._new(late, self._label)
+        return self._new(late_for(self, window, self._before, step), self._label)
 
     def state(self) -> StateT:
         """Return the state of the windows, for `stateQuery`.
@@ -98,3 +96,19 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         assert isinstance(self._node, nodes.Emitted)
         assert isinstance(self._node.source, nodes.Window)
         return self._node.source
+
+
+def late_for(
+    stream: StreamBase[Any],
+    by: nodes.Window | nodes.PartitionPersist | nodes.IntervalJoin,
+    before: nodes.Node,
+    step: Step,
+    side: int | None = None,
+) -> nodes.LateTuples:
+    """Return the step that gives the tuples of `before` that are late for `by`; a topology has one at most."""
+    late = stream._register.late.get((by, side))
+    if late is None:
+        late = nodes.LateTuples(before, by, side, step=step.label, site=step.called, schema=before.schema)
+        stream._register.add(stream._label, late)
+        stream._register.late[by, side] = late
+    return late

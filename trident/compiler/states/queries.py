@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema, arrow_type
@@ -45,7 +46,25 @@ def compile_query(step: StateReader) -> Callable[[pa.Table, Read], pa.Table]:
 
 def compile_answer(step: StateReader) -> Answer:
     """Return a state query as a function over columns; hidden fields pass through it."""
+    if step.query.joining:
+        return _joining(step)
     return _get(step) if step.query.get else _query(step)
+
+
+def _joining(step: StateReader) -> Answer:
+    """Return the function of a join with a state, over whole columns: the value's fields beside each tuple."""
+    lookup, fields = _Lookup(step), arrow_schema(step.outputs)
+
+    def answer(columns: Columns, read: Read) -> Columns:
+        if not columns.rows:
+            return columns.plus({field.name: Column.made([], field.type) for field in fields})
+        values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read).array()
+        parts = values.flatten() if kinds.is_struct(values.type) else [values]
+        pairs = zip(fields, parts, strict=True)
+        joined = columns.plus({field.name: Column.of(part).cast(field.type) for field, part in pairs})
+        return joined.keep(values.is_valid().to_pylist()) if step.query.joining == "inner" else joined
+
+    return answer
 
 
 def _get(step: StateReader) -> Answer:
@@ -179,7 +198,7 @@ class _Lookup:
         self.keys = shape_of(step.updated).keys
         self.present = present_of(step.updated)
         self.where = Where(step.updated.step, function_of(step.updated))
-        self.kind = _shown_kind(step) if step.query.get else None
+        self.kind = _kind(step)
         self.parts = parts_of(step.updated)
         self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
 
@@ -215,3 +234,11 @@ class _Lookup:
         with self.where.calling("present()"):
             presented = [None if value is None else present(value) for value in stored.values()]
         return Column.made(presented, self.kind) if self.kind is not None else Column(stored.kind, None, presented)
+
+
+def _kind(step: StateReader) -> pa.DataType | None:
+    """Return the type of the values that a query sees; None for a user's function, which gets them as they are."""
+    if step.query.joining:
+        shown = shown_type(step.updated)
+        return None if shown is None else arrow_type(shown)
+    return _shown_kind(step) if step.query.get else None

@@ -15,7 +15,17 @@ from trident.compiler.columns.function_errors import Where, short
 from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
-from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, StateWriter, Watermark, Window
+from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.plan.nodes import (
+    HeldState,
+    IntervalJoin,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    StateWriter,
+    Watermark,
+    Window,
+)
 from trident.plan.state_schema import keys_of, parts_of, value_of
 from trident_state.state_shape import Combine, StateShape, replacing
 
@@ -57,6 +67,10 @@ def _made_by(node: HeldState) -> str:
             return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
         case Watermark():
             return "Watermark"
+        case PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
+            return updating.meaning
+        case IntervalJoin(joining=joining):
+            return joining.meaning
     return "put"
 
 

@@ -19,6 +19,7 @@ from trident.compiler.columns.function_errors import Where, reason, typed
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
+from trident.operations.functions import Updating
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
 
@@ -88,7 +89,9 @@ def _value(where: Where, values: list[Any], kind: pa.DataType) -> Column:
 def _updating(step: PartitionPersist) -> RunUpdate:
     fields = arrow_schema(select(step.source.schema, step.inputs))
     outputs, shape = arrow_schema(step.outputs), shape_of(step)
-    where = Where(step.step, step.updating.site, step.inputs)
+    updating = step.updating
+    assert isinstance(updating, Updating)
+    where = Where(step.step, updating.site, step.inputs)
     leaving = pa.schema([*shape.keys, pa.field(step.schema.names[-1], shape.value)])
     maker = tuple_type(step.inputs)
 
@@ -99,7 +102,7 @@ def _updating(step: PartitionPersist) -> RunUpdate:
         collector = ListCollector(len(outputs))
         if rows:  # as in Trident, an updater is not called without tuples
             state = MapOverlay(overlay, shape.keys) if len(shape.keys) else ValueOverlay(overlay)
-            _called(where, overlay, lambda: step.updating.call(state, rows, collector), state, txid)
+            _called(where, overlay, lambda: updating.call(state, rows, collector), state, txid)
         changes = overlay.changes()
         puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=leaving)
         return Updated(puts, output_table(where, collector.emitted, outputs, "emitted").table(outputs))

@@ -1,14 +1,61 @@
-"""The choice of the function that runs a step of a window."""
+"""The choice of the function that runs an update of a state in the commit turn."""
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from trident.compiler.states.latest import last_of_key
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
+from trident.compiler.windows.duplicates import first_of_key
 from trident.compiler.windows.gathered import gathered_update
+from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
-from trident.compiler.windows.types import RunLate, RunWindow
+from trident.compiler.windows.types import RunJoin, RunLate, RunWindow, WindowBatch
+from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.windows import CountWindow, SessionWindow
-from trident.plan.nodes import LateTuples, Watermark, WindowUpdate
+from trident.plan.nodes import (
+    IntervalJoin,
+    LateTuples,
+    PartitionPersist,
+    PersistentReduce,
+    StateUpdate,
+    Watermark,
+    WindowUpdate,
+)
+
+
+def compile_state_update(step: StateUpdate) -> RunJoin:
+    """Return a function that runs any update of a state over a batch; it gets the tuples of each of its sources."""
+    if isinstance(step, IntervalJoin):
+        return interval_join(step)
+    update = _of_one_source(step)
+
+    def run(tables: Sequence[pa.Table], stored: Stored, batch: WindowBatch) -> Updated:
+        (table,) = tables
+        return update(table, stored, batch)
+
+    return run
+
+
+def _of_one_source(step: PersistentReduce | PartitionPersist | WindowUpdate) -> RunWindow:
+    if isinstance(step, WindowUpdate):
+        return compile_window(step)
+    if isinstance(step, PartitionPersist):
+        if isinstance(step.updating, FirstOfKey):
+            return first_of_key(step)
+        if isinstance(step.updating, LastOfKey):
+            return last_of_key(step)
+    update = compile_update(step)
+
+    def run(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        return update(table, stored, batch.txid)
+
+    return run
 
 
 def compile_window(step: WindowUpdate) -> RunWindow:

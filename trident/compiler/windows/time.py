@@ -11,9 +11,9 @@ from trident.base.types import arrow_type
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
+from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowBatch
-from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
+from trident.operations.windows import CountWindow, EventTime, SessionWindow, TimeWindow, Timing, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.window_schema import LATEST
 
@@ -71,9 +71,25 @@ def known(times: Ids) -> npt.NDArray[np.bool_]:
     return (times >= FIRST) & (times <= LAST)
 
 
-def held_by_any(config: TimeWindow | SessionWindow, times: Ids) -> npt.NDArray[np.bool_]:
-    """Return for each time whether its last window (for sessions: the time itself) begins in the years 1 to 9999."""
-    return known(times if isinstance(config, SessionWindow) else times // config.slide * config.slide)
+def held_by_any(config: Timing, times: Ids) -> npt.NDArray[np.bool_]:
+    """Return for each time whether its last window (without windows: the time itself) begins in the years 1 to 9999."""
+    return known(times // config.slide * config.slide if isinstance(config, TimeWindow) else times)
+
+
+def last_end(config: Timing, times: Ids) -> Ids:
+    """Return the watermark that makes a tuple of each time late: the end of the last window that it can be in."""
+    if isinstance(config, EventTime):
+        return times + 1
+    if isinstance(config, SessionWindow):
+        return times + config.gap
+    return Lattice.of(config).last_end(times)
+
+
+def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
+    """Return for each time whether a tuple of this time is not late; `before` is the watermark before the batch."""
+    column = one(times)
+    micros = microseconds(column.fill_null(0))
+    return pc.and_(column.is_valid(), pa.array((last_end(config, micros) > before) & held_by_any(config, micros)))
 
 
 # --- the watermark ------------------------------------------------------------------------------------------------
@@ -87,7 +103,7 @@ class Clock:
     after: int
 
 
-def clock_of(config: WindowConfig, latest: int | None, batch: WindowBatch) -> Clock:
+def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
     `latest` is None where the batch has no event time, or where windows go by batch time.
@@ -103,7 +119,7 @@ def watermark(stored: Stored) -> int:
     return NEVER if micros is None else int(micros)
 
 
-def _after(config: WindowConfig, before: int, latest: int | None, batch: WindowBatch) -> int:
+def _after(config: WindowConfig | EventTime, before: int, latest: int | None, batch: WindowBatch) -> int:
     """Return the watermark after the batch. It never goes back, though a clock or the times of tuples may."""
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
@@ -122,7 +138,7 @@ def latest_of(table: pa.Table, field: str | None) -> int | None:
 def watermark_update(node: Watermark) -> RunWindow:
     """Return the function that updates a watermark: by the latest event time of a batch, or by the batch's own time."""
     config, shape = node.windowing.config, shape_of(node)
-    assert isinstance(config, TimeWindow | SessionWindow)
+    assert isinstance(config, Timing)
     timed = config.timestampField is not None
     field = (LATEST if isinstance(node.source, WindowPanes) else config.timestampField) if timed else None
     schema = pa.schema([pa.field(node.schema.names[-1], shape.value)])

@@ -1,0 +1,43 @@
+"""The last tuple of each key: a stream as a table, in a state."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.types import arrow_schema
+from trident.base.values import conform
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.updates import Updated
+from trident.compiler.windows.tuple_lists import one
+from trident.compiler.windows.types import RunWindow, WindowBatch
+from trident.operations.column_updaters import LastOfKey
+from trident.plan.nodes import PartitionPersist
+from trident_state.keys import encode_keys
+
+
+def last_of_key(node: PartitionPersist) -> RunWindow:
+    """Return the function that puts the last tuple of each key of a batch into the state."""
+    assert isinstance(node.updating, LastOfKey)
+    names, shape = node.updating.values, shape_of(node)
+    puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
+    leaving = nullable(arrow_schema(node.outputs))
+
+    def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        del stored, batch
+        tuples = conform(table.select(leaving.names), leaving)
+        tuples = tuples.take(pa.array(_last_rows(tuples.select(shape.keys.names))))
+        fields = [one(tuples.column(name)) for name in names]
+        value = pa.StructArray.from_arrays(fields, fields=list(shape.value))
+        keys = [tuples.column(name) for name in shape.keys.names]
+        return Updated(pa.Table.from_arrays([*keys, value], schema=puts), tuples)
+
+    return update
+
+
+def _last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
+    """Return the row of each key's last tuple, in ascending order."""
+    encoded = pc.dictionary_encode(one(encode_keys(keys)))
+    last = np.zeros(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(keys.num_rows)  # of several rows of a key the last one stays
+    return np.sort(last)

@@ -1,0 +1,41 @@
+"""State updates that the library makes of whole columns, as plain data; the compiler has the function of each."""
+
+from dataclasses import dataclass
+
+from trident.base.callsite import CallSite
+from trident.operations.windows import EventTime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstOfKey:
+    """Let the first tuple of each key through, and drop the others.
+
+    By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that went
+    through. Without it a key is remembered for as long as the state keeps it.
+    """
+
+    site: CallSite
+    config: EventTime | None
+    within: int = 0
+
+    @property
+    def meaning(self) -> str:
+        """Everything about the update that must not change between restarts, as text."""
+        return "FirstOfKey" if self.config is None else f"FirstOfKey by {self.config.timestampField}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastOfKey:
+    """Keep the last tuple of each key: the fields in `values`, as a struct."""
+
+    site: CallSite
+    values: tuple[str, ...]
+
+    @property
+    def meaning(self) -> str:
+        """Everything about the update that must not change between restarts, as text."""
+        return "LastOfKey"
+
+
+ColumnUpdater = FirstOfKey | LastOfKey
+"""An update of whole columns: it calls no user code, and makes no object of a tuple."""

@@ -1,0 +1,61 @@
+"""Interval joins as plain data: the two streams, their keys and times, and the interval."""
+
+from dataclasses import dataclass
+
+from trident.base.callsite import CallSite
+from trident.base.durations import duration_text
+from trident.operations.windows import EventTime
+
+_LEAST_BUCKET = 60_000_000
+"""The shortest bucket of time in which tuples wait, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One stream of a join: its key fields, and its event time."""
+
+    site: CallSite
+    keys: tuple[str, ...]
+    config: EventTime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalJoining:
+    """A join of tuples whose times lie within an interval of each other.
+
+    The time of the right tuple is from `lower` to `upper` microseconds after that of the left one; both may be
+    negative. `unmatched` tells for each stream whether its tuples without a partner leave too.
+    """
+
+    site: CallSite
+    sides: tuple[Side, Side]
+    lower: int
+    upper: int
+    unmatched: tuple[bool, bool]
+
+    @property
+    def bucket(self) -> int:
+        """The length of the buckets of time in which tuples wait, in microseconds."""
+        return max(self.upper - self.lower, _LEAST_BUCKET)
+
+    @property
+    def meaning(self) -> str:
+        """Everything about the join that must not change between restarts, as text."""
+        fields = " and ".join(side.config.timestampField for side in self.sides)
+        return f"IntervalJoin(from {span(self.lower)} to {span(self.upper)} by {fields}, {self.kind})"
+
+    @property
+    def kind(self) -> str:
+        """The kind of the join, as users write it."""
+        return {(False, False): "inner", (True, False): "left", (False, True): "right", (True, True): "full"}[
+            self.unmatched
+        ]
+
+
+def span(microseconds: int) -> str:
+    """Return a duration that may be negative as text.
+
+    >>> span(-3_600_000_000), span(0)
+    ('-1 hour', '0 seconds')
+    """
+    return f"-{duration_text(-microseconds)}" if microseconds < 0 else duration_text(microseconds)

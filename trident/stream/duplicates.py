@@ -1,0 +1,167 @@
+"""The verb dropDuplicates, which lets the first tuple of each key through, over all batches."""
+
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql.types import DataType, LongType, StructField, StructType
+
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, brief
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.column_updaters import FirstOfKey
+from trident.operations.windows import Duration, EventTime, microseconds
+from trident.plan import nodes, rules
+from trident.plan.window_schema import time_field
+from trident.stream.arguments import check_factory, is_factory, name_of
+from trident.stream.base import StreamBase, StreamT
+from trident_state.memory.factory import MemoryMapState
+
+StatefulT = TypeVar("StatefulT", bound=StreamBase[Any])
+"""The class of the streams that such verbs return: streams with `late`, `state` and `watermark`."""
+
+_USAGE = "dropDuplicates([fields,] [stateFactory,] [timestampField=, within=,] name=)"
+
+
+class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
+    """The verb that drops duplicates."""
+
+    __slots__ = ()
+
+    def _through(self, node: nodes.Emitted) -> StatefulT:
+        """Return the stream of the tuples that an update of a state, the source of `node`, lets through."""
+        raise NotImplementedError
+
+    def dropDuplicates(
+        self,
+        fields: FieldsLike | None = None,
+        stateFactory: object = None,
+        *,
+        timestampField: str | None = None,
+        within: Duration | None = None,
+        lateness: Duration | None = None,
+        name: str | None = None,
+    ) -> StatefulT:
+        """Let the first tuple of each key through, and drop all later ones, over all batches.
+
+        A state remembers the keys. It is committed with the batch, so a tuple goes on exactly once, whatever fails: no
+        replay lets it through again, and none loses it. Within a batch the first tuple in the batch's order goes on.
+        Null is a key like any other. Progress events count the tuples that did not go on, as ``dropped``.
+
+        Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With one, a tuple
+        is a duplicate if its time is at most `within` after that of the tuple that went on before it, and the state
+        forgets a key once the watermark is past that; a tuple behind the watermark is late, and dropped.
+        Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark``, of a streaming DataFrame, with a state that
+        can be queried. Trident has no such verb.
+
+        Parameters
+        ----------
+        fields : str or list of str, optional
+            The fields of the key. Omitted: all fields.
+        stateFactory : StateFactory, optional
+            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. Its key is `fields`; its value is
+            ``firstTxid``, the batch in which the key came, or with a timestampField ``firstTime``.
+        timestampField : str, optional
+            A timestamp field of the stream: the tuples' event time.
+        within : str, number of seconds or timedelta
+            How long a key is remembered, in event time: ``"10 minutes"``. Needed with a timestampField.
+        lateness : str, number of seconds or timedelta, optional
+            How far the watermark stays behind the latest time that came. Omitted: `within`.
+        name : str, optional
+            The state's name, its identity over restarts; ``<stream>.seen`` if omitted.
+
+        Raises
+        ------
+        DuplicateNameError
+            If another step updates a state of this name.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> orders = TridentTopology().newStream("orders", FixedBatchSpout("id long, at timestamp", []))
+        >>> orders.dropDuplicates("id")
+        StatefulStream(orders/1:dropDuplicates(id): id bigint, at timestamp)
+        >>> orders.dropDuplicates("id", timestampField="at", within="10 minutes", name="recent").state()
+        TridentState('recent': id bigint, firstTime timestamp; opaque)
+        """
+        step = self._step("dropDuplicates")
+        if rules.is_request(self._node):
+            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        if is_factory(fields):
+            raise step.error(TopologyError, f"{brief(fields)} stands in the place of the fields; write {_USAGE}")
+        names = rules.chosen(self.schema, self._inputs(fields, step), step).names
+        step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
+        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
+        check_factory(factory, step, _USAGE)
+        updating = _read_updating(timestampField, within, lateness, step)
+        if updating.config is not None and getattr(factory, "ttlSecs", None) is not None:
+            raise step.error(
+                TopologyError,
+                f"{brief(factory)} has ttlSecs, and with a timestampField event time tells how long a key is "
+                "remembered: leave one of the two out",
+            )
+        keys = select(self.schema, names)
+        rules.check_comparable(keys, step)
+        spec = self._state_spec(name_of("a state", name, step, f"{self._label}.seen"), factory, step)
+        value, watermark = StructField("firstTxid", LongType()), None
+        if updating.config is not None:
+            kind = time_field(self.schema, timestampField, step)
+            value, watermark = StructField("firstTime", kind), self._watermark(spec, updating, kind, step)
+        node = nodes.PartitionPersist(
+            self._node,
+            self.fields,
+            updating,
+            self.schema,
+            keys,
+            spec,
+            watermark,
+            step=step.label,
+            site=step.called,
+            schema=rules.appended(keys, StructType([value]), step, of="the key"),
+        )
+        self._register.add(self._label, node)
+        emitted = nodes.Emitted(node, step=f"{step.label}.results", site=step.called, schema=self.schema)
+        self._register.add(self._label, emitted, part=True)
+        self._register.emitted[node] = emitted
+        return self._through(emitted)
+
+    def _watermark(self, spec: nodes.StateSpec, updating: FirstOfKey, kind: DataType, step: Step) -> nodes.Watermark:
+        """Add the step that keeps the watermark of the state `spec`, and return it."""
+        own = self._state_spec(name_of("a state", f"{spec.name}.watermark", step), spec.factory, step)
+        watermark = nodes.Watermark(
+            self._node,
+            updating,
+            StructType([]),
+            own,
+            step=f"{step.label}.watermark",
+            site=step.called,
+            schema=StructType([StructField("watermark", kind)]),
+        )
+        self._register.add(self._label, watermark, part=True)
+        return watermark
+
+    def _state_spec(self, name: str, factory: object, step: Step) -> nodes.StateSpec:
+        self._register.check_free(name, step)
+        return nodes.StateSpec(name, factory)  # type: ignore[arg-type]
+
+
+def _read_updating(
+    timestampField: object, within: Duration | None, lateness: Duration | None, step: Step
+) -> FirstOfKey:
+    """Return the update that the arguments of a call describe."""
+    if timestampField is None:
+        given = next((name for name, value in (("within", within), ("lateness", lateness)) if value is not None), None)
+        if given is not None:
+            raise step.error(
+                TopologyError,
+                f"{given}= is a span of event time: give timestampField= too. To forget keys by the age of their "
+                "batch, give a state with ttlSecs, such as MemoryMapState.opaque(ttlSecs=3600)",
+            )
+        return FirstOfKey(step.called, None)
+    if within is None:
+        raise step.error(
+            TopologyError,
+            "with a timestampField, say how long a key is remembered: within='10 minutes'",
+        )
+    span = microseconds(within, "within", step)
+    return FirstOfKey(step.called, EventTime(timestampField, within if lateness is None else lateness, step), span)

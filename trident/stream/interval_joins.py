@@ -1,0 +1,245 @@
+"""The verb intervalJoin, which pairs tuples of two streams over batches, by key and time."""
+
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
+
+from trident.base.durations import to_microseconds
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, brief
+from trident.base.step import Step
+from trident.base.types import ddl, select, type_ddl
+from trident.operations.interval_joins import IntervalJoining, Side
+from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
+from trident.operations.output_fields import OutputsLike
+from trident.operations.windows import Duration, EventTime
+from trident.plan import joins, nodes, rules
+from trident.plan.window_schema import time_field
+from trident.stream.arguments import check_factory, name_of
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.joins import label_and_step
+from trident.stream.windowed import late_for
+from trident_state.memory.factory import MemoryMapState
+
+JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
+"""The class of the streams that intervalJoin returns."""
+
+_USAGE = "intervalJoin(other, keys, between=('-1 hour', '0 seconds'), timestampField=, lateness=, joinType=, name=)"
+_SIDES = ("left", "right")
+_BETWEEN = "between=('-1 hour', '5 minutes'): the other stream's time, from an hour before to five minutes after"
+
+
+class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
+    """The verb that joins two streams by key and time."""
+
+    __slots__ = ()
+
+    def _paired(self, node: nodes.Emitted, label: str) -> JoinedT:
+        """Return the stream of the pairs that `node` emits."""
+        raise NotImplementedError
+
+    def intervalJoin(
+        self,
+        other: StreamT,
+        keys: FieldsLike,
+        between: tuple[Duration, Duration],
+        *,
+        timestampField: str,
+        otherKeys: FieldsLike | None = None,
+        otherTimestampField: str | None = None,
+        lateness: Duration = 0,
+        joinType: JoinTypes = JoinType.INNER,
+        outputFields: OutputsLike | None = None,
+        stateFactory: object = None,
+        name: str | None = None,
+    ) -> JoinedT:
+        """Pair the tuples of two streams that have equal keys and times near each other, over all batches.
+
+        A tuple of this stream at time t meets every tuple of the other stream with the same keys whose time lies from
+        ``t + between[0]`` to ``t + between[1]``, both included. A pair leaves with the batch that brings its second
+        tuple. The tuples that may still meet a partner live in a state, which is committed with the batch: so each pair
+        leaves exactly once, whatever fails. Null keys are equal, as in `join`.
+
+        The watermark of the join is the lesser of the two streams' latest times, less `lateness`; a tuple behind it is
+        late, and dropped. When no partner can come any more, a tuple leaves the state, and with `joinType` "left",
+        "right" or "full" it leaves the join with nulls if it has met none. So one stream that stands still holds all
+        of the other's tuples.
+        Meaning: ``org.apache.flink.streaming.api.datastream.KeyedStream.intervalJoin``, with outer joins. Trident has
+        no such verb: its joins are within one batch.
+
+        Parameters
+        ----------
+        other : Stream
+            The stream on the right. From here on the spouts of both share txids.
+        keys : str or list of str
+            The key fields of this stream; `otherKeys` are those of the other, if they have other names.
+        between : pair of str, number of seconds or timedelta
+            From where to where, measured from this stream's time: ``("-1 hour", "0 seconds")`` is the hour before.
+        timestampField : str
+            This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
+        lateness : str, number of seconds or timedelta
+            How far the watermark stays behind the latest times that came.
+        joinType : str
+            "inner" (default), "left" (a tuple of this stream leaves without a partner too), "right" or "full".
+        outputFields : str or list of str, optional
+            Names for the keys, then for the other fields of both. Needed if both streams have a field of one name.
+        stateFactory : StateFactory, optional
+            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``.
+        name : str, optional
+            The state's name, its identity over restarts; ``<stream>-<other>.pairs`` if omitted.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> views = topology.newStream("views", FixedBatchSpout("ad long, seen timestamp", []))
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("ad long, at timestamp", []))
+        >>> views.intervalJoin(clicks, "ad", ("0 seconds", "1 hour"), timestampField="seen", otherTimestampField="at")
+        JoinedStream(views-clicks/0:intervalJoin(ad): ad bigint, seen timestamp, at timestamp)
+        """
+        label, step = label_and_step(self._register, "intervalJoin", [self, other])
+        streams = (self, other)
+        joins.check_one_batch([stream._node for stream in streams], step)
+        if rules.is_request(self._node):
+            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        schemas = [stream.schema for stream in streams]
+        key_names = joins.join_keys(schemas, [keys, keys if otherKeys is None else otherKeys], step)
+        step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
+        fields = (timestampField, timestampField if otherTimestampField is None else otherTimestampField)
+        configs = [EventTime(field, lateness, step) for field in fields]
+        kind = _common_time(schemas, fields, step)
+        lower, upper = _interval(between, step)
+        outer = read_join_types(joinType, 2, step)
+        joining = IntervalJoining(
+            step.called,
+            (Side(step.called, key_names[0], configs[0]), Side(step.called, key_names[1], configs[1])),
+            lower,
+            upper,
+            (outer[1], outer[0]),
+        )
+        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
+        check_factory(factory, step, _USAGE)
+        if getattr(factory, "ttlSecs", None) is not None:
+            raise step.error(
+                TopologyError, f"{brief(factory)} has ttlSecs, and the join tells itself how long it needs a tuple"
+            )
+        outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
+        state = name_of("a state", name, step, f"{label}.pairs")
+        self._register.check_free(state, step)
+        watermarks = (
+            self._mark(self._node, joining.sides[0], f"{state}.left.watermark", factory, kind, label, step),
+            self._mark(other._node, joining.sides[1], f"{state}.right.watermark", factory, kind, label, step),
+        )
+        held, value = _held(select(schemas[0], key_names[0]), schemas, step)
+        node = nodes.IntervalJoin(
+            (self._node, other._node),
+            joining,
+            outputs,
+            held,
+            nodes.StateSpec(state, factory),  # type: ignore[arg-type]
+            watermarks,
+            step=step.label,
+            site=step.called,
+            schema=rules.appended(held, StructType([value]), step, of="the key"),
+        )
+        self._register.add(label, node)
+        emitted = nodes.Emitted(node, step=f"{step.label}.results", site=step.called, schema=outputs)
+        self._register.add(label, emitted, part=True)
+        self._register.emitted[node] = emitted
+        return self._paired(emitted, label)
+
+    def _mark(
+        self, source: nodes.Node, side: Side, name: str, factory: object, kind: DataType, label: str, step: Step
+    ) -> nodes.Watermark:
+        """Add the step that keeps the watermark of one stream, and return it."""
+        self._register.check_free(name, step)
+        watermark = nodes.Watermark(
+            source,
+            side,
+            StructType([]),
+            nodes.StateSpec(name_of("a state", name, step), factory),  # type: ignore[arg-type]
+            step=f"{step.label}.watermark",
+            site=step.called,
+            schema=StructType([StructField("watermark", kind)]),
+        )
+        self._register.add(label, watermark, part=True)
+        return watermark
+
+
+class JoinedVerbs(StreamBase[StreamT]):
+    """Verbs that only the stream of an interval join's pairs has."""
+
+    __slots__ = ()
+
+    def late(self, stream: str) -> StreamT:
+        """Return the late tuples of one stream, "left" or "right": those behind the watermark, or without a time.
+
+        A late tuple leaves unchanged, with the batch in which it came.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> views = topology.newStream("views", FixedBatchSpout("ad long, at timestamp, user string", []))
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("ad long, at timestamp", []))
+        >>> pairs = views.intervalJoin(
+        ...     clicks, "ad", ("0 seconds", "1 hour"), timestampField="at", outputFields="ad, seen, user, clicked"
+        ... )
+        >>> pairs.late("left")
+        Stream(views-clicks/1:late: ad bigint, at timestamp, user string)
+        """
+        step = self._register.step(self._label, "late")
+        if stream not in _SIDES:
+            raise step.error(TopologyError, f"late({stream!r}): expected 'left' or 'right', one stream of the join")
+        side = _SIDES.index(stream)
+        return self._new(late_for(self, self._join, self._join.sources[side], step, side), self._label)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._join.step}: {ddl(self.schema)})"
+
+    @property
+    def _join(self) -> nodes.IntervalJoin:
+        assert isinstance(self._node, nodes.Emitted)
+        assert isinstance(self._node.source, nodes.IntervalJoin)
+        return self._node.source
+
+
+def _interval(between: object, step: Step) -> tuple[int, int]:
+    """Return the interval in microseconds. Refuse one that ends before it begins."""
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        raise step.error(TopologyError, f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
+    ends = [to_microseconds(end) for end in between]
+    for end, given in zip(ends, between, strict=True):
+        if end is None:
+            raise step.error(TopologyError, f"{brief(given)} is no duration; write {_BETWEEN}")
+    lower, upper = ends
+    assert lower is not None
+    assert upper is not None
+    if lower > upper:
+        raise step.error(TopologyError, f"between={between!r} ends before it begins; write {_BETWEEN}")
+    return lower, upper
+
+
+def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step) -> DataType:
+    """Return the type of both streams' times. Refuse streams that differ in it: such times cannot be compared."""
+    left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
+    if left != right:
+        raise step.error(
+            TopologyError,
+            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: bring both to one type",
+        )
+    return left
+
+
+def _held(keys: StructType, schemas: list[StructType], step: Step) -> tuple[StructType, StructField]:
+    """Return the key fields and the value of the state: lists of whole tuples, of the left or of the right stream."""
+    before = StructType([StructField("joinSide", IntegerType()), StructField("joinBucket", LongType())])
+    nullable = StructType([StructField(field.name, field.dataType) for field in keys.fields])
+    held = rules.appended(before, nullable, step, of="the state")
+    held = rules.appended(held, StructType([StructField("joinBatch", LongType())]), step, of="the state")
+    tuples = [
+        ArrayType(StructType([StructField(field.name, field.dataType) for field in schema.fields]))
+        for schema in schemas
+    ]
+    lists = [StructField(side, kind) for side, kind in zip(_SIDES, tuples, strict=True)]
+    return held, StructField("tuples", StructType(lists))

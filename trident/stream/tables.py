@@ -1,0 +1,201 @@
+"""The verbs toTable and joinTable: a stream as a table of the latest values, and the join of a stream with a table."""
+
+from collections.abc import Sequence
+from typing import Any, Generic
+
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, brief, did_you_mean
+from trident.base.step import Step
+from trident.base.types import ddl, select
+from trident.operations.builtin_functions import MapGet
+from trident.operations.column_updaters import LastOfKey
+from trident.operations.functions import Query
+from trident.operations.output_fields import OutputsLike
+from trident.plan import joins, nodes, rules
+from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.stream.arguments import check_factory, is_factory, name_of
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.state import StateBase, StateT
+from trident_state.memory.factory import MemoryMapState
+
+_TABLE = "toTable(keyFields, [stateFactory,] valueFields=, name=)"
+_JOIN = "joinTable(state, [keys,] joinType='inner', outputFields=)"
+_TYPES = ("inner", "left")
+
+
+class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
+    """Verbs of streams and tables."""
+
+    __slots__ = ()
+
+    def _state_of(self, node: nodes.StateWriter) -> StateT:
+        """Return the state that `node` updates."""
+        raise NotImplementedError
+
+    def toTable(
+        self,
+        keyFields: FieldsLike,
+        stateFactory: object = None,
+        *,
+        valueFields: FieldsLike | None = None,
+        name: str | None = None,
+    ) -> StateT:
+        """Keep the latest tuple of each key in a state.
+
+        The last tuple in the order of the batches, and of the tuples in each batch, is the latest. The state is
+        committed with the batch. Read it with `joinTable`, with `stateQuery`, or by its name while the topology runs.
+        Meaning: ``org.apache.kafka.streams.kstream.KStream.toTable``. Trident has no such verb; it is a
+        `partitionPersist` whose updater puts each tuple.
+
+        Parameters
+        ----------
+        keyFields : str or list of str
+            The fields of the state's key.
+        stateFactory : StateFactory, optional
+            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. With ``ttlSecs`` a key goes when no
+            tuple of it came for so long.
+        valueFields : str or list of str, optional
+            The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
+        name : str, optional
+            The state's name, its identity over restarts; ``<stream>.latest`` if omitted.
+
+        Raises
+        ------
+        DuplicateNameError
+            If another step updates a state of this name.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> users = TridentTopology().newStream("users", FixedBatchSpout("id long, name string, city string", []))
+        >>> users.toTable("id")
+        TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
+        """
+        step = self._step("toTable")
+        if rules.is_request(self._node):
+            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        if is_factory(keyFields):
+            raise step.error(TopologyError, f"{brief(keyFields)} stands in the place of keyFields; write {_TABLE}")
+        keys = rules.chosen(self.schema, self._inputs(keyFields, step), step)
+        step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
+        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
+        check_factory(factory, step, _TABLE)
+        rules.check_comparable(keys, step)
+        values = self._values(valueFields, keys.names, step)
+        state = name_of("a state", name, step, f"{self._label}.latest")
+        self._register.check_free(state, step)
+        inputs = tuple(dict.fromkeys([*keys.names, *values.names]))
+        node = nodes.PartitionPersist(
+            self._node,
+            inputs,
+            LastOfKey(step.called, tuple(values.names)),
+            select(self.schema, inputs),
+            keys,
+            nodes.StateSpec(state, factory),  # type: ignore[arg-type]
+            step=step.label,
+            site=step.called,
+            schema=rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key"),
+        )
+        self._register.add(self._label, node)
+        return self._state_of(node)
+
+    def _values(self, valueFields: FieldsLike | None, keys: Sequence[str], step: Step) -> StructType:
+        if valueFields is not None:
+            return _nullable(rules.chosen(self.schema, self._inputs(valueFields, step), step))
+        others = [name for name in self.fields if name not in keys]
+        if not others:
+            raise step.error(
+                TopologyError,
+                f"({ddl(self.schema)}) has no field beside the key that the table could hold; to know which keys "
+                "came, write dropDuplicates",
+            )
+        return _nullable(select(self.schema, others))
+
+    def joinTable(
+        self,
+        state: StateBase[Any],
+        keys: FieldsLike | None = None,
+        joinType: str = "inner",
+        outputFields: OutputsLike | None = None,
+    ) -> StreamT:
+        """Append to every tuple the value that a state holds for its key.
+
+        A batch sees the state as the batch before left it, a DRPC request as of the last committed batch. A later
+        change of the state changes no tuple that has left: for a join of two streams by their times see
+        `docs/decisions/0020`.
+        Meaning: ``org.apache.kafka.streams.kstream.KStream.join`` (and ``leftJoin``) with a KTable; in Trident a
+        `stateQuery` with MapGet.
+
+        Parameters
+        ----------
+        state : TridentState
+            A table that `toTable` made, or any other state of this topology with key fields. A value that is a struct
+            comes as its fields, another one as one field.
+        keys : str or list of str, optional
+            The fields to look up by: as many as the state has keys, of their types. Omitted: the fields with the names
+            of the state's keys.
+        joinType : str
+            "inner" (default): a tuple whose key the state does not hold is dropped. "left": it stays, and the new
+            fields are null.
+        outputFields : str or list of str, optional
+            Names for the new fields. Needed where the stream has a field of the same name.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> users = topology.newStream("users", FixedBatchSpout("id long, name string, city string", []))
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("user long, url string", []))
+        >>> clicks.joinTable(users.toTable("id"), "user", joinType="left")
+        Stream(clicks/1:joinTable(user): user bigint, url string, name string, city string)
+        """
+        step = self._step("joinTable")
+        if not isinstance(state, StateBase):
+            hint = "; stream.toTable(keyFields) makes a table of it" if isinstance(state, StreamBase) else ""
+            raise step.error(TopologyError, f"{brief(state)} is not a state of this topology{hint}; write {_JOIN}")
+        if state._register is not self._register:
+            raise step.error(TopologyError, f"state {state.name!r} {self._register.why_foreign(state._register)}")
+        if joinType not in _TYPES:
+            near = did_you_mean(joinType, _TYPES) if isinstance(joinType, str) else ""
+            raise step.error(
+                TopologyError,
+                f"joinType={joinType!r}: expected 'inner' or 'left'{near}; a table's rows that no tuple asks for "
+                "leave no trace in a stream",
+            )
+        updated = state._node
+        held = keys_of(updated)
+        if not held.names:
+            raise step.error(TopologyError, f"state {state.name!r} has no key fields; read it with stateQuery")
+        inputs = self._inputs(list(held.names) if keys is None else keys, step)
+        step = Step(f"{step.label}({', '.join(inputs)})", step.called)
+        rules.check_query_keys(select(self.schema, inputs), held, state.name, step)
+        outputs = joins.renamed(_value_fields(updated, step), outputFields, step)
+        query = Query(MapGet(), step.called, joining=joinType)
+        schema = rules.appended(self.schema, outputs, step)
+        return self._then(
+            nodes.StateQuery(
+                self._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
+            )
+        )
+
+
+def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
+    """Return the fields that a state's value gives to a join; each may be null."""
+    kind = shown_type(updated)
+    if kind is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of the values is not declared: {function_of(updated)} presents them; annotate what "
+            "present(acc) returns",
+        )
+    fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(updated).name, kind)]
+    return _nullable(StructType(fields))
+
+
+def _nullable(fields: StructType) -> StructType:
+    """Return the same fields, all of them nullable."""
+    return StructType([StructField(field.name, field.dataType) for field in fields.fields])
