@@ -11,7 +11,7 @@ from trident.base.errors import SpoutContractError
 from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
-from trident_spouts.rows import RowsLike, read_schema, table_of
+from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import foreign_metadata_error
 
 
@@ -59,9 +59,10 @@ class FixedBatchSpout:
 
     def __init__(self, fields: str | StructType, batches: Iterable[RowsLike], cycle: bool = False) -> None:
         schema = read_schema(fields)
-        if isinstance(batches, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(batches, Iterable):
+        if isinstance(batches, str | bytes | dict) or is_table(batches) or not isinstance(batches, Iterable):
             raise SpoutContractError(
-                f"FixedBatchSpout: expected a list of batches, got one {type(batches).__name__}; write [batch, batch]"
+                f"FixedBatchSpout: expected a list of batches, got one {type(batches).__name__}; write [batch, batch], "
+                f"where each batch is a list of rows, an Arrow table or a pandas DataFrame"
             )
         tables = (table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(batches))
         object.__setattr__(self, "schema", schema)

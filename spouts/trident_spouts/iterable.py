@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
@@ -16,7 +17,7 @@ from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
-from trident_spouts.rows import read_schema
+from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import call_function
 
 
@@ -34,9 +35,10 @@ class IterableSpout:
     ----------
     fields : str or StructType
         The fields with their types, ``"line string"``.
-    rows : iterable, or function without arguments that returns one
-        Tuples, scalars (with one field), dicts or Rows. A function is called once in each run. An iterable that is not
-        a list or a range is read by a thread of its own, at most two batches ahead, so that it may wait for its input.
+    rows : iterable, pandas DataFrame, Arrow table, or function without arguments that returns one of these
+        Tuples, scalars (with one field), dicts or Rows. The columns of a table are matched with the fields by name. A
+        function is called once in each run. An iterable that is not a list, a range or a table is read by a thread of
+        its own, at most two batches ahead, so that it may wait for its input.
     batchSize : int
         The most rows in a batch.
     maxDelaySecs : float
@@ -55,7 +57,7 @@ class IterableSpout:
     """
 
     schema: StructType
-    rows: Iterable[Any] | Callable[[], Iterable[Any]]
+    rows: RowsLike | Callable[[], RowsLike]
     batchSize: int
     maxDelaySecs: float
     kind = SpoutKind.NON_TRANSACTIONAL
@@ -63,14 +65,20 @@ class IterableSpout:
     def __init__(
         self,
         fields: str | StructType,
-        rows: Iterable[Any] | Callable[[], Iterable[Any]],
+        rows: RowsLike | Callable[[], RowsLike],
         batchSize: int = 1000,
         maxDelaySecs: float = 0.1,
     ) -> None:
-        if not callable(rows) and (isinstance(rows, str | bytes) or not isinstance(rows, Iterable)):
-            raise TopologyError(f"IterableSpout: expected an iterable of rows or a function, got {brief(rows)}")
         check_whole_number("IterableSpout: batchSize", batchSize)
-        object.__setattr__(self, "schema", read_schema(fields))
+        schema = read_schema(fields)
+        if is_table(rows):
+            rows = table_of(rows, schema, "IterableSpout")
+        elif not callable(rows) and (isinstance(rows, str | bytes | dict) or not isinstance(rows, Iterable)):
+            raise TopologyError(
+                f"IterableSpout: expected an iterable of rows, a table or a function, got {brief(rows)}"
+                f"{'; a dict is one row, write [row]' if isinstance(rows, dict) else ''}"
+            )
+        object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "batchSize", batchSize)
         object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
@@ -81,8 +89,13 @@ class IterableSpout:
         return BatchExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
 
     def __repr__(self) -> str:
-        rows = site_of(self.rows).name if callable(self.rows) else type(self.rows).__name__
-        return f"IterableSpout({ddl(self.schema)!r}, {rows}, batchSize={self.batchSize})"
+        return f"IterableSpout({ddl(self.schema)!r}, {_brief_rows(self.rows)}, batchSize={self.batchSize})"
+
+
+def _brief_rows(rows: RowsLike | Callable[[], RowsLike]) -> str:
+    if isinstance(rows, pa.Table):
+        return f"{rows.num_rows} rows"
+    return site_of(rows).name if callable(rows) else type(rows).__name__
 
 
 class _Batches(BatchSpout):
@@ -90,24 +103,42 @@ class _Batches(BatchSpout):
 
     def __init__(self, spout: IterableSpout) -> None:
         self._spout = spout
-        self._reader: _SequenceReader | _ThreadedReader | None = None
+        self._reader: _TableReader | _SequenceReader | _ThreadedReader | None = None
 
     def open(self) -> None:
         """Call the user's function. Unless it gives a sequence, start the thread that reads ahead of the batches."""
         rows = self._spout.rows
         rows = call_function("IterableSpout", rows) if callable(rows) else rows
-        if isinstance(rows, Sequence):
+        if is_table(rows):
+            self._reader = _TableReader(table_of(rows, self._spout.schema, f"{self._spout!r}"))
+        elif isinstance(rows, Sequence):
             self._reader = _SequenceReader(rows)
         else:
             self._reader = _ThreadedReader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
 
-    def emitBatch(self, batchId: int) -> list[Any]:
+    def emitBatch(self, batchId: int) -> RowsLike:
         assert self._reader is not None
         return self._reader.take(self._spout.batchSize, self._spout.maxDelaySecs)
 
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+
+class _TableReader:
+    """A reader of a table, whose columns have the declared fields."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._at = 0
+
+    def take(self, count: int, seconds: float) -> pa.Table:
+        batch = self._table.slice(self._at, count)
+        self._at += batch.num_rows
+        return batch
+
+    def close(self) -> None:
+        """Do nothing, because there is no thread to end."""
 
 
 class _SequenceReader:

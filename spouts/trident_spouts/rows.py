@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SpoutContractError
+from trident.base.errors import SpoutContractError, TypeDeclarationError
 from trident.base.text import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
@@ -24,10 +24,25 @@ RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterab
 def read_schema(fields: str | StructType) -> StructType:
     """Return the fields that a user declared, as DDL text or as a schema.
 
+    Raises TypeDeclarationError if they are neither.
+
     >>> read_schema("line string").names
     ['line']
     """
-    return parse_schema(fields) if isinstance(fields, str) else schema_of(fields.fields)
+    if isinstance(fields, str):
+        return parse_schema(fields)
+    if isinstance(fields, StructType):
+        return schema_of(fields.fields)
+    raise TypeDeclarationError(
+        f"expected the fields as text, such as {_as_text(fields)!r}, or as a StructType, got {typed_brief(fields)}"
+    )
+
+
+def _as_text(fields: object) -> str:
+    """Return fields in a form that other libraries take, names with types, as the text to write here."""
+    pairs = [*fields.items()] if isinstance(fields, dict) else []
+    named = all(isinstance(part, str) for pair in pairs for part in pair)
+    return ", ".join(" ".join(pair) for pair in pairs) if pairs and named else "word string, n long"
 
 
 def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
@@ -43,7 +58,7 @@ def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     Traceback (most recent call last):
     trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': expected string, got 7 (int)
     """
-    if _is_pandas(rows):
+    if is_pandas(rows):
         table = _from_pandas(rows, schema, where)
     elif isinstance(rows, pa.Table | pa.RecordBatch):
         table = _from_arrow(rows, schema, where)
@@ -96,10 +111,15 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
     return pa.table(columns, schema=arrow_schema(schema))
 
 
-def _is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
+def is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
     """Return whether the rows are a pandas DataFrame, without an import of pandas, which takes a second."""
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(rows, loaded.DataFrame)
+
+
+def is_table(rows: object) -> "TypeGuard[pa.Table | pa.RecordBatch | pandas.DataFrame]":
+    """Return whether the rows are a table of columns. Iterated, a table gives its columns or their names, not rows."""
+    return isinstance(rows, pa.Table | pa.RecordBatch) or is_pandas(rows)
 
 
 def _missing(value: Any) -> bool:

@@ -74,3 +74,12 @@ def test_with_fewer_batches_than_were_committed_it_is_idle() -> None:
 def test_metadata_of_another_spout_is_refused() -> None:
     with pytest.raises(SpoutContractError, match=r"\{'offset': 3\} names none of its batches"):
         FixedBatchSpout("word string", [["a"]]).open().plan(TransactionAttempt(2, 0), {"offset": 3}, 0.0)
+
+
+def test_one_data_frame_is_not_taken_for_a_list_of_batches() -> None:
+    with pytest.raises(SpoutContractError) as refused:
+        FixedBatchSpout("species string", pandas.DataFrame({"species": ["Adelie"]}))
+    assert str(refused.value) == (
+        "FixedBatchSpout: expected a list of batches, got one DataFrame; write [batch, batch], "
+        "where each batch is a list of rows, an Arrow table or a pandas DataFrame"
+    )

@@ -1,8 +1,11 @@
 """IterableSpout: rows of any Python iterable, a batch at a time, without promises over a restart."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tests.support.plans import planned
@@ -111,7 +114,54 @@ def test_a_wrong_value_is_named() -> None:
 
 
 def test_what_is_no_iterable_is_refused() -> None:
-    with pytest.raises(TopologyError, match="expected an iterable of rows or a function, got 'abc'"):
+    with pytest.raises(TopologyError, match="expected an iterable of rows, a table or a function, got 'abc'"):
         IterableSpout("line string", "abc")
     with pytest.raises(TopologyError, match="batchSize=0: expected a whole number of at least 1"):
         IterableSpout("n long", [1], batchSize=0)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_data_frame_gives_its_rows_and_not_the_names_of_its_columns() -> None:
+    frame = pd.DataFrame({"year": [2007, 2008, 2009], "species": ["Adelie", "Gentoo", None]})
+    executor = IterableSpout("species string, year long", frame, batchSize=2).open()
+    assert planned(None, executor=executor) == [1, 2]
+    batches = [executor.emit(TransactionAttempt(txid, 0), txid).arrow().to_pylist() for txid in (1, 2)]
+    assert batches == [
+        [{"species": "Adelie", "year": 2007}, {"species": "Gentoo", "year": 2008}],
+        [{"species": None, "year": 2009}],
+    ]
+
+
+@pytest.mark.parametrize("of", [lambda table: table, lambda table: table.to_batches()[0], lambda table: lambda: table])
+def test_an_arrow_table_gives_its_rows_also_as_the_result_of_a_function(of: Callable[[pa.Table], Any]) -> None:
+    spout = IterableSpout("n long", of(pa.table({"n": [1, 2, 3]})), batchSize=2)
+    for _ in range(2):  # every run begins at the first row
+        executor = spout.open()
+        assert planned(None, executor=executor) == [1, 2]
+        assert [rows(executor, txid) for txid in (1, 2)] == [[1, 2], [3]]
+        executor.close()
+
+
+def test_a_data_frame_is_shown_by_the_number_of_its_rows() -> None:
+    assert repr(IterableSpout("n long", pd.DataFrame({"n": [1, 2]}))) == (
+        "IterableSpout('n bigint', 2 rows, batchSize=1000)"
+    )
+
+
+def test_a_data_frame_with_other_columns_is_refused_before_the_run() -> None:
+    with pytest.raises(SpoutContractError) as refused:
+        IterableSpout("species string", pd.DataFrame({"kind": ["Adelie"]}))
+    assert str(refused.value) == (
+        "IterableSpout: its columns are (kind), declared are (species string); rename or select"
+    )
+
+
+def test_a_dict_is_refused_because_only_its_keys_would_come() -> None:
+    with pytest.raises(TopologyError) as refused:
+        IterableSpout("n long", {"n": [1]})
+    assert str(refused.value) == (
+        "IterableSpout: expected an iterable of rows, a table or a function, got {'n': [1]}; "
+        "a dict is one row, write [row]"
+    )

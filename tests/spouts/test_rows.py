@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from trident.errors import SpoutContractError
+from trident.errors import SpoutContractError, TypeDeclarationError
+from trident.spouts import FixedBatchSpout
 from trident_spouts.rows import read_schema, table_of
 
 PAIR = read_schema("word string, n long")
@@ -116,3 +117,17 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     with pytest.raises(SpoutContractError) as caught:
         table_of(["x" * 1000], read_schema("n long"), "here")
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"word": "string", "n": "long"}, "such as 'word string, n long', or as a StructType, got {'word': 'string', "),
+        (["word"], "such as 'word string, n long', or as a StructType, got ['word'] (list)"),
+        (None, "such as 'word string, n long', or as a StructType, got None (NoneType)"),
+    ],
+)
+def test_fields_in_another_form_are_refused_with_the_form_to_write(fields: Any, said: str) -> None:
+    with pytest.raises(TypeDeclarationError) as refused:
+        FixedBatchSpout(fields, [])
+    assert said in str(refused.value)
