@@ -161,11 +161,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         GuaranteeError, TopologyActiveError, LogError, StateError
             The topology cannot start. The message names the way out.
         """
-        if not self._register.streams:
+        if not self._register.streams and not self._register.functions:
             raise TopologyError(
-                "the topology has no stream from a spout, so there is nothing to run; begin with newStream"
+                "the topology has no stream from a spout and no DRPC function, so there is nothing to run; begin with "
+                "newStream or newDRPCStream"
             )
-        if not self.sinks and not self._register.functions:
+        if self._register.streams and not self.sinks:
             raise TopologyError(
                 "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
                 "each(Debug()), peek(...) or show()"

@@ -248,7 +248,10 @@ def test_two_possible_answers_are_refused_with_both_named(topology: TridentTopol
 
 
 def test_a_topology_without_effect_is_not_started(topology: TridentTopology) -> None:
-    assert "the topology has no stream from a spout, so there is nothing to run" in fails(topology.start)[1]
+    assert (
+        "the topology has no stream from a spout and no DRPC function, so there is nothing to run"
+        in fails(topology.start)[1]
+    )
     stream("word string", "words", topology).project("word")
     assert (
         "no stream of the topology has an effect: end one in persistentAggregate, or look at it"

@@ -69,6 +69,8 @@ class RunningTopology:
             run.start(self._group_ended)
             if self._context.settings.availableNow:
                 run.post(on.DrainAsked())
+        if not self._runs and self._context.settings.availableNow:
+            self._end()  # there is no source to drain
 
     # --- status -----------------------------------------------------------------------------------------
 
@@ -181,6 +183,8 @@ class RunningTopology:
         """Ask the run to stop, and return at once."""
         for run in self._runs.values():
             run.post(on.StopAsked())
+        if not self._runs:
+            self._end()  # a topology of queries alone has no group whose end would end the run
 
     def wait_ended(self, timeout: float | None) -> bool:
         """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
@@ -251,7 +255,7 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids}>"
+        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids or repr(self.drpc)}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))
@@ -281,6 +285,10 @@ class RunningTopology:
 
     def _group_ended(self, run: GroupRun) -> None:
         """Close the run after its last group has ended. The loop of each group calls this at its end."""
+        self._end()
+
+    def _end(self) -> None:
+        """Close the run, unless a group is still at work."""
         with self._lock:
             if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
                 return

@@ -95,8 +95,8 @@ def start_on(
     """Start a topology on the engine that `engine_of` makes."""
     check_name("topology", name)
     program = cut(topology)
-    if not program.groups:
-        raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
+    if not program.groups and not program.requests:
+        raise TopologyError("no stream leads to a state or an output, and there is no DRPC function: nothing to run")
     if requireExactlyOnce:
         check_exactly_once(topology)
         if checkpointLocation is None and log is None:
