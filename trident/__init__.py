@@ -5,8 +5,9 @@ Names are imported when they are first used (PEP 562): ``import trident`` is qui
 
 import importlib
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from trident.base.missing_names import missing_name
 
 if TYPE_CHECKING:
     from trident import errors
@@ -137,7 +138,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def _attribute(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"trident.{name}")
     if name == "__version__":
@@ -145,33 +146,26 @@ def __getattr__(name: str) -> object:
 
         return version("trident-pyspark")
     if name not in _HOMES:
-        raise _unknown(name)
+        raise missing_name(__name__, name, lambda: _hint(name), sys._getframe(1))  # noqa: SLF001
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value  # the next look-up does not come here
     return value
 
 
-def _unknown(name: str) -> Exception:
-    """Return the error for an unknown name, with a hint: the module that has the name, or a similar name.
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for an object
+    __getattr__ = _attribute
 
-    ``from trident import X`` drops the message of an AttributeError, so an import gets an ImportError. Python also asks
-    here for a submodule that is not imported yet. Then it needs a plain AttributeError, and imports the submodule.
-    """
-    importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"  # noqa: SLF001 - `inspect` is slow to import
-    if name.startswith("_") or (importing and find_spec(f"trident.{name}") is not None):
-        return AttributeError(f"module 'trident' has no attribute {name!r}")
+
+def _hint(name: str) -> str:
+    """Return what to write instead of an unknown name: the module that has the name, or a similar name."""
     from trident.base.names import by_any_case, did_you_mean
     from trident.stream import foreign_names
 
     modules = [part for part in ("spouts", "state") if name in importlib.import_module(f"trident.{part}").__all__]
-    foreign = by_any_case(name, foreign_names.MODULE)
     if modules:
-        hint = f"; write: from trident.{modules[0]} import {name}"
-    else:
-        hint = did_you_mean(name, __all__) if foreign is None else f"; use {foreign_names.MODULE[foreign]}"
-    if importing:
-        return ImportError(f"cannot import name {name!r} from 'trident'{hint}", name="trident")
-    return AttributeError(f"module 'trident' has no attribute {name!r}{hint}", name=name)
+        return f"; write: from trident.{modules[0]} import {name}"
+    foreign = by_any_case(name, foreign_names.MODULE)
+    return did_you_mean(name, __all__) if foreign is None else f"; use {foreign_names.MODULE[foreign]}"
 
 
 def __dir__() -> list[str]:

@@ -15,9 +15,11 @@ MemoryMapState.opaque()
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
-from trident.base.names import did_you_mean
+from trident.base.missing_names import missing_name
+from trident.base.names import by_any_case, did_you_mean
 
 if TYPE_CHECKING:
     from trident_state.backing import (
@@ -69,6 +71,12 @@ _NAMES = {
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_FOREIGN = {
+    "LRUMemoryMapState": "MemoryMapState.opaque(ttlSecs=...), whose values pass away by age",
+    "RedisState": "RedisMapState.opaque(url)",
+}
+"""Names that others use, or used, each with what one writes here."""
+
 __all__ = [
     "Applied",
     "BackingMap",
@@ -106,16 +114,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def _attribute(name: str) -> object:
     if name not in __all__:
-        if name == "LRUMemoryMapState":  # an import would drop the message of an AttributeError
-            raise ImportError(
-                f"{__name__} has no {name} any more: use MemoryMapState.opaque(ttlSecs=...)", name=__name__
-            )
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
+        raise missing_name(__name__, name, lambda: _hint(name), sys._getframe(1))  # noqa: SLF001
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for an object
+    __getattr__ = _attribute
+
+
+def _hint(name: str) -> str:
+    foreign = by_any_case(name, _FOREIGN)
+    return did_you_mean(name, __all__) if foreign is None else f"; use {_FOREIGN[foreign]}"
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.log import RedisLog
+    from trident.run.options import StartOptions
     from trident.run.running import RunningTopology
 
 
@@ -119,7 +120,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         *,
         name: str | None = None,
         checkpointLocation: str | Path | None = None,
-        **options: Any,
+        **options: "Unpack[StartOptions]",
     ) -> "RunningTopology":
         """Start the topology, and return the handle of the run without waiting for a batch.
 
@@ -174,8 +175,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         from trident.run.start import start
 
         named = {"name": name, "checkpointLocation": checkpointLocation}
-        options |= {key: value for key, value in named.items() if value is not None}
-        return start(self, spark, **options)
+        return start(self, spark, **{key: value for key, value in named.items() if value is not None}, **options)
 
     def reset(
         self,
@@ -236,8 +236,10 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts if names)
         return f"TridentTopology({text})"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        message = unknown_verb(self, name, foreign_names.TOPOLOGY)
-        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.TOPOLOGY:
-            message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
-        raise AttributeError(message, name=name, obj=self)
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = unknown_verb(self, name, foreign_names.TOPOLOGY)
+            if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.TOPOLOGY:
+                message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
+            raise AttributeError(message, name=name, obj=self)

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 import trident
+import trident.spouts
+import trident.state
+import trident.testing
 from tests.support.topologies import DeclaredState, split, stream
 from trident import (
     Count,
@@ -98,7 +101,15 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
         ("from trident import Count, FileSpout", "; write: from trident.spouts import FileSpout"),
         ("from trident import Fields", "cannot import name 'Fields' from 'trident'; use text such as 'word, count'"),
         ("from trident import Cuont", "; did you mean 'Count'?"),
-        ("from trident.state import LRUMemoryMapState", "any more: use MemoryMapState.opaque(ttlSecs=...)"),
+        (
+            "from trident.state import LRUMemoryMapState",
+            "; use MemoryMapState.opaque(ttlSecs=...), whose values pass away",
+        ),
+        ("from trident.state import RedisState", "; use RedisMapState.opaque(url)"),
+        ("from trident.state import MemoryMapstate", "; did you mean 'MemoryMapState'?"),
+        ("from trident.spouts import KafkaSpout", "; use an OpaquePartitionedSpout or PartitionedSpout of your own"),
+        ("from trident.spouts import FileSpot", "; did you mean 'FileSpout'?"),
+        ("from trident.testing import startLocal", "; did you mean 'start_local'?"),
     ],
 )
 def test_an_import_of_what_lies_elsewhere(line: str, says: str) -> None:
@@ -112,6 +123,12 @@ def test_the_package_is_asked_as_any_other() -> None:
         _ = trident.FileSpout
     assert not hasattr(trident, "nothing") and not hasattr(trident, "__wrapped__")
     exec("from trident import demo, plan, testing, Count")
+    exec("from trident.spouts import branch, FileSpout")
+    exec("from trident.testing import contracts, start_local")
+    for module in (trident.spouts, trident.state, trident.testing):
+        assert not hasattr(module, "nothing") and not hasattr(module, "__wrapped__")
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
+            _ = module.nothing
 
 
 # --- arguments that a verb does not take -----------------------------------------------------------------------------

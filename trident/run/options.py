@@ -4,11 +4,14 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
+
+if TYPE_CHECKING:
+    from trident.log import RedisLog
 
 _UNITS = {
     "ms": 0.001,
@@ -20,6 +23,21 @@ _UNITS = {
     "minute": 60.0,
     "hour": 3600.0,
 }
+
+
+class StartOptions(TypedDict, total=False):
+    """The options that type checkers accept at a start, beside `name` and `checkpointLocation`. `start_on` has them."""
+
+    log: "RedisLog | None"
+    availableNow: bool
+    processingTime: str | float | None
+    requireExactlyOnce: bool
+    maxAttempts: int
+    maxSpoutPending: int
+    messageTimeoutSecs: float
+    commitRetrySecs: float | None
+    rewindBytes: int
+    replace: bool
 
 
 def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from trident.operations.builtin_aggregators import Count
 from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
+from trident.stream.argument_types import AggregatorArgument
 from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase, StreamT
 
@@ -28,7 +29,7 @@ class AggregateVerbs(StreamBase[StreamT]):
 
     def aggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -62,7 +63,7 @@ class AggregateVerbs(StreamBase[StreamT]):
 
     def partitionAggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,

@@ -1,6 +1,6 @@
 """Several aggregators over the same tuples: ``chainedAgg().aggregate(...).aggregate(...).chainEnd()``."""
 
-from typing import Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn
 
 from trident.base.errors import DuplicateFieldError, TopologyError
 from trident.base.names import FieldsLike
@@ -10,6 +10,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import VERBS, chained, read_member
+from trident.stream.argument_types import AggregatorArgument
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 
 
@@ -56,7 +57,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
 
     def aggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -69,7 +70,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
 
     def partitionAggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -135,8 +136,10 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         members = "".join(f".{VERBS[self._scope or 'batch']}({member.how.site.name})" for member in self._members)
         return f"{self._stream._node.step}.chainedAgg(){members}, without its chainEnd()"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        message = unknown_verb(self, name, foreign_names.STREAM)
-        if not name.startswith("_") and hasattr(type(self._stream), name):
-            message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
-        raise AttributeError(message, name=name, obj=self)
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = unknown_verb(self, name, foreign_names.STREAM)
+            if not name.startswith("_") and hasattr(type(self._stream), name):
+                message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
+            raise AttributeError(message, name=name, obj=self)

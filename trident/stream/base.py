@@ -1,7 +1,7 @@
 """The base class of all streams, which holds a node of the plan, and the errors for common mistakes with streams."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -82,8 +82,10 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(unknown_verb(self, name, foreign_names.STREAM, self.fields), name=name, obj=self)
+    if not TYPE_CHECKING:  # a type checker would take every misspelt verb for one that never returns
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(unknown_verb(self, name, foreign_names.STREAM, self.fields), name=name, obj=self)
 
 
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:

@@ -17,6 +17,7 @@ from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, re
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.plan import nodes, rules
+from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
 
@@ -30,7 +31,7 @@ class EachVerbs(StreamBase[StreamT]):
 
     def each(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         filter: object = None,
@@ -81,7 +82,7 @@ class EachVerbs(StreamBase[StreamT]):
 
     def filter(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         filter: object = None,
         onError: OnErrorLike = "fail",
@@ -156,7 +157,7 @@ class EachVerbs(StreamBase[StreamT]):
 
     def peek(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         action: object = None,
         onError: OnErrorLike = "fail",

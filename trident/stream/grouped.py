@@ -1,7 +1,7 @@
 """The verbs of a stream in groups, which work on each group by itself."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from pyspark.sql.types import StructType
 
@@ -15,6 +15,7 @@ from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import aggregated
 from trident.stream.aggregator_chain import ChainedAggregate
+from trident.stream.argument_types import AggregatorArgument, FunctionArgument, QueryArgument
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
 from trident.stream.each import EachVerbs
@@ -57,7 +58,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
 
     def aggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -78,7 +79,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
 
     def partitionAggregate(
         self,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -108,7 +109,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
     def persistentAggregate(
         self,
         stateFactory: object,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -132,7 +133,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
     def stateQuery(
         self,
         state: StateBase[Any],
-        *args: object,
+        *args: QueryArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
@@ -147,7 +148,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
 
     def each(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         filter: object = None,
@@ -165,14 +166,22 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         return self._with_stream(stream)
 
     def filter(
-        self, *args: object, inputFields: FieldsLike | None = None, filter: object = None, onError: OnErrorLike = "fail"
+        self,
+        *args: FunctionArgument,
+        inputFields: FieldsLike | None = None,
+        filter: object = None,
+        onError: OnErrorLike = "fail",
     ) -> Self:
         """Call `Stream.filter` and keep the groups."""
         kept = self._stream.filter(*args, inputFields=inputFields, filter=filter, onError=onError)
         return self._with_stream(kept)
 
     def peek(
-        self, *args: object, inputFields: FieldsLike | None = None, action: object = None, onError: OnErrorLike = "fail"
+        self,
+        *args: FunctionArgument,
+        inputFields: FieldsLike | None = None,
+        action: object = None,
+        onError: OnErrorLike = "fail",
     ) -> Self:
         """Call `Stream.peek` and keep the groups."""
         stream = self._stream.peek(*args, inputFields=inputFields, action=action, onError=onError)
@@ -219,9 +228,11 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
     def __repr__(self) -> str:
         return f"GroupedStream({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if not name.startswith("_") and hasattr(type(self._stream), name) and name not in foreign_names.GROUPED:
-            message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
-        else:
-            message = unknown_verb(self, name, foreign_names.GROUPED, self.fields)
-        raise AttributeError(message, name=name, obj=self)
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if not name.startswith("_") and hasattr(type(self._stream), name) and name not in foreign_names.GROUPED:
+                message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
+            else:
+                message = unknown_verb(self, name, foreign_names.GROUPED, self.fields)
+            raise AttributeError(message, name=name, obj=self)

@@ -12,6 +12,7 @@ from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, keep_names, read_outputs, resolve, shown
 from trident.plan import nodes
+from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments
 from trident.stream.base import StreamT
 from trident.stream.each import EachVerbs
@@ -26,7 +27,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
     def map(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
@@ -52,7 +53,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
     def flatMap(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,

@@ -13,6 +13,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
+from trident.stream.argument_types import AggregatorArgument, UpdaterArgument
 from trident.stream.arguments import Arguments, check_factory, name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateT
@@ -29,7 +30,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
     def persistentAggregate(
         self,
         stateFactory: object,
-        *args: object,
+        *args: AggregatorArgument,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
@@ -75,7 +76,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
     def partitionPersist(
         self,
         stateFactory: object,
-        *args: object,
+        *args: UpdaterArgument,
         inputFields: FieldsLike | None = None,
         updater: object = None,
         outputFields: OutputsLike | None = None,

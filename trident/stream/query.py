@@ -15,6 +15,7 @@ from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase
@@ -30,7 +31,7 @@ class QueryVerbs(StreamBase[StreamT]):
     def stateQuery(
         self,
         state: StateBase[Any],
-        *args: object,
+        *args: QueryArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,

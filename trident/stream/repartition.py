@@ -9,6 +9,7 @@ from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call
 from trident.plan import nodes, rules
 from trident.plan.nodes import Placing
+from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
 
@@ -111,7 +112,9 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         return self._placed(Placing.IDENTITY)
 
-    def partition(self, *args: object, inputFields: FieldsLike | None = None, function: object = None) -> StreamT:
+    def partition(
+        self, *args: FunctionArgument, inputFields: FieldsLike | None = None, function: object = None
+    ) -> StreamT:
         """Bring every tuple to the partition that a function of your own chooses.
 
         The function gets one positional argument for each input field (without input fields: one TridentTuple of all

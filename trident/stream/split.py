@@ -13,6 +13,7 @@ from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes
 from trident.plan.split_schema import shown_streams, split_schema
+from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.display import Drawable
@@ -28,7 +29,7 @@ class SplitVerbs(StreamBase[StreamT]):
 
     def split(
         self,
-        *args: object,
+        *args: FunctionArgument,
         inputFields: FieldsLike | None = None,
         function: object = None,
         streams: Mapping[str, OutputsLike] | None = None,

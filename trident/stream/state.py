@@ -1,7 +1,7 @@
 """The verbs of a state in a topology."""
 
 from collections.abc import Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -78,9 +78,12 @@ class StateBase(Drawable, Generic[StreamT]):
         kind = "static" if isinstance(self._node, nodes.StaticState) else self._node.state.factory.kind.value
         return f"TridentState({self.name!r}: {ddl(self.schema)}; {kind})"
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if not name.startswith("_") and hasattr(self._stream_type, name) and name not in foreign_names.STATE:
-            message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream().{name}"
-        else:
-            message = unknown_verb(self, name, foreign_names.STATE)
-        raise AttributeError(message, name=name, obj=self)
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if not name.startswith("_") and hasattr(self._stream_type, name) and name not in foreign_names.STATE:
+                message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream()."
+                message += name
+            else:
+                message = unknown_verb(self, name, foreign_names.STATE)
+            raise AttributeError(message, name=name, obj=self)

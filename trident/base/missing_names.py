@@ -1,0 +1,23 @@
+"""The error for a name that a module does not have, with a hint that also an import shows."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from opcode import opmap
+from types import FrameType
+
+
+def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameType) -> Exception:
+    """Return the error for a name that a module lacks.
+
+    `hint` returns what to write instead. `asker` is the frame that asked the module's ``__getattr__``.
+
+    An import gets an ImportError: ``from module import name`` drops the message of an AttributeError. Where Python
+    itself asks for a submodule that is not imported yet, it needs a plain AttributeError, and imports the submodule.
+    """
+    plain = AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+    listing = asker.f_code.co_name == "_handle_fromlist"
+    if name.startswith("_") or (listing and find_spec(f"{module}.{name}") is not None):
+        return plain
+    if listing or asker.f_code.co_code[asker.f_lasti] == opmap["IMPORT_FROM"]:
+        return ImportError(f"cannot import name {name!r} from {module!r}{hint()}", name=module)
+    return AttributeError(f"{plain}{hint()}", name=name)

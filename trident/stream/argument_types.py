@@ -1,0 +1,33 @@
+"""The types of the positional arguments of verbs: fields, and the operation, wherever it stands between them.
+
+Type checkers refuse everything else. Which argument is which, only the call itself tells (`trident.stream.arguments`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
+
+from trident.base.names import FieldsLike
+from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
+from trident.operations.builtin_functions import Debug, Expression
+from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater
+from trident_state.store import StateFactory
+
+_Fields = FieldsLike | StructType
+
+FunctionArgument = _Fields | Callable[..., Any] | Function | Filter | Debug | Expression | Column
+"""An argument of a verb that takes a function of tuples."""
+
+AggregatorArgument = _Fields | CombinerAggregator | ReducerAggregator | Aggregator
+"""An argument of a verb that takes an aggregator."""
+
+WindowArgument = AggregatorArgument | StateFactory
+"""An argument of a verb that takes an aggregator, and may take the state of its windows before it."""
+
+QueryArgument = _Fields | QueryFunction
+"""An argument of a verb that takes a query function."""
+
+UpdaterArgument = _Fields | StateUpdater | Callable[..., Any]
+"""An argument of a verb that takes a state updater."""
