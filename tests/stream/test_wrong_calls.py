@@ -323,6 +323,18 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:each: 'upper(line)' is a string, and the operation is a function or object: an expression is "
         "expr('upper(line)'); write each(",
     ),
+    (
+        lambda s: s.filter("n > 3"),
+        TopologyError,
+        "lines/1:filter: 'n > 3' is a string, and the operation is a function or object: an expression is "
+        "expr('n > 3'); write filter(",
+    ),
+    (lambda s: s.filter("line is null"), TopologyError, "an expression is expr('line is null'); write filter("),
+    (
+        lambda s: s.filter("line"),
+        TopologyError,
+        "lines/1:filter: the operation is missing; write filter([inputFields,]",
+    ),
     (lambda s: s.each("line", expr, "w string"), TopologyError, "expr makes an expression of text: give expr('upper("),
     (
         lambda s: s.each("line", split, text, "w"),
@@ -628,7 +640,7 @@ def test_tuples_behind_a_state_or_of_a_request_cannot_be_shown(topology: Trident
         ("persistent_aggregate", "did you mean 'persistentAggregate'?"),
         ("grupBy", "did you mean 'groupBy'?"),
         ("select", "'Stream' has no verb 'select'; use project('field')"),
-        ("count", "use aggregate(Count(), 'count'), or persistentAggregate for a state"),
+        ("count", "use persistentAggregate(...) over all batches, or aggregate(Count(), 'count') over each batch"),
         ("line", "'line' is a field: name it in a verb, such as project('line')"),
         ("xyz", "'Stream' has no verb 'xyz'; it has aggregate, "),
     ],

@@ -1,5 +1,6 @@
 """The arguments of verbs: ``verb([inputFields,] operation, outputFields)``, each also by keyword."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from trident.base.step import Step
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.builtin_functions import Expression
 from trident.operations.output_fields import OutputsLike
+
+_EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
+"""What an expression in SQL has, and a list of fields does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,10 @@ def read_arguments(
     if len(candidates) != 1:
         listed = " and ".join(map(brief, candidates))
         problem = f"it takes one operation, not {listed}" if listed else "the operation is missing"
-        hint = _operation_meant(before[1:], usage) if not listed else ""
+        texts = before[1:] or [text for text in before if "filter" in usage and _EXPRESSION.search(str(text))]
+        hint = _operation_meant(texts, usage) if not listed else ""
         if hint:
-            problem = f"{before[1]!r} is a string, and the operation is a function or object: {hint}"
+            problem = f"{texts[0]!r} is a string, and the operation is a function or object: {hint}"
         raise step.error(TopologyError, f"{problem}; write {usage}")
     (operation,) = candidates
     step = step.with_function(operation_site(operation))
@@ -104,7 +109,7 @@ def _operation_meant(values: Sequence[object], usage: str) -> str:
         return f"give {known}"
     if text.isidentifier():
         return "give it without quotes"
-    return f"an expression is expr({text!r})" if len(values) > 1 or "(" in text else ""
+    return f"an expression is expr({text!r})" if len(values) > 1 or _EXPRESSION.search(text) else ""
 
 
 def is_fields(value: object) -> bool:

@@ -5,27 +5,28 @@ _STATE = (
     "groupBy('key').persistentAggregate(state, aggregator, 'value'), or partitionPersist with an updater of your own"
 )
 _RENAMED = "rename('old', 'new'), or rename({'old': 'new', ...}) for several"
+_OVER_ALL = "persistentAggregate(...) over all batches"
 _START = "start(name=..., checkpointLocation=...)"
 _BATCH = "transform(lambda df: ..., schema='a long') for Spark's own functions over a batch"
 _WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...): a window carries its watermark"
 _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
-    "agg": "aggregate('field', Sum(), 'sum'), and chainedAgg() for several at once",
+    "agg": f"{_OVER_ALL}, aggregate('field', Sum(), 'sum') over each batch, chainedAgg() for several at once",
     "alias": "rename('old', 'new') for a field, name('...') for a step",
-    "avg": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
+    "avg": f"{_OVER_ALL}, or aggregate('field', Average(), 'mean') over each batch",
     "cache": "nothing: what several steps read is evaluated once",
     "coalesce": "parallelismHint(n) behind shuffle() or partitionBy(...)",
     "collect": "take(n) for the first batch, and start the topology to run it",
     "columns": "fields",
     "console": "peek(print), or each(Debug())",
-    "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
+    "count": f"{_OVER_ALL}, or aggregate(Count(), 'count') over each batch",
     "crossJoin": "join, on a field that has one value in both",
     "distinct": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
     "dropDuplicates": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
     "dropna": "filter('field', FilterNull())",
     "dtypes": "schema",
-    "explode": "flatMap('field', function, 'item string')",
+    "explode": "each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps none",
     "expr": "each(expr(...), 'name type')",
     "first": "take(1)",
     "foreach": "peek(function), or foreachBatch(function)",
@@ -38,7 +39,7 @@ STREAM = {
     "mapInArrow": _BATCH,
     "mapInPandas": _BATCH,
     "mapPartitions": "each with a Function that has prepare(context) and cleanup()",
-    "mean": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
+    "mean": f"{_OVER_ALL}, or aggregate('field', Average(), 'mean') over each batch",
     "multiReduce": "topology.multiReduce([s, t], ...)",
     "newDRPCStream": "topology.newDRPCStream('function')",
     "newStream": "topology.newStream('name', spout)",
@@ -47,8 +48,8 @@ STREAM = {
     "persist": "persistentAggregate(...)",
     "print": "peek(print), or show(n) for the first batch",
     "printSchema": "schema",
-    "reduce": "aggregate(...) with a ReducerAggregator",
-    "reduceByKey": "groupBy('key').aggregate(...)",
+    "reduce": f"{_OVER_ALL}, or aggregate(...) with a ReducerAggregator over each batch",
+    "reduceByKey": f"groupBy('key').{_OVER_ALL}, or groupBy('key').aggregate(...) over each batch",
     "repartition": "shuffle() or partitionBy('field'), and parallelismHint(n)",
     "sample": "filter(lambda t: ...)",
     "saveAsTable": "foreachBatch(lambda df, txid, attempt: ...)",
@@ -57,7 +58,7 @@ STREAM = {
     "setCPULoad": _RESOURCES,
     "setMemoryLoad": _RESOURCES,
     "sort": _FEW,
-    "sum": "aggregate('field', Sum(), 'sum'), or persistentAggregate for a state",
+    "sum": f"{_OVER_ALL}, or aggregate('field', Sum(), 'sum') over each batch",
     "toDF": _RENAMED,
     "toPandas": "take(n) for the first batch, foreachArrow(...) for all of them",
     "toStream": "the stream itself: it has no groups",
@@ -67,7 +68,7 @@ STREAM = {
     "unionByName": "merge(...), which goes by position: project the fields into one order before",
     "updateStateByKey": _STATE,
     "watermark": "watermark() of the stream that window(...) gives",
-    "where": "filter(...)",
+    "where": "filter(expr('n > 3')), or filter('n', function)",
     "withColumn": "each(expr(...), 'name type', replace=True)",
     "withColumnRenamed": _RENAMED,
     "withColumnsRenamed": _RENAMED,
@@ -83,8 +84,8 @@ GROUPED = {name: hint for name, hint in STREAM.items() if name != "toStream"} | 
     "flatMapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "mapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "mapGroupsWithState": _STATE,
-    "max": "aggregate('field', Max(), 'max'), or toStream().max(comparator) for whole tuples",
-    "min": "aggregate('field', Min(), 'min'), or toStream().min(comparator) for whole tuples",
+    "max": f"{_OVER_ALL}, aggregate('field', Max(), 'max') over each batch, or toStream().max(comparator)",
+    "min": f"{_OVER_ALL}, aggregate('field', Min(), 'min') over each batch, or toStream().min(comparator)",
 }
 
 _ASKED = "running.state('name') of a running topology, openState(...) of any, or stream.stateQuery(state, ...)"

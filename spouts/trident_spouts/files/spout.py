@@ -45,6 +45,9 @@ from trident_spouts.user_calls import foreign_metadata_error
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
+FileOrder = Literal["time", "name"]
+
+_OTHER_FORMATS = "; read lines of another form, such as CSV, as text, and parse each; write other files as Parquet"
 
 _LISTING_SECONDS = 1.0
 """The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
@@ -140,7 +143,7 @@ class FileSpout:
         malformed: Malformed = "fail",
         completeAfterSecs: float = 0,
     ) -> None:
-        _check_choice("format", format, get_args(FileFormat))
+        _check_choice("format", format, get_args(FileFormat), _OTHER_FORMATS)
         _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
         _check_choice("malformed", malformed, get_args(Malformed))
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
@@ -190,9 +193,9 @@ class FileSpout:
         return f"FileSpout({', '.join(shown)})"
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: object, choices: tuple[str, ...], hint: str = "") -> None:
     if value not in choices:
-        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
+        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}{hint}")
 
 
 def _declared(format: FileFormat, schema: str | StructType | None, malformed: Malformed) -> StructType | None:

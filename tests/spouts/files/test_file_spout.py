@@ -491,7 +491,11 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "said"),
     [
-        ({"format": "csv"}, TopologyError, "format='csv' is not one of 'text', 'json', 'parquet'"),
+        (
+            {"format": "csv"},
+            TopologyError,
+            "format='csv' is not one of 'text', 'json', 'parquet'; read lines of another form, such as CSV, as text",
+        ),
         ({"format": "json"}, TypeDeclarationError, 'format="json" needs the fields: schema='),
         ({"schema": "a string, b string"}, TypeDeclarationError, 'format="text" gives one string a line'),
         ({"maxBytesPerBatch": 0}, TopologyError, "maxBytesPerBatch=0: expected a whole number of at least 1"),

@@ -17,8 +17,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from trident.base.errors import SparkSetupError
 from trident.compiler.program import Stage
 from trident.compiler.results import StageResult
+from trident.compiler.spark.java import why_no_java
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 SMALL_ROWS = 20_000
@@ -233,7 +235,13 @@ def local_session() -> SparkSession:
     if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
         # else each batch draws a progress bar into the program's output
         builder = builder.config("spark.ui.showConsoleProgress", "false")
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        why = why_no_java() or "what it printed before that says why; its Java is new enough."
+        raise SparkSetupError(f"Spark's JVM did not start: {why}") from error
 
 
 def is_connect(session: SparkSession) -> bool:
