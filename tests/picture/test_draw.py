@@ -133,3 +133,9 @@ def test_boxes_never_overlap_and_arrows_run_down(drawn: Picture) -> None:
             assert heights == sorted(heights)
             assert heights[0] == layout.boxes[arrow.source].y + layout.boxes[arrow.source].height
             assert heights[-1] == layout.boxes[arrow.target].y
+
+
+def test_a_picture_is_never_wider_than_its_page() -> None:
+    root = xml.fromstring(word_count().draw("svg"))
+    assert root.get("style") == "max-width:100%;height:auto"
+    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"

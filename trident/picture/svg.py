@@ -26,7 +26,7 @@ def svg(drawn: Picture) -> str:
     width, height = round(layout.width), round(layout.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" font-family="{escape(_FONT)}" font-size="11.5" fill="{_INK}">',
+        f'style="max-width:100%;height:auto" role="img" font-family="{escape(_FONT)}" font-size="11.5" fill="{_INK}">',
         f"<title>{escape(', '.join(cluster.title for cluster in drawn.clusters))}</title>",
         _markers(mark),
         f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
