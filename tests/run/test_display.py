@@ -33,7 +33,7 @@ class Watched:
 
 def test_before_the_first_batch() -> None:
     assert text_of(Watched()) == "word<count> (running): no batch yet"
-    assert "no batch yet" in html_of(Watched())
+    assert "</b> running <i>no batch yet</i>" in html_of(Watched())
 
 
 def test_a_line_a_group_with_rates_states_and_failures() -> None:

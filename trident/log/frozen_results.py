@@ -1,6 +1,7 @@
 """Frozen results as bytes: Arrow IPC with LZ4. Small ones lie in the log itself, large ones in files that it names.
 
-Two facts are frozen with them: how long a state's values live, and how many tuples each step skipped.
+Three facts are frozen with them: how long a state's values live, how many tuples each step skipped, and how many rows
+came too late for a window.
 """
 
 import math
@@ -98,18 +99,39 @@ def with_life(result: Result, ttl: float | None) -> Result:
     The lifetime is frozen, too, so that the batch does the same at every replay, even under a driver with another
     ttlSecs.
     """
-    if ttl is None:
-        return result
-    metadata = {_TTL_KEY: repr(float(ttl)).encode()}
-    if isinstance(result, FrozenFiles):
-        return replace(result, schema=result.schema.with_metadata(metadata))
-    return result.replace_schema_metadata(metadata)
+    return result if ttl is None else _marked(result, _TTL_KEY, repr(float(ttl)))
 
 
 def ttl_of(result: Result) -> float:
     """Return the lifetime of values that was frozen with a result, in seconds (infinity: for ever)."""
     seconds = (result.schema.metadata or {}).get(_TTL_KEY)
     return math.inf if seconds is None else float(seconds)
+
+
+def _marked(result: Result, key: bytes, value: str) -> Result:
+    """Return a result with one more entry in the metadata of its schema."""
+    metadata = {**(result.schema.metadata or {}), key: value.encode()}
+    if isinstance(result, FrozenFiles):
+        return replace(result, schema=result.schema.with_metadata(metadata))
+    return result.replace_schema_metadata(metadata)
+
+
+# --- late rows ------------------------------------------------------------------------------------------------------
+
+_DROPPED_KEY = b"trident.numRowsDroppedByWatermark"
+
+
+def with_dropped(result: Result, rows: int) -> Result:
+    """Return a window's result with the number of rows that it left out, because they came too late.
+
+    The number is frozen with the result, so that also a driver that only reads the result can report it.
+    """
+    return _marked(result, _DROPPED_KEY, str(rows)) if rows else result
+
+
+def dropped_of(result: Result) -> int:
+    """Return the number of late rows that was frozen with a window's result."""
+    return int((result.schema.metadata or {}).get(_DROPPED_KEY, 0))
 
 
 # --- skipped tuples -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.compiler.results import StageResult
 from trident.run.committer import TurnSummary
+from trident.run.event_time import DROPPED
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")
@@ -45,6 +46,7 @@ class Trace:
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Open] = {}
         self._failed: dict[str, tuple[int, str, str]] = {}
+        self._windows: dict[str, dict[str, dict[str, Any]]] = {}
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
@@ -109,7 +111,21 @@ class Trace:
             event["deadLetters"] = summary.dead
         if known.skipped or summary.skipped:
             event["skipped"] = {**known.skipped, **summary.skipped}
+        self._note_windows(group, summary)
         self._tell(event)
+
+    def windows(self, group: str) -> dict[str, dict[str, Any]]:
+        """Return for each window of a group its watermark, and the rows that it dropped since the start of the run."""
+        with self._lock:
+            return {name: dict(window) for name, window in self._windows.get(group, {}).items()}
+
+    def _note_windows(self, group: str, summary: TurnSummary) -> None:
+        with self._lock:
+            windows = self._windows.setdefault(group, {})
+            for name, state in summary.states.items():
+                if state.time is not None:
+                    before = windows.get(name, {}).get(DROPPED, 0)
+                    windows[name] = {**state.time.as_dict(), DROPPED: before + state.time.dropped}
 
     def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:
         stamp = datetime.fromtimestamp(self._clock.time(), UTC).isoformat(timespec="milliseconds")

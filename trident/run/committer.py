@@ -30,7 +30,15 @@ from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.dispatch import compile_late, compile_window
 from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
-from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
+from trident.log.frozen_results import (
+    FrozenOutput,
+    dropped_of,
+    freeze,
+    with_dropped,
+    with_life,
+    with_skipped,
+    without_skipped,
+)
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import (
     Emitted,
@@ -47,6 +55,7 @@ from trident.plan.nodes import (
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
+from trident.run.event_time import EventTime, WindowTime
 from trident.run.skew import Hottest, hottest_of
 from trident.run.user_code import UserCode
 from trident_state.messages import Applied
@@ -62,11 +71,14 @@ class StateSummary:
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
+    time: WindowTime | None = None
+    """The time of a window, for the state of one."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
-        counts: dict[str, Any] = {"keys": self.keys, "written": self.written}
-        return counts if self.hottest is None else counts | {"hottest": self.hottest.as_dict()}
+        summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
+        return summary if self.time is None else summary | self.time.as_dict()
 
 
 @dataclass(slots=True)
@@ -110,6 +122,7 @@ class Committer:
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
+        self._time = EventTime(self.stores)
         self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
@@ -263,7 +276,7 @@ class Committer:
                 continue
             work = partial(self._update_of, step, tables[step.source], txid)
             update = self._reading(step, txid, partial(self.code.call, step, txid, work))
-            results[output.name] = update.puts
+            results[output.name] = with_dropped(update.puts, update.dropped)
             if step in emitting and update.emitted is not None:
                 results[emitting[step]] = update.emitted
         return results
@@ -372,6 +385,7 @@ class Committer:
                 later[output.step] = table.set_column(last, table.schema.field(last), applied.values)
         if failures:
             raise failures[0]
+        self._note_times([step for _, step in steps if isinstance(step, Window)], tables, results, txid, written)
         return later
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
@@ -393,6 +407,21 @@ class Committer:
                 raise
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)
+
+    def _note_times(
+        self,
+        windows: list[Window],
+        tables: Mapping[str, pa.Table],
+        results: Mapping[str, Result],
+        txid: int,
+        written: Mapping[str, StateSummary],
+    ) -> None:
+        """Note in the summaries of windows their watermarks, and how many rows came too late for them."""
+        unborn = self._unborn(txid)
+        for step in windows:
+            name, watermark = step.state.name, step.watermark
+            if name in written and watermark is not None and watermark.state.name not in unborn:
+                written[name].time = self._time.of(watermark, tables, dropped_of(results[name]), txid)
 
     def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
         """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""

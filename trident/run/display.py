@@ -42,16 +42,24 @@ class GroupLine:
     rate: float | None
     milliseconds: float | None
     states: dict[str, int]
+    watermarks: dict[str, str | None]
+    late: int
     failures: int
 
 
 def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
-    """Return one line for each group, sorted by name. `failures` counts the failed attempts among these events."""
+    """Return one line for each group, sorted by name.
+
+    `failures` counts the failed attempts among these events, `late` the rows that came too late for a window.
+    """
     lines = []
     for group in sorted({event["group"] for event in events}):
         mine = [event for event in events if event["group"] == group]
         done = [event for event in mine if event["event"] == "committed"]
         last = done[-1] if done else {}
+        states = last.get("states", {})
+        windows = {name: state for name, state in states.items() if "watermark" in state}
+        internal = {f"{name}.watermark" for name in windows}  # one value each, which is shown with its window
         lines.append(
             GroupLine(
                 group=group,
@@ -59,7 +67,9 @@ def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
                 rows=last.get("numInputRows"),
                 rate=rows_per_second(done),
                 milliseconds=last.get("durationMs", {}).get("total"),
-                states={name: state["keys"] for name, state in last.get("states", {}).items()},
+                states={name: states[name]["keys"] for name in states if name not in internal},
+                watermarks={name: window["watermark"] for name, window in windows.items()},
+                late=sum(_late(event) for event in done),
                 failures=len(mine) - len(done),
             )
         )
@@ -68,6 +78,11 @@ def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
 
 def _number(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{value:,.0f}{unit}"
+
+
+def _late(event: ProgressEvent) -> int:
+    """Return how many rows of a batch were dropped because they came too late for a window."""
+    return sum(state.get("numRowsDroppedByWatermark") or 0 for state in event.get("states", {}).values())
 
 
 def status_of(watched: Watched) -> str:
@@ -94,6 +109,8 @@ def _line_text(line: GroupLine) -> str:
     parts = [f"txid {line.txid}", _number(line.rows, " rows"), _number(line.rate, " rows/s")]
     parts.append(_number(line.milliseconds, " ms"))
     parts += [f"{name} {_number(keys, ' keys')}" for name, keys in line.states.items()]
+    parts += [f"watermark of {name} {time}" for name, time in line.watermarks.items() if time]
+    parts.append(f"{line.late:,} late rows dropped" if line.late else "")
     parts.append(f"{line.failures} failed attempts" if line.failures else "")
     return ", ".join(part for part in parts if part)
 
@@ -103,18 +120,28 @@ def html_of(watched: Watched, picture: str = "") -> str:
 
     A `picture` (SVG, trusted) is shown below them.
     """
+    lines = lines_of(watched.recentProgress)
+    timed = any(line.watermarks for line in lines)
     rows = "".join(
         f"<tr><td>{html.escape(line.group)}</td><td>{line.txid}</td><td>{_number(line.rows)}</td>"
         f"<td>{_number(line.rate)}</td><td>{_number(line.milliseconds)}</td>"
-        f"<td>{html.escape(', '.join(f'{n} {k:,}' for n, k in line.states.items()))}</td><td>{line.failures}</td></tr>"
-        for line in lines_of(watched.recentProgress)
+        f"<td>{html.escape(', '.join(f'{n} {k:,}' for n, k in line.states.items()))}</td>{_time_cells(line, timed)}"
+        f"<td>{line.failures}</td></tr>"
+        for line in lines
     )
-    names = ("group", "txid", "rows", "rows/s", "ms", "keys of states", "failed attempts")
+    time_names = ["watermark", "late rows"] if timed else []
+    names = ["group", "txid", "rows", "rows/s", "ms", "keys of states", *time_names, "failed attempts"]
     head = "".join(f"<th>{name}</th>" for name in names)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
-    lines = list(watched.debugOutput)[-_DEBUG_LINES:]
-    debug = f"<pre>{html.escape(chr(10).join(lines))}</pre>" if lines else ""
-    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))}{table}{debug}{picture}</div>"
+    shown = list(watched.debugOutput)[-_DEBUG_LINES:]
+    debug = f"<pre>{html.escape(chr(10).join(shown))}</pre>" if shown else ""
+    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))} {table}{debug}{picture}</div>"
+
+
+def _time_cells(line: GroupLine, timed: bool) -> str:
+    """Return the cells of a group's watermarks and late rows; "" if no group has windows by event time."""
+    times = ", ".join(f"{name} {time}" for name, time in line.watermarks.items() if time)
+    return f"<td>{html.escape(times)}</td><td>{line.late:,}</td>" if timed else ""
 
 
 def in_notebook() -> bool:

@@ -85,7 +85,8 @@ class RunningTopology:
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
-        hang.
+        hang. ``windows`` has the watermark of each window by time, and how many rows it has dropped since the start
+        because they came too late.
         """
         groups = {}
         for name, run in self._runs.items():
@@ -97,6 +98,8 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
+            if windows := self._context.trace.windows(name):
+                groups[name]["windows"] = windows
         return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
 
     @property

@@ -28,11 +28,12 @@ class Updated:
     """The result of an update.
 
     `puts` are the key fields and the new value (null: the key is removed), each key once. `emitted` are the tuples that
-    the update emits; None where its step emits none.
+    the update emits; None where its step emits none. `dropped` is the number of rows that came too late for a window.
     """
 
     puts: pa.Table
     emitted: pa.Table | None
+    dropped: int = 0
 
 
 RunUpdate = Callable[[pa.Table, Stored, int], Updated]

@@ -51,7 +51,7 @@ class _Combined:
         clock = clock_of(self._config, latest, batch)
         self._open.load_at(batch.txid - 1, stored)
         self._open.void()
-        deltas = self._deltas(table, clock)
+        deltas, dropped = self._deltas(table, clock)
         keys = deltas.select(self._keys.names)
         before = stored.read(keys)
         values = combined(self._combine, before, one(deltas.column(self._value)), self._where.step)
@@ -61,10 +61,13 @@ class _Combined:
         results = self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
         self._open.mark_at(batch.txid)
-        return Updated(puts, results)
+        return Updated(puts, results, dropped)
 
-    def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:
-        """Return the accumulators that the batch adds to windows that are still open: one for each window and group."""
+    def _deltas(self, table: pa.Table, clock: Clock) -> tuple[pa.Table, int]:
+        """Return the accumulators that the batch adds to windows that are still open, and the number of late rows.
+
+        There is one accumulator for each window and group.
+        """
         if self._config.timestampField is None:
             panes = np.full(table.num_rows, self._lattice.panes(np.asarray([clock.after], np.int64))[0])
         else:
@@ -72,13 +75,14 @@ class _Combined:
         rows, starts = self._lattice.windows_of(panes)
         open_ = starts + self._config.length > clock.before
         rows, starts = rows[open_], starts[open_]
+        dropped = table.num_rows - len(np.unique(rows))
         repeated = table.take(pa.array(rows))
         names = [*self._group.names, self._value]
         arrays = [timestamps(starts, self._keys.field(0).type), *(one(repeated.column(name)) for name in names)]
         partials = pa.Table.from_arrays(
             [array.cast(field.type) for array, field in zip(arrays, self._puts, strict=True)], schema=self._puts
         )
-        return each_once(self._spec, partials)
+        return each_once(self._spec, partials), dropped
 
     # --- what closes -----------------------------------------------------------------------------------------------
 

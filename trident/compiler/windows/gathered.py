@@ -53,22 +53,23 @@ class _Gathered:
         clock = clock_of(self._config, latest_of(table, self._config.timestampField), batch)
         self._open.load_at(batch.txid - 1, stored)
         self._open.void()
-        added = self._added(table, clock, batch.txid)
+        added, dropped = self._added(table, clock, batch.txid)
         self._open.add(added.select(self._keys.names))
         results = self._results(added, stored, clock)
         puts = self._puts_of(added, clock, batch.txid)
         self._open.mark_at(batch.txid)
-        return Updated(puts, results)
+        return Updated(puts, results, dropped)
 
-    def _added(self, table: pa.Table, clock: Clock, txid: int) -> pa.Table:
-        """Return what the batch adds to the state: its tuples by pane and group."""
-        field, times = self._config.timestampField, None
+    def _added(self, table: pa.Table, clock: Clock, txid: int) -> tuple[pa.Table, int]:
+        """Return what the batch adds to the state, its tuples by pane and group, and the number of late tuples."""
+        field, times, dropped = self._config.timestampField, None, 0
         if field is None:
             panes = np.full(table.num_rows, clock.after, np.int64)
         else:
             table = table.filter(table.column(field).is_valid()) if table.num_rows else table
             micros = microseconds(table.column(field))
             open_ = (self._lattice.last_end(micros) > clock.before) & held_by_any(self._config, micros)
+            dropped = int((~open_).sum())
             table = table.filter(pa.array(open_))
             times = one(table.column(field)).cast(self._held.kind.value_type.field("time").type)
             panes = microseconds(times)
@@ -84,7 +85,7 @@ class _Gathered:
         start, *group = index.columns()
         columns = [timestamps(start.array(), self._keys.field(0).type), *(column.array() for column in group)]
         batch = pa.array(np.full(len(index), txid), pa.int64())
-        return pa.Table.from_arrays([*columns, batch, lists], schema=self._puts)
+        return pa.Table.from_arrays([*columns, batch, lists], schema=self._puts), dropped
 
     def _results(self, added: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
         """Return the results of the windows whose end the watermark reaches with this batch."""

@@ -88,7 +88,8 @@ class _Sessions:
         self._due.void()
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
         times = microseconds(table.column(field))
-        table = table.filter(pa.array((times + self._config.gap > clock.before) & held_by_any(self._config, times)))
+        open_ = (times + self._config.gap > clock.before) & held_by_any(self._config, times)
+        table = table.filter(pa.array(open_))
         tuples = Columns.of(table.select(self._entering.names), self._entering)
         index = KeyIndex(self._keys.types)
         numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
@@ -102,7 +103,7 @@ class _Sessions:
         puts = self._puts_of(changed, still_open)
         self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
         self._due.mark_at(batch.txid)
-        return Updated(puts, results)
+        return Updated(puts, results, int((~open_).sum()))
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
         """Return the touched keys, then the other keys that have a session to close."""

@@ -1,0 +1,65 @@
+"""The time of a group's windows, for progress events and status: each watermark, and the rows that came too late."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trident.plan.nodes import Watermark
+from trident_state.store import Store
+
+_GLOBAL = pa.table({"": pa.nulls(1)}).select([])
+"""The one key of a state without key fields."""
+
+
+DROPPED = "numRowsDroppedByWatermark"
+"""The name that Structured Streaming has for the number of late rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTime:
+    """A window's watermark after a batch (ISO 8601; None before the first time), and how many rows the batch dropped.
+
+    A row is a tuple. Where a combiner has combined the tuples before they enter the window, it is all tuples of one
+    group and pane: then `dropped` is at most the number of tuples, and 0 only if none was late.
+    """
+
+    watermark: str | None
+    dropped: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the time as progress events show it."""
+        return {"watermark": self.watermark, DROPPED: self.dropped}
+
+
+class EventTime:
+    """The times of a group's windows. Called by the commit thread alone."""
+
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        self._stores = stores
+        self._watermarks: dict[str, str | None] = {}
+
+    def of(self, node: Watermark, tables: Mapping[str, pa.Table], dropped: int, txid: int) -> WindowTime:
+        """Return a window's time after batch `txid`, which dropped so many of the window's rows.
+
+        `tables` are what the batch wrote into states, by name. The watermark's state holds the batch already.
+        """
+        name = node.state.name
+        moved = tables.get(name)
+        if moved is not None and moved.num_rows:
+            self._watermarks[name] = _iso(moved.column(moved.num_columns - 1), node)
+        elif name not in self._watermarks:  # the first batch of this run has not moved it
+            self._watermarks[name] = _iso(self._stores[name].read(_GLOBAL, txid).values, node)
+        return WindowTime(self._watermarks[name], dropped)
+
+
+def _iso(values: pa.Array | pa.ChunkedArray, node: Watermark) -> str | None:
+    """Return a watermark, the only one of `values`, as ISO 8601: in UTC, or without a zone as its field has none."""
+    (micros,) = values.cast(pa.int64()).to_pylist()
+    if micros is None:
+        return None
+    zone = datetime.UTC if node.schema.fields[-1].dataType.typeName() == "timestamp" else None
+    time = datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=micros)
+    return time.isoformat(timespec="milliseconds")
