@@ -988,7 +988,7 @@ GUARDS = [
         "spout, links",
         "a file is read once for each name that leads to it",
         "spouts/trident_spouts/files/listing.py",
-        "    return files if len(once) == len(files) else sorted(once.values())",
+        "    return files if len(once) == len(files) else sorted(once.values(), key=order)",
         "    return files",
         "tests/spouts/files/test_identity.py -k several_names",
     ),

@@ -82,14 +82,20 @@ def file_source(path: str) -> FileSource:
     return FileSource(str(PurePath(*parts[: wild[0]])), str(PurePath(*parts[wild[0] :])))
 
 
-def list_files(source: FileSource) -> list[ListedFile]:
+def list_files(source: FileSource, by_name: bool = False) -> list[ListedFile]:
     """Return the files that are there now, in the order in which they are read. A file with several links comes once.
 
-    Raises SourceUnreadableError if the files cannot be listed.
+    They are read in the order of their modification times; `by_name`: of their names. Raises SourceUnreadableError if
+    the files cannot be listed.
     """
-    files = sorted(_list(source))
+    order = _name_of if by_name else None
+    files = sorted(_list(source), key=order)
     once = {(file.device, file.inode or file.name): file for file in reversed(files)}
-    return files if len(once) == len(files) else sorted(once.values())
+    return files if len(once) == len(files) else sorted(once.values(), key=order)
+
+
+def _name_of(file: ListedFile) -> str:
+    return file.name
 
 
 def hidden_file(source: FileSource) -> str | None:

@@ -10,7 +10,7 @@ from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
 from trident_spouts.files.listing import FileSource, ListedFile
 from trident_spouts.files.ranges import FileRange, checksum, iso_time, unreadable_error
-from trident_spouts.files.read_files import Entry, ReadFiles
+from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 
 MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
@@ -39,6 +39,8 @@ class Planner:
     source: FileSource
     limits: Limits
     by_lines: bool
+    by_name: bool = False
+    """Whether files are read in the order of their names, and not of their modification times."""
 
     # --- recognition of files that were read ----------------------------------------------------------------------
 
@@ -49,6 +51,7 @@ class Planner:
         time by its content. Raises SpoutContractError if the name of a file that was read leads to another file now, or
         to a file that was written anew: it is not known which part of that file is unread.
         """
+        seen = self._in_order(seen)
         root = os.path.realpath(self.source.root)
         moved = seen.root not in (None, root)
         if moved and not listing:
@@ -61,6 +64,21 @@ class Planner:
             if entry is not None and (moved or entry.check is None or not entry.fits(file)):
                 entries[file.name] = self._verified(file, entry)
         return replace(seen, entries=entries, root=root)
+
+    def _in_order(self, seen: ReadFiles) -> ReadFiles:
+        """Return the record of the files that were read, for the order in which files are read now.
+
+        Raises SpoutContractError if files that were read are known only by their place in the other order.
+        """
+        if seen.by_name == self.by_name or seen.cutoff is None:
+            return replace(seen, by_name=self.by_name)
+        was, now = ("name", "time") if seen.by_name else ("time", "name")
+        raise SpoutContractError(
+            f"FileSpout: this stream has read more than {REMEMBERED:,} files in the order of orderBy={was!r}, and of "
+            f"the older ones it remembers only the last one in that order; with orderBy={now!r} it could not tell "
+            f"which files are unread. Put orderBy={was!r} back, or give the stream another name, with "
+            f"newStream(..., anew=True)"
+        )
 
     def _rebased(self, seen: ReadFiles, root: str, listing: list[ListedFile]) -> ReadFiles:
         """Return the record of the files that were read, with names relative to another root than before.
@@ -169,7 +187,7 @@ class Planner:
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
             planned = None if full else self._range(listed, entry, time, left, first=not ranges)
             if planned is None or planned[1].more:
-                waiting = waiting or (listed.mtime, listed.name)
+                waiting = waiting or seen.place(listed.mtime, listed.name)
             if planned is None:
                 break
             range_, after = planned

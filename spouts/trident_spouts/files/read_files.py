@@ -5,7 +5,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trident_spouts.files.listing import ListedFile
 
@@ -42,28 +42,35 @@ class ReadFiles:
     """The record of all files that the batches up to one txid have read.
 
     A file was read if it has an entry, or sorts at or before `cutoff` (modification time in ns, name); every other file
-    is unread. When there are more than REMEMBERED entries of wholly read files, the oldest of them are dropped, and the
-    cutoff moves up to the last dropped one, but never past a file that waits to be read. The names of files are
-    relative to the folder `root`.
+    is unread. If files are read in the order of their names (`by_name`), the time in `cutoff` is 0, and only names are
+    compared. When there are more than REMEMBERED entries of wholly read files, the first of them in that order are
+    dropped, and the cutoff moves up to the last dropped one, but never past a file that waits to be read. The names of
+    files are relative to the folder `root`.
     """
 
     cutoff: tuple[int, str] | None = None
     entries: dict[str, Entry] = field(default_factory=dict)
     root: str | None = None
+    by_name: bool = False
+
+    def place(self, mtime: int, name: str) -> tuple[int, str]:
+        """Return what a file is sorted by."""
+        return 0 if self.by_name else mtime, name
 
     def is_past(self, file: ListedFile) -> bool:
         """Return whether a file has no entry, and counts as read because it sorts at or before the cutoff."""
-        return file.name not in self.entries and self.cutoff is not None and (file.mtime, file.name) <= self.cutoff
+        place = self.place(file.mtime, file.name)
+        return file.name not in self.entries and self.cutoff is not None and place <= self.cutoff
 
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "ReadFiles":
-        """Return the record after the files in `read` were read; `waiting` (time, name) is the first unread file."""
+        """Return the record after the files in `read` were read; `waiting` is the place of the first unread file."""
         entries = {**self.entries, **dict(read)}
-        done = sorted((entry.mtime, name) for name, entry in entries.items() if not entry.more)
+        done = sorted(self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more)
         dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
         for _, name in dropped:
             del entries[name]
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
-        return ReadFiles(max(cutoffs, default=None), entries, self.root)
+        return replace(self, cutoff=max(cutoffs, default=None), entries=entries)
 
     def below(self, root: str) -> "ReadFiles":
         """Return the same record with names relative to another root, for files that stay where they are.
@@ -76,7 +83,8 @@ class ReadFiles:
             return os.path.relpath(os.path.join(self.root or root, name), root)
 
         cutoff = None if self.cutoff is None else (self.cutoff[0], renamed(self.cutoff[1]))
-        return ReadFiles(cutoff, {renamed(name): entry for name, entry in self.entries.items()}, root)
+        entries = {renamed(name): entry for name, entry in self.entries.items()}
+        return replace(self, cutoff=cutoff, entries=entries, root=root)
 
     # --- as metadata ----------------------------------------------------------------------------------------------
 
@@ -95,13 +103,14 @@ class ReadFiles:
             age = entry.mtime // 1_000_000 - entry.born if entry.born else None
             files.append([name, entry.end, *differences, entry.check, age])
             last = entry
-        text = json.dumps([self.cutoff, files, self.root], separators=(",", ":"))
+        order = ["name"] if self.by_name else []  # left out where earlier versions of this library can read the record
+        text = json.dumps([self.cutoff, files, self.root, *order], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
         """Return the record in a text of ``encode``, also in an old one without inodes, checksums, roots and births."""
-        cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
+        cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
         for name, end, mtime_step, more, *identity in files:
@@ -109,4 +118,6 @@ class ReadFiles:
             mtime = last.mtime + mtime_step
             born = 0 if age is None else mtime // 1_000_000 - age
             last = entries[name] = Entry(end, mtime, bool(more), last.inode + inode_step, check, born)
-        return ReadFiles(None if cutoff is None else (cutoff[0], cutoff[1]), entries, *root)
+        place = None if cutoff is None else (cutoff[0], cutoff[1])
+        root = rest[0] if rest else None
+        return ReadFiles(place, entries, root, by_name="name" in rest[1:])

@@ -62,7 +62,7 @@ class FileSpout:
 
     The spout is transactional: the metadata of a batch is the exact list of its files with size, modification time and,
     for text and JSON, the byte range. The workers read the bytes. Files are read in the order of modification time,
-    then name. Each file is read once, also over a restart.
+    then name (`orderBy`). Each file is read once, also over a restart.
 
     Parameters
     ----------
@@ -93,6 +93,10 @@ class FileSpout:
         A file that was modified less than this many seconds ago counts as still being written: text and JSON are read
         up to the last whole line, Parquet is not read. With 0 a file counts as complete as soon as it appears (most
         writers move finished files in).
+    orderBy : "time" or "name"
+        The order in which files are read: of their modification times, then names, or of their names (relative to the
+        part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
+        lose their times; names that hold a date keep the events in order.
 
     Raises
     ------
@@ -127,6 +131,7 @@ class FileSpout:
     encodingErrors: EncodingErrors
     malformed: Malformed
     completeAfterSecs: float
+    orderBy: FileOrder
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
     """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
@@ -142,10 +147,12 @@ class FileSpout:
         encodingErrors: EncodingErrors = "strict",
         malformed: Malformed = "fail",
         completeAfterSecs: float = 0,
+        orderBy: FileOrder = "time",
     ) -> None:
         _check_choice("format", format, get_args(FileFormat), _OTHER_FORMATS)
         _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
         _check_choice("malformed", malformed, get_args(Malformed))
+        _check_choice("orderBy", orderBy, get_args(FileOrder))
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
         if maxFilesPerBatch is not None:
             check_whole_number("FileSpout: maxFilesPerBatch", maxFilesPerBatch)
@@ -157,6 +164,7 @@ class FileSpout:
         set_(self, "encodingErrors", encodingErrors)
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", completeAfterSecs)
+        set_(self, "orderBy", orderBy)
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_first_schema", [])
 
@@ -170,7 +178,8 @@ class FileSpout:
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
         source = file_source(self.path)
-        first = next((file for file in list_files(source) if file.size), None)
+        files = list_files(source, self.orderBy == "name")
+        first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
                 f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from; give them: "
@@ -185,7 +194,7 @@ class FileSpout:
 
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
-        defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0}
+        defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0, "orderBy": "time"}
         shown = [repr(self.path)]
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         if self.format != "text" and self._declared is not None:
@@ -219,8 +228,9 @@ class _FileExecutor(SpoutExecutor):
         self._spout = spout
         self._source = source
         self._by_lines = spout.format != "parquet"
+        self._by_name = spout.orderBy == "name"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
-        self._planner = Planner(source, limits, self._by_lines)
+        self._planner = Planner(source, limits, self._by_lines, self._by_name)
         self._listing: list[ListedFile] = []
         self._listed_at = float("-inf")
         self._warned = False
@@ -274,7 +284,7 @@ class _FileExecutor(SpoutExecutor):
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
         before = {file.name for file in self._listing}
-        self._listing = list_files(self._source)
+        self._listing = list_files(self._source, self._by_name)
         if not self._listing and not self._warned:
             self._warned = True
             self._warn_of_none()
@@ -283,9 +293,10 @@ class _FileExecutor(SpoutExecutor):
         for file in self._listing if before else ():
             if file.name not in before and seen.is_past(file):
                 _log.warning(
-                    "FileSpout: %s appeared with a modification time before that of files read long ago; it counts as "
-                    "one of those and is not read. Touch it to have it read.",
+                    "FileSpout: %s appeared with a %s before that of files read long ago; it counts as one of those "
+                    "and is not read. %s it to have it read.",
                     self._source.path(file.name),
+                    *(("name", "Rename") if self._by_name else ("modification time", "Touch")),
                 )
 
     def _warn_of_none(self) -> None:

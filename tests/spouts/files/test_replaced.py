@@ -125,7 +125,7 @@ def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_
 ) -> None:
     whole, listings = spout_module.list_files, list[int]()
 
-    def without_the_renamed_one(source: FileSource) -> list[ListedFile]:
+    def without_the_renamed_one(source: FileSource, by_name: bool = False) -> list[ListedFile]:
         listings.append(len(listings))
         found = whole(source)
         return [file for file in found if file.name != "app.log.1"] if len(listings) == 2 else found
