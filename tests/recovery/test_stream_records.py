@@ -1,17 +1,21 @@
 """Streams that are removed, renamed, merged, parted, put back, or read another source between two starts: they go on
 exactly where they stood, or the start is refused with a way out that costs no other state."""
 
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from trident import Count, TridentTopology, dropState
 from trident.base.errors import CodeChangedError, FencedError, TopologyError
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
-from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout, SpoutKind
+from trident.spouts import BatchSpout, FeederBatchSpout, FileSpout, FixedBatchSpout, SpoutKind
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
@@ -513,3 +517,31 @@ def test_a_start_takes_over_from_a_driver_whose_batches_go_on_meanwhile(tmp_path
     with pytest.raises(FencedError):
         first.awaitTermination(timeout=20)
     assert out["out"][:2] == [(1, "a"), (2, "b")]
+
+
+def test_files_that_are_read_in_another_form_under_the_same_name_are_warned_of(tmp_path: Path) -> None:
+    """The same rows as Parquet and as JSON in one folder would count twice."""
+    data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
+    data.mkdir()
+    pq.write_table(pa.table({"word": ["UA", "DL"]}), data / "flights.parquet")
+
+    def declared(pattern: str, **how: Any) -> Program:
+        program = Program()
+        spout = FileSpout(data / pattern, **how)
+        return program.counted(program.stream("flights", 0, spout=spout), "counts")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):  # nothing to warn of
+            assert declared("*.parquet", format="parquet").run(checkpoint, "counts") == [{"UA": 1, "DL": 1}]
+    (data / "flights.json").write_text('{"word": "UA"}\n{"word": "DL"}\n')
+    expected = (
+        "stream 'flights' goes on where it stood: its files were read as parquet (word string), and are read as json "
+        f"(word string) from now on. If {data}/*.json has the rows of files that were read before, in another form, "
+        "they count twice"
+    )
+    with pytest.warns(RuntimeWarning, match=re.escape(expected)):
+        declared("*.json", format="json", schema="word string").run(checkpoint)
+    other_fields = r"read as json \(word string\), and are read as json \(word string, n bigint\)"
+    with pytest.warns(RuntimeWarning, match=other_fields):
+        declared("*.json", format="json", schema="word string, n long").run(checkpoint)

@@ -61,6 +61,7 @@ def stream_records(
             old = [state for state in feeds if state in births and reached[group.name] > births[state].txid]
             others = {name: stream for name, stream in absent.items() if name != former}
             warnings += _warnings(spout, last, streams[spout.stream], former, old, others)
+            warnings += _changes(spout, streams[spout.stream])
     return streams, tuple(warnings)
 
 
@@ -286,6 +287,13 @@ def _warnings(
         f"lacks. If it is that stream under another name, tuples are counted twice or left out: stop it before its "
         f"first batch, and say newStream({spout.stream!r}, ..., formerly={min(likely)!r})"
     ]
+
+
+def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
+    """Return a warning if a stream goes on at its position with a source that reads otherwise than before."""
+    changed_since = getattr(spout.spout, "changedSince", None)
+    change = None if changed_since is None or record.position is None else changed_since(record.position)
+    return [] if change is None else [f"stream {spout.stream!r} goes on where it stood: {change}"]
 
 
 def _may_have_fed(stream: StreamRecord, states: Collection[str], group: str) -> bool:

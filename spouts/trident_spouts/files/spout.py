@@ -188,6 +188,24 @@ class FileSpout:
         self._first_schema.append(footer_schema(source.path(first.name)))
         return self._first_schema[0]
 
+    @property
+    def form(self) -> str:
+        """The format and the fields as which files are read, as text; the plan of every batch has it."""
+        return f"{self.format} ({ddl(self.schema)})"
+
+    def changedSince(self, position: Metadata) -> str | None:
+        """Return, in words, how this spout reads files otherwise than before; None if it reads them alike.
+
+        `position` is the plan of the stream's last batch. A start warns of the change.
+        """
+        before = position.get("as") if isinstance(position, dict) else None
+        if before in (None, self.form):  # plans of earlier versions of this library do not say how files were read
+            return None
+        return (
+            f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} has the rows of "
+            f"files that were read before, in another form, they count twice"
+        )
+
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         return _FileExecutor(self, file_source(self.path))
@@ -244,7 +262,8 @@ class _FileExecutor(SpoutExecutor):
                 ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time)
                 if ranges:
                     self._known = (after.encode(), after)
-                    return {"files": [range_.to_json() for range_ in ranges], "seen": self._known[0]}
+                    files = [range_.to_json() for range_ in ranges]
+                    return {"files": files, "seen": self._known[0], "as": self._spout.form}
                 if anew:
                     return None
             except StaleListingError:
