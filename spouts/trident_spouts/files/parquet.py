@@ -18,6 +18,7 @@ from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import spark_path
 from trident_spouts.executor import Metadata
 from trident_spouts.files.parquet_reader import (
+    IN_MICROSECONDS,
     GroupReader,
     RowGroups,
     column_of,
@@ -51,6 +52,8 @@ class FilesEmission:
     after: Metadata = None
     digest: None = None
     planned: tuple[PlannedFile, ...] = ()
+    nanoseconds: bool | None = None
+    """Whether a file has times in nanoseconds, which Spark cannot read; None: the footers have to be asked."""
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
@@ -61,12 +64,33 @@ class FilesEmission:
         """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
+        if self.python_only:
+            numbers, read = self.python_reader(spark, self.schema.names)
+            return numbers.mapInArrow(read, self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
+
+    @property
+    def python_only(self) -> bool:
+        """Return whether Spark itself cannot read the files, because one has times in nanoseconds, as pandas has."""
+        if self.nanoseconds is not None:
+            return self.nanoseconds
+        return any(has_nanoseconds(footer(path)) for path in self.paths)
+
+    def python_reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader]":
+        """Return what `reader` returns. Raises SpoutContractError if only Spark could read what only Python can."""
+        read = self.reader(spark, names)
+        if read is None:
+            raise SpoutContractError(
+                f"FileSpout: a file in {os.path.dirname(self.paths[0])} has times in nanoseconds, which Spark cannot "
+                f"read, and one needs Spark (times of Spark before 3.1, or spark.sql.caseSensitive=true); "
+                f"{IN_MICROSECONDS}"
+            )
+        return read
 
     @property
     def one(self) -> bool:
         """Return whether Spark scans the files as one partition, because there is one file that Spark does not cut."""
-        if len(self.paths) != 1:
+        if len(self.paths) != 1 or self.python_only:
             return False
         try:
             return os.path.getsize(self.paths[0]) <= _UNCUT_BYTES
@@ -105,8 +129,8 @@ def footer_schema(path: str) -> StructType:
         ) from error
 
 
-def count_rows(path: str, schema: StructType) -> int:
-    """Return the number of rows of a Parquet file, from its footer.
+def checked_footer(path: str, schema: StructType) -> pq.FileMetaData:
+    """Return the footer of a Parquet file.
 
     Raises SpoutContractError if a column's type does not fit its declared field. A field for which the file has no
     column is no error: it is read as null, as by Spark.
@@ -120,7 +144,13 @@ def count_rows(path: str, schema: StructType) -> int:
                 f"FileSpout: {path} has {name!r} as {columns.field(name).type}, "
                 f"expected {type_ddl(schema[field.name].dataType)}"
             )
-    return int(metadata.num_rows)
+    return metadata
+
+
+def has_nanoseconds(metadata: pq.FileMetaData) -> bool:
+    """Return whether a column of a Parquet file has times in nanoseconds: INT64, not the INT96 that Spark writes."""
+    columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
+    return any(column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type) for column in columns)
 
 
 def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:

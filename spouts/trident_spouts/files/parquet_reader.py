@@ -19,6 +19,9 @@ from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import numbers_of, settle
 
+IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
+"""What to do about times in nanoseconds, in words for messages."""
+
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once: as many as Spark would send to a worker at once."""
 
@@ -152,7 +155,9 @@ def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.
         try:
             columns.append(cast_column(_zoned(batch.column(name), field.type), field.type))
         except CastError as error:
-            raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}") from None
+            finer = pa.types.is_timestamp(batch.column(name).type) and batch.column(name).type.unit == "ns"
+            hint = f"; {IN_MICROSECONDS}" if finer else ""
+            raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}{hint}") from None
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 

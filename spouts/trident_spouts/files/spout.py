@@ -33,7 +33,7 @@ from trident_spouts.files.listing import (
     hidden_file,
     list_files,
 )
-from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
+from trident_spouts.files.parquet import FilesEmission, checked_footer, footer_schema, has_nanoseconds
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
@@ -338,8 +338,9 @@ class _FileExecutor(SpoutExecutor):
             stretches = (Stretch(file.path, start, end, start, end, file) for file, start, end in bounds)
             return LinesEmission(tuple(stretches), self._line_format())
         paths, schema = tuple(file.path for file in files), self._spout.schema
-        rows = sum(count_rows(path, schema) for path in paths)
-        return FilesEmission(paths, schema, rows, planned=tuple(files))
+        footers = [checked_footer(path, schema) for path in paths]
+        rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
+        return FilesEmission(paths, schema, rows, planned=tuple(files), nanoseconds=nanoseconds)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
         """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""

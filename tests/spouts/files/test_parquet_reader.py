@@ -4,16 +4,22 @@ import datetime
 import decimal
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from trident import Sum, TridentTopology, expr
 from trident.base.errors import SourceUnreadableError, SpoutContractError
-from trident.base.types import arrow_schema, parse_schema
+from trident.base.types import arrow_schema, ddl, parse_schema
 from trident.base.values import conform
+from trident.compiler.spark.errors import translated
+from trident.spouts import FileSpout, TransactionAttempt
+from trident.state import MemoryMapState
 from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import RowGroups, footer, read_groups, shares
@@ -136,3 +142,73 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path) -> None
     path.write_bytes(path.read_bytes()[:4] + b"\xff" * 40 + path.read_bytes()[44:])
     with pytest.raises(SourceUnreadableError, match="a.parquet is not a readable Parquet file: "):
         list(read_groups(RowGroups(str(path), (0,)), parse_schema("n string")))
+
+
+# --- times in nanoseconds, as pandas writes them ----------------------------------------------------------------------
+
+AT = [pd.Timestamp("2013-01-01 10:15:00.123456"), None, pd.Timestamp("1969-12-31 23:59:59")]
+
+
+def nanoseconds(path: Path, zone: str | None) -> Path:
+    """Write times as ``DataFrame.to_parquet`` writes them."""
+    frame = pd.DataFrame({"n": [1, 2, 3], "at": pd.Series(AT, dtype="datetime64[ns]").dt.tz_localize(zone)})
+    frame.to_parquet(path)
+    assert pq.read_schema(path).field("at").type == pa.timestamp("ns", zone)
+    return path
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("zone", "kind"), [("UTC", "timestamp"), (None, "timestamp_ntz")])
+@pytest.mark.parametrize("known", [True, False])
+def test_times_in_nanoseconds_are_read_where_spark_alone_would_read(
+    spark: SparkSession, tmp_path: Path, zone: str | None, kind: str, known: bool
+) -> None:
+    path = nanoseconds(tmp_path / "a.parquet", zone)
+    spout = FileSpout(tmp_path, format="parquet")
+    assert ddl(spout.schema) == f"n bigint, at {kind}"
+    executor = spout.open()
+    emission = executor.emit(TransactionAttempt(1, 0), executor.plan(TransactionAttempt(1, 0), None, 0.0))
+    if not known:  # a spout of a user's own does not say what the footers say
+        emission = FilesEmission((str(path),), spout.schema)
+    assert isinstance(emission, FilesEmission)
+    table = conform(emission.dataframe(spark, tmp_path).toArrow(), arrow_schema(spout.schema))
+    assert table == emission.arrow()
+    assert table["at"].cast(pa.timestamp("us")).to_pylist() == [at and at.to_pydatetime() for at in AT]
+
+
+@pytest.mark.spark
+def test_a_topology_over_times_in_nanoseconds_needs_no_python_function_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    nanoseconds(tmp_path / "in" / "a.parquet", "UTC")
+    topology = TridentTopology()
+    flights = topology.newStream("flights", FileSpout(tmp_path / "in", format="parquet"))
+    hours = flights.each(expr("hour(at)"), "hour int")
+    hours.groupBy("hour").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
+    with topology.start(spark, name="nanoseconds", checkpointLocation=tmp_path / "checkpoint") as running:
+        running.processAllAvailable(120)
+        assert sum(value for _, value in running.state("sums").items()) == 6
+
+
+def test_a_time_finer_than_a_microsecond_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns", "UTC"))}), path)
+    with pytest.raises(SpoutContractError) as refused:
+        list(read_groups(RowGroups(str(path), (0,)), parse_schema("at timestamp")))
+    assert "a.parquet, field 'at': the column is timestamp[ns, tz=UTC] and " in str(refused.value)
+    assert str(refused.value).endswith(
+        'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
+    )
+    assert SpoutContractError.hopeless
+
+
+def test_another_type_than_declared_is_not_tried_again() -> None:
+    said = (
+        "[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file a.parquet. Data "
+        "type mismatches when reading Parquet column. Expected Spark type int, actual Parquet type INT64. SQLSTATE"
+    )
+    error = translated(PySparkException(said))
+    assert isinstance(error, SpoutContractError) and error.hopeless
+    assert str(error).endswith("give the file's own types as schema=, and cast behind the source")
+    assert not translated(PySparkException("[FAILED_READ_FILE.NO_HINT] a.parquet")).hopeless  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from trident.base.errors import (
     SourceUnreadableError,
     SparkFailedError,
     SparkSetupError,
+    SpoutContractError,
     TridentError,
     UserFunctionError,
 )
@@ -29,6 +30,7 @@ _IN_TEXT = re.compile(
     r"NUMERIC_VALUE_OUT_OF_RANGE)[^\]]*)\] ([^\n]*)"
 )
 _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)")
+_OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)")
 _OURS = ("trident", "trident_state", "trident_spouts", "msgspec", "pandas", "pyarrow")
@@ -58,7 +60,10 @@ def translated(error: BaseException) -> BaseException:
         return ours
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
-        return SourceUnreadableError(f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]")
+        said = f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]"
+        if _OTHER_TYPE in unreadable[1]:  # the file will have the same type at every attempt
+            return SpoutContractError(f"{said}; give the file's own types as schema=, and cast behind the source")
+        return SourceUnreadableError(said)
     value = _IN_TEXT.search(text)
     if value is not None:
         return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")

@@ -65,6 +65,9 @@ def stage_input(
     if isinstance(emission, FilesEmission):
         files = emission
         check_fields(node, files.schema.names)
+        if files.python_only:
+            groups = files.python_reader(session, names)
+            return StageInput.of_reader(PendingFunction(*groups, arrow_schema(select(node.schema, names))))
 
         def reader() -> PendingFunction | None:
             groups = files.reader(session, names)
