@@ -10,6 +10,11 @@ OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 
 # The engine's tests: the ones that must mean the same through Spark Connect.
 ENGINE_TESTS := tests/compiler tests/differential tests/spouts tests/stream tests/house/test_spark_fixture.py
 
+# What `make lowest` runs: whatever uses pyspark, pandas, pyarrow, redis, msgspec or click.
+LOWEST ?= .venv-lowest
+LOWEST_TESTS := tests/house/test_wheel.py tests/stream tests/spouts tests/compiler tests/run/test_running.py tests/drpc \
+	tests/state tests/log tests/cli
+
 .DEFAULT_GOAL := help
 
 help: ## list these targets
@@ -31,6 +36,9 @@ check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants 
 	$(dir $(RUN))lint-imports --no-cache --no-logo
 	$(RUN) -m mypy
 
+lowest: $(LOWEST)/.ready ## the wheel, verbs, spouts, engines and runs with the lowest dependencies that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_TESTS)
+
 format: $(READY) ## put the code into that format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
@@ -46,7 +54,7 @@ lock: $(UV) ## resolve the dependencies anew: names, versions and hashes, no add
 		--group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what these targets made, environments included
-	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml | $(UV)
@@ -57,9 +65,21 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(UV) pip install --quiet --python $(RUN) --no-deps --editable .
 	@touch $@
 
+# lowest-direct: the lowest versions of what pyproject.toml names, with the newest of what these need in turn.
+$(LOWEST)/.ready: pyproject.toml | $(UV)
+	@echo "setting up $(LOWEST), once"
+	$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(LOWEST)
+	$(UV) pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --no-annotate --no-header \
+		pyproject.toml --output-file $(LOWEST)/lowest.txt
+	$(UV) pip compile --quiet --python $(LOWEST)/bin/python --no-annotate --no-header --constraint $(LOWEST)/lowest.txt \
+		--group dev pyproject.toml --output-file $(LOWEST)/all.txt
+	$(UV) pip sync --quiet --python $(LOWEST)/bin/python $(LOWEST)/all.txt
+	$(UV) pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	@touch $@
+
 .uv/bin/uv:
 	@$(PYTHON) -c $(OLD_ENOUGH)
 	$(PYTHON) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check uv
 
-.PHONY: help demo test soak check format bench torture lock clean
+.PHONY: help demo test soak check lowest format bench torture lock clean

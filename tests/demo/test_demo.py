@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.server import RedisServer
+from trident.demo import CORPUS
 from trident.demo.__main__ import KILLED_IN, Driver, DriverFailedError, compare
-from trident.demo.words import CORPUS, count_independently
+from trident.demo.words import count_independently
 
 
 def _play(redis: str) -> str:

@@ -22,7 +22,6 @@ def test_the_readmes_example_runs_and_says_what_it_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trident").symlink_to(ROOT / "trident")
     run_page(ROOT / "README.md")
     said = capsys.readouterr().out.splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -120,3 +119,15 @@ def test_every_file_and_folder_of_the_code_that_a_page_names_is_there() -> None:
         named = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|lua)|(?:[\w-]+/)+)`", text))
         absent += [(page.name, name) for name in named if not any(p.endswith(f"/{name.rstrip('/')}") for p in there)]
     assert absent == []
+
+
+def test_no_page_or_docstring_for_users_imports_what_is_not_in_the_wheel() -> None:
+    users = [*sorted((ROOT / "docs" / "guide").glob("*.md")), ROOT / "README.md", ROOT / "docs" / "index.md"]
+    packages = [path for root in ("trident", "state", "spouts") for path in sorted((ROOT / root).rglob("*.py"))]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in [*users, *packages]
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\b(from|import) (tests|benchmarks)\b", line)
+    ]
+    assert found == []

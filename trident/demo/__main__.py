@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trident.demo import CORPUS
 from trident.demo.java import MissingJavaError, ensure_java
-from trident.demo.words import CORPUS, count_independently
+from trident.demo.words import count_independently
 
 KILLED_IN = 8
 """The txid of the batch in which the driver dies: the state holds the batch, the log does not have its COMMITTED."""

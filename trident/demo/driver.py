@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
-from trident.demo.words import CORPUS, words
+from trident.demo import CORPUS
+from trident.demo.words import words
 from trident.run.running import RunningTopology
 from trident.spouts import FileSpout
 from trident.state import MemoryMapState, RedisMapState

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-CORPUS = Path(__file__).parent / "corpus" / "moby-dick"
-
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 
 
