@@ -21,7 +21,7 @@ from trident.compiler.states.queries import compile_query
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
 from trident.reads import commit_gate, committed_reads
-from trident.run import attempts, committer, fence_watch, group_run, slots, sources, start
+from trident.run import attempts, committer, fence_watch, group_run, query_answers, slots, sources
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, hash_keys
@@ -278,7 +278,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
         *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
-        (start, "compile_query", cache(compile_query)),
+        (query_answers, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),

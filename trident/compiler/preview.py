@@ -22,7 +22,7 @@ from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
-from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
+from trident.plan.nodes import CommittedQuery, Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
 from trident_spouts.executor import Emission, SpoutExecutor
 
@@ -63,7 +63,7 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
     """
     nodes = walk(node)
     for below in nodes:
-        if isinstance(below, StateStep | RequestSource):
+        if isinstance(below, StateStep | CommittedQuery | RequestSource):
             raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
     executors = {source: source.spout.open() for source in nodes if isinstance(source, SpoutSource)}
     try:

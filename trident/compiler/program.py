@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from trident.compiler.outline import Outline, outline_of
 from trident.plan.nodes import (
+    CommittedQuery,
     Debug,
     LateTuples,
     Node,
@@ -33,6 +34,7 @@ class Output:
 
     - PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     - StateQuery: the tuples that enter the query.
+    - CommittedQuery: the tuples with the answers, which the driver found.
     - StateUpdate (made by the driver): the key fields, then the new value, each key once; a null removes the key.
     - Emitted: the tuples that the updater emitted, or a window's results.
     - LateTuples: the late tuples.
@@ -93,7 +95,7 @@ class Stage:
     @cached_property
     def reads(self) -> tuple[Node, ...]:
         """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
-        drivers = StateUpdate | LateTuples | Sink
+        drivers = StateUpdate | LateTuples | Sink | CommittedQuery
         entering = [o.step.source for o in self.updates if isinstance(o.step, drivers)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
@@ -112,6 +114,8 @@ class Group:
     """When compiled: the alphabetically first of the group's streams. In a run: the group's lasting name in the log."""
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
+    links: tuple[Node, ...] = ()
+    """The steps that connect the streams: without them, each stream would be in a group of its own."""
 
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:

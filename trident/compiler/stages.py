@@ -1,6 +1,6 @@
 """The cutting of a topology into batch groups, and of each group into stages between its state steps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -9,6 +9,7 @@ from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
+    CommittedQuery,
     Debug,
     Emitted,
     LateTuples,
@@ -20,6 +21,7 @@ from trident.plan.nodes import (
     Sink,
     SpoutSource,
     StateQuery,
+    StateReader,
     StateUpdate,
     StateWriter,
     StaticState,
@@ -50,7 +52,7 @@ def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource,
     nodes = walk(*_with_writers(roots))
     groups = tuple(sorted((_group(component) for component in _components(nodes)), key=lambda group: group.name))
     shapes = {node.state.name: shape_of(node) for node in nodes if isinstance(node, StateWriter)}
-    queries = [*(q for plan in plans for q in plan.queries), *(n for n in nodes if isinstance(n, StateQuery))]
+    queries = [*(q for plan in plans for q in plan.queries), *(n for n in nodes if isinstance(n, StateReader))]
     statics = dict.fromkeys(query.updated for query in queries if isinstance(query.updated, StaticState))
     return Program(groups, plans, shapes, tuple(statics))
 
@@ -73,23 +75,44 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
     """Return the nodes of each batch group: nodes that a source, a query or a common state connects are together."""
     sets = NodeSets(nodes)
-    writers: dict[str, Node] = {}
-    for node in nodes:
-        for other in sources_of(node):
-            sets.unite(other, node)
-        if isinstance(node, StateQuery) and isinstance(node.updated, StateWriter):
-            sets.unite(node.updated, node)
-        if isinstance(node, StateWriter):
-            sets.unite(writers.setdefault(node.state.name, node), node)
+    for one, other in _connections(nodes):
+        sets.unite(one, other)
     components: dict[int, list[Node]] = {}
     for node in nodes:
         components.setdefault(sets.root(node), []).append(node)
     return list(components.values())
 
 
+def _connections(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
+    """Yield the pairs of nodes that share batches, the step that connects them last.
+
+    `nodes` are in walk order. All sources come before all queries: so, when a query is yielded, both of its nodes are
+    in one set with their spouts.
+    """
+    for node in nodes:
+        yield from ((source, node) for source in sources_of(node))
+    writers: dict[str, Node] = {}
+    for node in nodes:
+        if isinstance(node, StateWriter):
+            yield writers.setdefault(node.state.name, node), node
+    yield from ((n.updated, n) for n in nodes if isinstance(n, StateQuery) and isinstance(n.updated, StateWriter))
+
+
+def _links(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the steps of a group that connect streams which no earlier step connects."""
+    sets, links = NodeSets(nodes), dict[int, Node]()
+    spouts = [node for node in nodes if isinstance(node, SpoutSource)]
+    for one, other in _connections(nodes):
+        roots = {sets.root(one), sets.root(other)}
+        if len(roots & {sets.root(spout) for spout in spouts}) == 2:
+            links[id(other)] = other
+        sets.unite(one, other)
+    return tuple(links.values())
+
+
 def _group(nodes: list[Node]) -> Group:
     spouts = tuple(sorted((n for n in nodes if isinstance(n, SpoutSource)), key=lambda spout: spout.stream))
-    return Group(spouts[0].stream, spouts, _stages(nodes))
+    return Group(spouts[0].stream, spouts, _stages(nodes), _links(nodes) if len(spouts) > 1 else ())
 
 
 # --- stages -------------------------------------------------------------------------------------------------------
@@ -123,9 +146,10 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 def _level(node: Node, level: Mapping[int, int]) -> int:
     """Return the number of the stage that a node belongs to.
 
-    A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first.
+    A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first. So
+    does a query of committed values: its answers are frozen, and the driver finds them as it makes an update.
     """
-    if isinstance(node, StateUpdate | LateTuples):
+    if isinstance(node, StateUpdate | LateTuples | CommittedQuery):
         return level[id(node.source)] + 1
     if isinstance(node, Emitted | LettersOf):
         return level[id(node.source)]
@@ -139,20 +163,20 @@ def _level_behind(node: Node, level: Mapping[int, int]) -> int:
 
 def _ends_stage(node: Node) -> bool:
     """Return whether only a later stage can read what leaves this node."""
-    return isinstance(node, StateWriter | StateQuery | Emitted | LateTuples | LettersOf)
+    return isinstance(node, StateWriter | StateReader | Emitted | LateTuples | LettersOf)
 
 
 def _made_by_driver(node: Node) -> bool:
     """Return whether the driver makes this node's output, from tables that the driver has in the commit turn anyway."""
     if isinstance(node, Sink):
         return _ends_stage(node.source)
-    return isinstance(node, StateUpdate | Emitted | LateTuples | LettersOf)
+    return isinstance(node, StateUpdate | CommittedQuery | Emitted | LateTuples | LettersOf)
 
 
 def _writers_read(node: Node) -> list[Node]:
     """Return the writers of the states that this node reads."""
     match node:
-        case StateQuery(updated=updated) if isinstance(updated, StateWriter):
+        case StateQuery(updated=updated) | CommittedQuery(updated=updated) if isinstance(updated, StateWriter):
             return [updated]
         case Window(watermark=watermark) if watermark is not None:
             return [watermark]
@@ -191,6 +215,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 
     - "<state>": what a step writes into its state
     - "<state>?<n>": what enters the n-th query of a state
+    - "<state>?<n>=": what leaves the n-th query of a state, if it asks for committed values
     - "<state>>": what an updater or a window emits; "<state>>late": a window's late tuples
     - "<step>~": dead letters of a step
     - "<sink>!": what enters a sink
@@ -213,10 +238,10 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             names[id(node)] = f"{node.window.state.name}>late"
         elif isinstance(node, LettersOf):
             names[id(node)] = f"{node.source.step}~"
-        elif isinstance(node, StateQuery):
+        elif isinstance(node, StateReader):
             name = node.updated.state.name
             queries[name] = queries.get(name, 0) + 1
-            names[id(node)] = f"{name}?{queries[name]}"
+            names[id(node)] = f"{name}?{queries[name]}{'=' if isinstance(node, CommittedQuery) else ''}"
         else:
             names[id(node)] = f"{_carried_to(node, carried.get(id(node), []))}|"
     return names

@@ -1,7 +1,7 @@
 """Descriptions for explain and pictures: the runner of each step, and the outputs of each stage."""
 
-from trident.compiler.program import Program, Stage
-from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, walk
+from trident.compiler.program import Group, Program, Stage
+from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, walk
 from trident.plan.traits import DRIVER, has_python_form, traits_of
 
 JOB = "a Spark job"
@@ -29,11 +29,25 @@ def stage_lines(program: Program) -> list[str]:
     """Return lines that name the batch groups, and the inputs and outputs of each of their stages."""
     lines = []
     for group in program.groups:
-        lines.append(f"batch group {group.name}")
+        lines.append(f"batch group {group.name}{_streams_of(group)}")
         for stage in group.stages:
             inputs = ", ".join(node.step.partition(":")[0] for node in stage.reads)
             lines.append(f"  stage {stage.number}: {inputs} -> {_outputs(stage)}")
     return lines
+
+
+def _streams_of(group: Group) -> str:
+    """Return, for a group of several streams, these streams and the steps that connect them, in words."""
+    if len(group.spouts) == 1:
+        return ""
+    links = "; ".join(_link(node) for node in group.links)
+    return f": the streams {', '.join(spout.stream for spout in group.spouts)} share txids, because of {links}"
+
+
+def _link(node: Node) -> str:
+    if isinstance(node, StateQuery):
+        return f"{node.step}, which asks state {node.updated.state.name} (asOf='committed' would not connect them)"
+    return node.step
 
 
 def _outputs(stage: Stage) -> str:
@@ -52,14 +66,16 @@ def frozen_in_words(name: str) -> str:
 
     >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
     ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']
-    >>> frozen_in_words("lines/1:each(int)~"), frozen_in_words("counts?1")
-    ('dead letters of lines/1', 'what asks counts')
+    >>> frozen_in_words("lines/1:each(int)~"), frozen_in_words("counts?1"), frozen_in_words("counts?1=")
+    ('dead letters of lines/1', 'what asks counts', 'answers of counts')
     """
     if name.endswith(">late|"):
         return f"what may be late for {name.removesuffix('>late|')}"
     step = name[:-1].partition(":")[0]
     if name[-1] == "|":
         return f"tuples of {step}" if ":" in name else f"what enters {step}"
+    if name[-1] == "=":
+        return f"answers of {step.rpartition('?')[0]}"
     if name[-1] in "!~":
         return f"output {name[:-1]}" if name[-1] == "!" else f"dead letters of {step}"
     state, asked, number = name.rpartition("?")

@@ -12,7 +12,7 @@ from trident.plan.nodes import (
     Node,
     RequestSource,
     Split,
-    StateQuery,
+    StateReader,
     StateWriter,
     StaticState,
     sources_of,
@@ -48,7 +48,7 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
         lines += [_headline(label, steps[0]), *_steps(steps, known, partitions)]
     lines += known.stages
     written = [node for node in nodes if isinstance(node, StateWriter)]
-    queried = [node.updated for node in nodes if isinstance(node, StateQuery)]
+    queried = [node.updated for node in nodes if isinstance(node, StateReader)]
     states = list(dict.fromkeys([*written, *queried]))
     if states:
         lines.append("states")

@@ -14,6 +14,7 @@ from trident.plan.nodes import (
     RequestSource,
     SpoutSource,
     StateQuery,
+    StateReader,
     StateWriter,
     StaticState,
     sources_of,
@@ -81,7 +82,7 @@ def picture(roots: Iterable[Node]) -> Picture:
         if isinstance(node, StateWriter):
             boxes.append(_state_box(node, f"{box_id}s", cluster))
             arrows.append(Arrow(box_id, f"{box_id}s"))
-        if isinstance(node, StateQuery):
+        if isinstance(node, StateReader):
             arrows.append(Arrow(f"{ids[id(node.updated)]}s", box_id, dashed=True))
     return Picture(tuple(boxes), tuple(arrows), tuple(clusters))
 
@@ -93,7 +94,7 @@ def _with_writers(roots: list[Node]) -> list[Node]:
     """
     while True:
         nodes = walk(*roots)
-        missing = {node.updated: None for node in nodes if isinstance(node, StateQuery) and node.updated not in nodes}
+        missing = {node.updated: None for node in nodes if isinstance(node, StateReader) and node.updated not in nodes}
         if not missing:
             return nodes
         roots = [*missing, *roots]
@@ -103,7 +104,7 @@ def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
     """Return a cluster for each set of nodes that share batches, and the id of each node's cluster, by the node's id.
 
     A state unites the batch groups of the steps that write or query it. A DRPC request only reads states, so it unites
-    nothing.
+    nothing; nor does a query of what another stream has committed.
     """
     groups = NodeSets(nodes)
     requests = {id(node) for node in nodes if isinstance(node, RequestSource)}

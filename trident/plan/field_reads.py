@@ -22,7 +22,7 @@ from trident.plan.nodes import (
     Pick,
     Project,
     Split,
-    StateQuery,
+    StateReader,
     sources_of,
 )
 from trident.plan.split_schema import STREAM_NUMBER, own_fields
@@ -40,7 +40,7 @@ def inputs_and_passed_on(node: Filter | Peek | Debug | Pick, after: set[str]) ->
     return [after | set(node.inputs)]
 
 
-def inputs_and_others(node: Each | StateQuery, after: set[str]) -> list[set[str]]:
+def inputs_and_others(node: Each | StateReader, after: set[str]) -> list[set[str]]:
     return [(after - set(node.outputs.names)) | set(node.inputs)]
 
 

@@ -369,6 +369,24 @@ class StateQuery(Node):
     outputs: StructType
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CommittedQuery(Node):
+    """Every tuple, once with each answer of a query to a state as the state's own stream has committed it.
+
+    Unlike a StateQuery it does not bring tuple and state into one batch group. What the state is at that moment follows
+    from no txid, so the answers are frozen with the batch.
+    """
+
+    source: Node
+    inputs: tuple[str, ...]
+    updated: HeldState
+    query: Query
+    outputs: StructType
+
+
+StateReader = StateQuery | CommittedQuery
+"""A step that asks a state."""
+
 StateStep = StateWriter | StateQuery
 """A step that ends a stage: in the commit turn, its input is applied to a state or looked up in one."""
 

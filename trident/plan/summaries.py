@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from trident.base.types import ddl
 from trident.plan.nodes import (
     Aggregate,
+    CommittedQuery,
     Each,
     Filter,
     Join,
@@ -15,7 +16,7 @@ from trident.plan.nodes import (
     PersistentReduce,
     Pick,
     Split,
-    StateQuery,
+    StateReader,
 )
 
 
@@ -53,8 +54,12 @@ def by_group(node: PersistentAggregate | PersistentReduce) -> str:
     return by(node.group)
 
 
-def about_query(node: StateQuery) -> str:
+def about_query(node: StateReader) -> str:
     return " ".join(filter(None, [f"asks state {node.updated.state.name}", by(node.inputs)]))
+
+
+def about_committed_query(node: CommittedQuery) -> str:
+    return f"{about_query(node)} as committed"
 
 
 _OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False): "right ", (True, True): "full "}
@@ -78,5 +83,5 @@ def _paired(keys: Sequence[tuple[str, ...]]) -> str:
     return " = ".join(f"({', '.join(names)})" for names in keys)
 
 
-def plus_outputs(node: Each | StateQuery) -> str:
+def plus_outputs(node: Each | StateReader) -> str:
     return f"+ {ddl(node.outputs)}"

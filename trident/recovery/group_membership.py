@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from trident.base.errors import CodeChangedError
 from trident.compiler.program import Group, Program
 from trident.log.protocol import Birth, Members, TransactionLog
+from trident.plan.nodes import StateQuery
 from trident.recovery.settings import Settings
 from trident.recovery.stream_records import continued_streams, drops_of, listed, sinks_of, stream_records
 
@@ -101,10 +102,22 @@ def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settin
         raise CodeChangedError(
             f"merge, join or a query now connects streams whose states were written apart: "
             f"{listed(states[first])} by the batch group {first!r}, {listed(states[second])} by {second!r}, and their "
-            f"txids mean different batches. Leave these streams apart; or let the states of one side begin anew, with "
+            f"txids mean different batches. Leave these streams apart{_apart(group)}; or let the states of one side "
+            f"begin anew, with "
             f"{drops_of(group, states[second], settings)}; or give these other names (name=)"
         )
     return next(iter(states), None)
+
+
+def _apart(group: Group) -> str:
+    """Return, for messages, how a query that connects streams of this group can leave them apart; "" without one."""
+    query = next((node for node in group.links if isinstance(node, StateQuery)), None)
+    if query is None:
+        return ""
+    return (
+        f": with asOf='committed', {query.step} ({query.site.location}) asks state "
+        f"{query.updated.state.name!r} without connecting its stream"
+    )
 
 
 def _separated_states(
@@ -147,7 +160,7 @@ def _check_output(name: str, group: Group, known: Members, reached: Mapping[str,
         raise CodeChangedError(
             f"output {name!r} had batches up to txid {reached[former]} of the batch group {former!r}; it is now in "
             f"group {group.name!r}, which stands at txid {reached[group.name]}: it would see txids again, with other "
-            f"tuples. Give it another name= (then it is another output), or leave its stream apart"
+            f"tuples. Give it another name= (then it is another output), or leave its stream apart{_apart(group)}"
         )
 
 

@@ -41,12 +41,14 @@ from trident.log.frozen_results import (
 )
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import (
+    CommittedQuery,
     Emitted,
     LateTuples,
     LettersOf,
     Node,
     Sink,
     StateQuery,
+    StateReader,
     StateUpdate,
     StateWriter,
     Window,
@@ -272,6 +274,9 @@ class Committer:
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
                 late = partial(self._late_tuples, step, tables[step.source], txid)
                 results[output.name] = self._reading(step.window, txid, late)
+            elif isinstance(step, CommittedQuery):
+                answers = self._committed_answers(output, tables[step.source], txid)
+                results[output.name] = conform(answers, output.schema)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
             work = partial(self._update_of, step, tables[step.source], txid)
@@ -388,12 +393,21 @@ class Committer:
         self._note_times([step for _, step in steps if isinstance(step, Window)], tables, results, txid, written)
         return later
 
+    def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
+        """Answer a query of committed values, of which nothing is frozen yet."""
+        assert isinstance(output.step, CommittedQuery)
+        # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
+        # only here a state that was born after this batch is empty, and one that is behind is healed.
+        if output.step.updated.state.name in self.stores:
+            return self._answer(output, table, txid, {})
+        return self.code.answer_committed(output.step, table, txid)
+
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
         """Answer a query as of the batch before, or as of this batch if an earlier stage has written the state.
 
         A state that was born after this batch is empty, as it was at its birth.
         """
-        assert isinstance(output.step, StateQuery)
+        assert isinstance(output.step, StateReader)
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
         if state in self.births:

@@ -20,7 +20,6 @@ from trident.run.display import LiveProgress, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunReadSource
-from trident.user_calls.watched_store import unwatched
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +37,17 @@ class RunningTopology:
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
     """
 
-    def __init__(self, context: RunContext, runs: Mapping[str, GroupRun], close: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        runs: Mapping[str, GroupRun],
+        source: RunReadSource,
+        close: Callable[[bool], None],
+    ) -> None:
         """Put the run together; `start` calls this.
 
-        `close` closes what was opened. Its argument is False if a write to a store hangs.
+        Views and queries read from `source`. `close` closes what was opened. Its argument is False if a write to a
+        store hangs.
         """
         self.name = context.settings.name
         """The topology's name."""
@@ -54,7 +60,7 @@ class RunningTopology:
         begun, settings = context.begun, context.settings
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
-        self._read_source = RunReadSource(self.name, self._runs, unwatched(begun.stores), context.statics)
+        self._read_source = source
         self.drpc = LocalDRPC(
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )

@@ -5,13 +5,11 @@ import functools
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace as replace_field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
@@ -22,15 +20,14 @@ from trident.compiler.engine import Engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
-from trident.compiler.states.queries import Reads, compile_query
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
-from trident.plan.nodes import StateQuery, WriteParquet
+from trident.plan.nodes import WriteParquet
 from trident.plan.topology_protocol import TopologyPlan
-from trident.reads.static_states import ReadableStore, close_statics, open_statics
+from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
@@ -42,15 +39,16 @@ from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, folder, seconds
 from trident.run.progress import Progress
+from trident.run.query_answers import CommittedAnswers, answers_as_of
+from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
 from trident.run.slots import Slots
 from trident.run.sources import Sources
-from trident.run.user_code import AnswerQuery, UserCode
+from trident.run.user_code import AnswerCommitted, UserCode
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
-from trident.user_calls.watched_store import WatchedStore
-from trident_state.store import Store
+from trident.user_calls.watched_store import WatchedStore, unwatched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +158,7 @@ def _start(
         context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
+        committed = CommittedAnswers()
         for group in begun.program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
             undo.callback(calls.close, 0)
@@ -167,8 +166,10 @@ def _start(
             undo.callback(sources.close)
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
-            runs[group.name] = _group_run(group, context, sources, outlets[-1])
-        running = RunningTopology(context, runs, functools.partial(_close, context, outlets))
+            runs[group.name] = _group_run(group, context, sources, outlets[-1], committed)
+        source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
+        committed.source = source
+        running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
         undo.pop_all()
     registry.enter(settings.name, running)
     running.launch()
@@ -196,12 +197,20 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
 def _nothing() -> None: ...
 
 
-def _group_run(group: Group, context: RunContext, sources: Sources, outlets: HandOver = raise_no_outputs) -> GroupRun:
+def _group_run(
+    group: Group,
+    context: RunContext,
+    sources: Sources,
+    outlets: HandOver = raise_no_outputs,
+    committed: AnswerCommitted | None = None,
+) -> GroupRun:
     """Make the run of one group, and heal its states up to the last committed batch."""
     settings, log, begun = context.settings, context.log, context.begun
     slots = Slots(lambda: context.engine.slot(group), settings.scratch)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
-    code = UserCode(sources.calls, slots, _query_answers(stores, context.statics), outlets, context.state_threads)
+    answers = answers_as_of({**stores, **context.statics})
+    committed = committed or CommittedAnswers()
+    code = UserCode(sources.calls, slots, answers, committed, outlets, context.state_threads)
     for store in stores.values():
         if isinstance(store, WatchedStore):
             store.join(sources.calls, lambda: code.tries)
@@ -222,21 +231,6 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     last_frozen = begun.histories[group.name].last_frozen
     run = RunIdentity(settings.name, context.log.uuid, begun.lease.epoch, last_frozen)
     return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace)
-
-
-def _query_answers(stores: Mapping[str, Store], statics: Mapping[str, ReadableStore]) -> AnswerQuery:
-    """Return the function that answers the queries of commit turns, as of a given txid. It compiles each query once."""
-    compiled = functools.cache(compile_query)
-    readable: Mapping[str, ReadableStore] = {**stores, **statics}
-
-    def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
-        reads = Reads(
-            lambda node, keys: readable[node.state.name].read(keys, as_of).values,
-            lambda node: readable[node.state.name].scan(as_of),
-        )
-        return compiled(step)(table, reads)
-
-    return answer
 
 
 def _open_log(settings: Settings) -> TransactionLog:

@@ -16,7 +16,7 @@ from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
 from trident.compiler.results import Result, StageResult
 from trident.outputs.outlets import HandOver
-from trident.plan.nodes import Node, Sink, StateQuery, walk
+from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, walk
 from trident.plan.sites import sites_in
 from trident.run.slots import Slots
 from trident.user_calls.threads import Threads
@@ -25,9 +25,12 @@ from trident_spouts.executor import Emission
 
 T = TypeVar("T")
 
-AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
+AnswerQuery = Callable[[StateReader, pa.Table, int], pa.Table]
 """A function that answers a query: from its step, the tuples that enter it, and the txid as of which it reads the
 state."""
+
+AnswerCommitted = Callable[[CommittedQuery, pa.Table], pa.Table]
+"""A function that answers a query of a state as of the last batch that all states of its group have committed."""
 
 _COMMIT = "commit turn"
 """The lane in which a commit turn calls user code, one call after the other."""
@@ -37,9 +40,16 @@ class UserCode:
     """Calls the user code of one group. `stores`: the threads that write to states, or wait for the lanes of stores."""
 
     def __init__(
-        self, calls: WatchedCalls, slots: Slots, answer: AnswerQuery, hand_over: HandOver, stores: Threads
+        self,
+        calls: WatchedCalls,
+        slots: Slots,
+        answer: AnswerQuery,
+        answer_committed: AnswerCommitted,
+        hand_over: HandOver,
+        stores: Threads,
     ) -> None:
-        self._calls, self._slots, self._answer, self._hand_over, self._stores = calls, slots, answer, hand_over, stores
+        self._calls, self._slots, self._hand_over, self._stores = calls, slots, hand_over, stores
+        self._answer, self._answer_committed = answer, answer_committed
         self.tries = 0
         """How often commit turns have failed in user code or in Spark since the last commit; limits grow with it.
         Only the commit thread changes it."""
@@ -63,9 +73,13 @@ class UserCode:
         overrun = partial(self._slots.cancel, attempt, stage.number)
         return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 
-    def answer(self, step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
+    def answer(self, step: StateReader, table: pa.Table, as_of: int) -> pa.Table:
         """Answer a query; see `AnswerQuery`."""
         return self.call(step, as_of, partial(self._answer, step, table, as_of))
+
+    def answer_committed(self, step: CommittedQuery, table: pa.Table, txid: int) -> pa.Table:
+        """Answer a query of what another stream has committed; see `AnswerCommitted`."""
+        return self.call(step, txid, partial(self._answer_committed, step, table))
 
     def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
         """Hand a batch over to an output."""

@@ -20,7 +20,7 @@ from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
 from trident.stream.each import EachVerbs
 from trident.stream.persist import persisted
-from trident.stream.query import queried
+from trident.stream.query import AsOf, queried
 from trident.stream.state import StateBase, StateT
 from trident.stream.window import WindowedT, WindowVerbs
 
@@ -138,13 +138,14 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         function: object = None,
         outputFields: OutputsLike | None = None,
         replace: bool = False,
+        asOf: AsOf | None = None,
     ) -> StreamT:
         """Append to every tuple what a query function answers about a state. The tuples leave without groups.
 
         The parameters are those of `Stream.stateQuery`.
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
         """
-        return queried(self._stream, state, args, inputFields, function, outputFields, replace)
+        return queried(self._stream, state, args, inputFields, function, outputFields, replace, asOf)
 
     def each(
         self,

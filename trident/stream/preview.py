@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from trident.base.errors import TopologyError
 from trident.plan import rules
-from trident.plan.nodes import StateStep, walk
+from trident.plan.nodes import CommittedQuery, StateStep, walk
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.text_table import text_table
 
@@ -95,7 +95,7 @@ class PreviewVerbs(StreamBase[StreamT]):
                 "start the topology and ask running.drpc.execute(...)"
             )
         for node in walk(self._node):
-            if isinstance(node, StateStep):
+            if isinstance(node, StateStep | CommittedQuery):
                 raise TopologyError(
                     f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.location}) is one; "
                     f"{verb} the stream before it, or start the topology"

@@ -1,7 +1,7 @@
 """The verb stateQuery, which reads a state."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pyspark.sql.types import StructField, StructType
 
@@ -20,6 +20,9 @@ from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase
 
+AsOf = Literal["committed"]
+"""The batch as of which a query reads: the last one that the state's own streams have committed."""
+
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
 
@@ -36,11 +39,13 @@ class QueryVerbs(StreamBase[StreamT]):
         function: object = None,
         outputFields: OutputsLike | None = None,
         replace: bool = False,
+        asOf: AsOf | None = None,
     ) -> StreamT:
         """Append to every tuple what a query function answers about a state.
 
-        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same batch
-        in all states that it reads.
+        A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
+        become one batch group: they share txids, commit in step, and stop together. With ``asOf="committed"`` they stay
+        apart. A DRPC request sees the last committed batch, the same batch in all states that it reads.
         Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
 
         Parameters
@@ -58,6 +63,10 @@ class QueryVerbs(StreamBase[StreamT]):
             value).
         replace : bool
             True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
+        asOf : "committed", optional
+            Read a state of other streams as of the last batch that they have committed when this batch commits. The
+            answers are frozen with the batch: a replay finds the same. Which batch of the other streams that is,
+            depends on how quickly the streams run. DRPC requests read committed values in any case.
 
         Examples
         --------
@@ -70,7 +79,7 @@ class QueryVerbs(StreamBase[StreamT]):
         >>> topology.newDRPCStream("lookup", "word string").stateQuery(counts, "word", MapGet(), "count")
         Stream(lookup()/1:stateQuery(MapGet): word string, count bigint)
         """
-        return queried(self, state, args, inputFields, function, outputFields, replace)
+        return queried(self, state, args, inputFields, function, outputFields, replace, asOf)
 
 
 def queried(
@@ -81,6 +90,7 @@ def queried(
     function: object,
     outputFields: OutputsLike | None,
     replace: bool,
+    asOf: object,
 ) -> StreamT:
     """Add a step that queries `state` to `stream`, and return the stream after that step."""
     step = stream._step("stateQuery")
@@ -91,6 +101,8 @@ def queried(
     call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
     step, updated = call.step, state._node
     check_replace(replace, step, _USAGE)
+    if asOf not in (None, *get_args(AsOf)):
+        raise step.error(TopologyError, f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
     query, outputs = _read_query(call, updated)
     keys = keys_of(updated)
     whole = not keys.names or isinstance(query.function, TupleCollectionGet)
@@ -98,10 +110,10 @@ def queried(
     if query.get:
         rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
     schema = rules.appended(stream.schema, outputs, step, replace=replace)
+    committed = asOf is not None and not rules.is_request(stream._node)
+    kind = nodes.CommittedQuery if committed else nodes.StateQuery
     return stream._then(
-        nodes.StateQuery(
-            stream._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
-        )
+        kind(stream._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema)
     )
 
 

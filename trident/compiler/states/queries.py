@@ -15,7 +15,7 @@ from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
 from trident.operations.tuples import tuple_type
-from trident.plan.nodes import HeldState, StateQuery
+from trident.plan.nodes import HeldState, StateReader
 from trident.plan.state_schema import function_of, present_of
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
@@ -37,18 +37,18 @@ class Reads:
 Answer = Callable[[Columns, Read], Columns]
 
 
-def compile_query(step: StateQuery) -> Callable[[pa.Table, Read], pa.Table]:
+def compile_query(step: StateReader) -> Callable[[pa.Table, Read], pa.Table]:
     """Return a function from the tuples that enter a state query to the tuples that leave it."""
     entering, leaving, answer = arrow_schema(step.source.schema), arrow_schema(step.schema), compile_answer(step)
     return lambda table, read: answer(Columns.of(table, entering), read).table(leaving)
 
 
-def compile_answer(step: StateQuery) -> Answer:
+def compile_answer(step: StateReader) -> Answer:
     """Return a state query as a function over columns; hidden fields pass through it."""
     return _get(step) if step.query.get else _query(step)
 
 
-def _get(step: StateQuery) -> Answer:
+def _get(step: StateReader) -> Answer:
     """Return the function of a MapGet or SnapshotGet: it works on whole columns and makes no tuple objects."""
     lookup = _Lookup(step)
     field = arrow_schema(step.outputs).field(0)
@@ -62,7 +62,7 @@ def _get(step: StateQuery) -> Answer:
     return answer
 
 
-def _query(step: StateQuery) -> Answer:
+def _query(step: StateReader) -> Answer:
     """Return the function of a user's QueryFunction: one batchRetrieve for all tuples, then execute for each."""
     lookup = _Lookup(step)
     outputs = arrow_schema(step.outputs)
@@ -156,7 +156,7 @@ class ReadOnlyState:
 class _Lookup:
     """What reads one state for a step: each key once, with `present` applied to the stored accumulators."""
 
-    def __init__(self, step: StateQuery) -> None:
+    def __init__(self, step: StateReader) -> None:
         self.state = step.updated
         self.keys = shape_of(step.updated).keys
         self.present = present_of(step.updated)
