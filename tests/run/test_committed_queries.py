@@ -15,7 +15,7 @@ from trident.run import committer
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
-from trident.testing import TestOutput, engines, start_local
+from trident.testing import CRASH_POINTS, DriverCrashedError, TestOutput, crash_at, engines, start_local
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_running"),
@@ -319,3 +319,64 @@ def test_another_word_is_refused_and_a_preview_runs_no_query() -> None:
         Shop("latest")
     with pytest.raises(TopologyError, match="take"):
         Shop().priced.take(1)
+
+
+# --- drivers that die -------------------------------------------------------------------------------------------------
+
+BATCHES = 5
+
+
+def shop_of_batches() -> tuple[TridentTopology, TestOutput]:
+    """Return orders that look up a price which changes with every batch of prices, kept by two states and an output."""
+    shop = Shop()
+    topology = shop.topology = TridentTopology()
+    prices = topology.newStream(
+        "prices", FixedBatchSpout("item string, price long", [[("tea", n)] for n in range(1, BATCHES + 1)])
+    )
+    kept = prices.partitionPersist(MemoryMapState.opaque(), last, keyFields="item", valueType="long", name="prices")
+    orders = topology.newStream(
+        "orders", FixedBatchSpout("who string, item string", [[(f"o{n}", "tea")] for n in range(BATCHES)])
+    )
+    priced = orders.stateQuery(kept, "item", MapGet(), "found", asOf="committed")
+    shop.priced = priced.each("found", lambda found: found or 0, "price long").project("who, item, price")
+    return topology, paid_twice(shop)
+
+
+def run_over_deaths(begin: Start, point: str, folder: Path) -> bool:
+    """Run the shop to its end, with a driver that dies at a crash point, and check what is kept. Return if it died."""
+    handed: list[tuple[Any, ...]] = []
+    died = False
+    for life in range(2):
+        topology, output = shop_of_batches()
+        try:
+            with crash_at(point, 2 if life == 0 else 10_000):
+                running = begin(topology, name="shop", checkpointLocation=folder)
+                try:
+                    running.processAllAvailable(60)
+                    if life == 1:
+                        early, late = (dict(running.state(name).items()) for name in ("early", "late"))
+                        assert running.state("prices")["tea"] == BATCHES
+                finally:
+                    running.stop()
+        except DriverCrashedError:
+            died = True
+        handed += rows(output)
+    assert early == late and [*sorted(early)] == [f"o{n}" for n in range(BATCHES)]
+    found = [early[f"o{n}"] for n in range(BATCHES)]
+    assert found == sorted(found), "a later batch never finds an earlier price"
+    assert {*handed} == {(who, "tea", price, price) for who, price in early.items()}
+    return died
+
+
+OTHERS = ("start.", "trim.", "output.staged", "output.published")
+"""The points that no batch of this topology meets: those of a start, of a long log, and of Parquet."""
+
+
+@pytest.mark.parametrize("point", [point for point in CRASH_POINTS if not point.startswith(OTHERS)])
+def test_a_driver_that_dies_anywhere_leaves_one_answer_for_each_tuple(tmp_path: Path, point: str) -> None:
+    assert run_over_deaths(start_local, point, tmp_path)
+
+
+@pytest.mark.spark
+def test_a_driver_that_dies_on_spark_leaves_one_answer_for_each_tuple(start: Start, tmp_path: Path) -> None:
+    assert run_over_deaths(start, "commit.stage.frozen", tmp_path)
