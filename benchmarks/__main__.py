@@ -9,6 +9,7 @@ from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.drpc import drpc
+from benchmarks.rows.embedded import embedded
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
@@ -28,6 +29,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "functions": functions,
     "windows": windows,
     "small": small_batches,
+    "embedded": embedded,
     "join": joins,
     "split": splits,
     "redis": redis_update,

@@ -10,6 +10,7 @@ from trident.operations.error_policy import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
 from trident.plan.register import Register
+from trident.plan.topology_protocol import EngineName
 from trident.stream import Stream, TridentState, foreign_names
 from trident.stream.base import unknown_verb
 from trident.stream.dead_letters import dead_letters_of, replayed_letters, steps_with_dead_letters
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     """The streams of a program and the states that they update: declared once, then run batch by batch by `start`.
 
-    Only `start` needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
+    Only `start` on Spark needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
 
     >>> from trident import Count, TridentTopology
     >>> from trident.spouts import FixedBatchSpout
@@ -117,6 +118,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         self,
         spark: "SparkSession | None" = None,
         *,
+        engine: EngineName = "spark",
         name: str | None = None,
         checkpointLocation: str | Path | None = None,
         **options: Any,
@@ -128,6 +130,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         spark : SparkSession, optional
             The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
             sessions of its own, which copy the runtime confs of this session, and never changes this session.
+        engine : "spark" or "embedded"
+            ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over Arrow
+            columns, without a JVM, for development, tests, and small topologies that must answer within milliseconds.
+            Log, states, guarantees and meaning are the same, and a topology may change its engine between two starts.
+            Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are refused.
         name : str, optional
             The topology's identity. A restarted program finds its states and positions by this name and by the names of
             its states and streams.
@@ -160,6 +167,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         ------
         GuaranteeError, TopologyActiveError, LogError, StateError
             The topology cannot start. The message names the way out.
+        MissingSessionError
+            The embedded engine cannot run some steps. The message names each of them, and nothing was touched.
         """
         if not self._register.streams:
             raise TopologyError(
@@ -174,7 +183,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
         named = {"name": name, "checkpointLocation": checkpointLocation}
         options |= {key: value for key, value in named.items() if value is not None}
-        return start(self, spark, **options)
+        return start(self, spark, engine=engine, **options)
 
     def reset(
         self,
@@ -210,19 +219,23 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     # --- explain and display -------------------------------------------------------------------------------------
 
-    def explain(self) -> None:
+    def explain(self, engine: EngineName = "spark") -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
-        program sets one, its number of partitions. No JVM is started. `Stream.explainSpark` prints Spark's own plan of
-        a stream.
+        program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
+        Spark" for a step that a start on this engine refuses. No JVM is started. `Stream.explainSpark` prints Spark's
+        own plan of a stream.
         """
+        from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
         from trident.compiler.step_descriptions import runners_of_steps, stage_lines
 
+        check_engine_name(engine)
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._ends(), Known(answers, runners_of_steps(program), stage_lines(program))))
+        known = Known(answers, runners_of_steps(program, engine), stage_lines(program, engine))
+        print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:
         ends = self._register.ends()

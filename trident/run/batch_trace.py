@@ -35,7 +35,7 @@ class _Open:
 class Trace:
     """Makes progress events and passes them on to `tell`. Thread-safe.
 
-    `run` holds name, id and runId, which are part of every event.
+    `run` holds name, id, runId and engine, which are part of every event.
     """
 
     def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ _UNITS = {
 }
 
 
-def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise TopologyError for an option that is not a keyword parameter of `start`."""
-    parameters = inspect.signature(start).parameters.values()
+def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
+    """Raise TopologyError for an option that is not a keyword parameter of one of the functions `starts`."""
+    parameters = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
         if option not in known:

@@ -49,6 +49,8 @@ class RunningTopology:
         """The UUID of the topology's log: the same over restarts from one checkpoint."""
         self.runId = context.runId
         """The UUID of this run alone."""
+        self.engine = context.engine.name
+        """The engine that computes the batches: "spark" or "embedded"."""
         self.progress = context.progress
         self._context, self._runs, self._close = context, dict(runs), close
         begun, settings = context.begun, context.settings
@@ -79,7 +81,7 @@ class RunningTopology:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status of each batch group: its last committed txid, its batches in flight, and what it waits for.
+        """The engine, and for each batch group its last committed txid, its batches in flight, and what it waits for.
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
@@ -95,7 +97,8 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
-        return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
+        run = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
+        return {**run, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -126,8 +129,8 @@ class RunningTopology:
         return next((run.error for run in self._runs.values() if run.error is not None), None)
 
     def explain(self) -> None:
-        """Print how the topology runs: groups, stages, states and guarantees."""
-        self._context.topology.explain()
+        """Print how the topology runs: engine, steps, groups, stages, states and guarantees."""
+        self._context.topology.explain(self.engine)
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
@@ -251,7 +254,7 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids}>"
+        return f"<RunningTopology {self.name!r} on engine {self.engine!r}, {status_of(self)}: {txids}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))

@@ -18,7 +18,9 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.names import check_name
 from trident.base.step import user_level
+from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
+from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
@@ -29,7 +31,7 @@ from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
-from trident.plan.topology_protocol import TopologyPlan
+from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
@@ -62,16 +64,22 @@ FORMER_SCRATCH = "scratch"
 """The folder of scratch files that version 0.1.0 left."""
 
 
-def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
-    """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
+def start(
+    topology: TopologyPlan, spark: "SparkSession | None" = None, *, engine: EngineName = "spark", **options: Any
+) -> RunningTopology:
+    """Start a topology on the engine of this name. The options are those of ``TridentTopology.start``."""
 
-    def engine(settings: Settings) -> Engine:
+    def on_spark(settings: Settings) -> Engine:
         from trident.compiler.spark.engine import SparkEngine
 
         return SparkEngine(session_for(spark), settings.files)
 
-    check_known(start_on, options)
-    return start_on(engine, topology, **options)
+    def embedded(settings: Settings) -> Engine:
+        return ArrowEngine()
+
+    check_known((start, start_on), options)
+    check_engine(engine, spark, topology.nodes)
+    return start_on(on_spark if engine == "spark" else embedded, topology, **options)
 
 
 def start_on(
@@ -156,7 +164,8 @@ def _start(
         state_threads = Threads("trident-states", max(2, len(begun.stores)))
         undo.callback(state_threads.close, 0)
         runId, progress = uuid4().hex, Progress()
-        trace = Trace({"name": settings.name, "id": log.uuid, "runId": runId}, settings.clock, progress.tell)
+        identity = {"name": settings.name, "id": log.uuid, "runId": runId, "engine": engine.name}
+        trace = Trace(identity, settings.clock, progress.tell)
         context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
