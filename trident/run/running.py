@@ -13,7 +13,7 @@ from trident.drpc.local import LocalDRPC
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import StateDescription, StateView
 from trident.run import events as on
-from trident.run import registry
+from trident.run import registry, sigterm
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import LiveProgress, html_of, status_of
@@ -160,6 +160,7 @@ class RunningTopology:
         """
         self._check_other_thread("awaitTermination")
         in_time = self._ended.wait(timeout)
+        sigterm.unwatch()
         self._raise_failure()
         return in_time if timeout is not None else None
 
@@ -179,6 +180,7 @@ class RunningTopology:
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
             logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+        sigterm.unwatch()
 
     def stop_soon(self) -> None:
         """Ask the run to stop, and return at once."""

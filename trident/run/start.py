@@ -37,7 +37,7 @@ from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explaining
-from trident.run import registry
+from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
@@ -130,10 +130,12 @@ def start_on(
         log=log,
     )
     registry.reserve(name, replace)
+    sigterm.watch()  # already here: from now on the start may hold the log
     try:
         return _start(topology, program, settings, engine_of)
     except BaseException:
         registry.release(name, None)
+        sigterm.unwatch()
         if not lasting:
             shutil.rmtree(base, ignore_errors=True)
         raise
