@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from trident.base.errors import StateError, TridentError
+from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import StateDescription, StateView
@@ -53,6 +54,7 @@ class RunningTopology:
         """The engine that computes the batches: "spark" or "embedded"."""
         self.progress = context.progress
         self._context, self._runs, self._close = context, dict(runs), close
+        self._logger = RunLogger(logger, topology=self.name)
         begun, settings = context.begun, context.settings
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
@@ -179,7 +181,7 @@ class RunningTopology:
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
-            logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+            self._logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
         sigterm.unwatch()
 
     def stop_soon(self) -> None:
@@ -284,6 +286,14 @@ class RunningTopology:
         if error is not None:
             raise TridentError(f"topology {self.name!r} failed: {type(error).__name__}: {error}") from error
 
+    def _log_end(self) -> None:
+        txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
+        error = self.exception()
+        if error is None:
+            self._logger.info("topology %r stopped; %s", self.name, txids)
+        else:
+            self._logger.error("topology %r failed: %s: %s; %s", self.name, type(error).__name__, error, txids)
+
     def _group_ended(self, run: GroupRun) -> None:
         """Close the run after its last group has ended. The loop of each group calls this at its end."""
         with self._lock:
@@ -295,8 +305,9 @@ class RunningTopology:
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
             except Exception:  # committed batches stay committed, even if the run does not close well
-                logger.exception("topology %r did not close in good order", self.name)
+                self._logger.exception("topology %r did not close in good order", self.name)
             finally:
+                self._log_end()
                 registry.release(self.name, self)  # before a caller hears of the end, and starts the next one
                 self._ended.set()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import shutil
 import tempfile
 import warnings
@@ -16,6 +17,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
+from trident.base.log_fields import RunLogger
 from trident.base.names import check_name
 from trident.base.step import user_level
 from trident.compiler.arrow.engine import ArrowEngine
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.log import RedisLog
+
+logger = logging.getLogger(__name__)
 
 LOG_FILE = "log.sqlite"
 FORMER_SCRATCH = "scratch"
@@ -169,10 +173,11 @@ def _start(
         identity = {"name": settings.name, "id": log.uuid, "runId": runId, "engine": engine.name}
         trace = Trace(identity, settings.clock, progress.tell)
         context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
+        _log_start(context)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
         for group in begun.program.groups:
-            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
             undo.callback(calls.close, 0)
             sources = Sources(group.spouts, calls)
             undo.callback(sources.close)
@@ -184,6 +189,21 @@ def _start(
     registry.enter(settings.name, running)
     running.launch()
     return running
+
+
+def _log_start(context: RunContext) -> None:
+    """Log that a run starts, and what it has to recover."""
+    begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
+    known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
+    where, epoch, engine = settings.log_at, begun.lease.epoch, context.engine.name
+    log.info("topology %r starts on engine %r, log %s, epoch %d; %s", settings.name, engine, where, epoch, known)
+    if begun.died:
+        log.info("the driver of epoch %d did not give the log back: it died, or it is fenced out now", epoch - 1)
+    for name, history in begun.histories.items():
+        if history.frozen:
+            first, last = history.frozen[0], history.last_frozen
+            waiting = "group %r: batches %d to %d are frozen and not committed; they are committed first"
+            log.info(waiting, name, first, last, extra={"group": name})
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:

@@ -42,7 +42,7 @@ from trident_spouts.files.text import TextFormat
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("trident.spouts")
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
 
