@@ -144,24 +144,26 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Keep the transaction log in Redis instead, for a driver that may move to another machine.
         availableNow : bool
             Process what the sources have now, then stop.
-        processingTime : str or float
-            The shortest time between the beginnings of two batches: ``"1 second"``, or seconds.
+        processingTime : duration
+            The shortest time between the beginnings of two batches.
         requireExactlyOnce : bool
             Refuse to start if any state is promised less than exactly once; `explain` shows the promise for each state.
         maxAttempts : int
             After this many failures of a batch, its batch group stops with the cause. Default 5.
         maxSpoutPending : int
             How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
-        messageTimeoutSecs : float
+        messageTimeoutSecs : duration
             How long an attempt, and each call of your code, may take before it counts as failed. The time doubles at
             each retry. Default 300.
-        commitRetrySecs : float or None
+        commitRetrySecs : duration or None
             How long a commit is retried while a store is away or full, before the batch group stops. The batch stays
             frozen, and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
             How many bytes of frozen batches the log keeps, to heal a store that lost its last writes. Default 2 GB.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
+
+        A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
 
         Raises
         ------

@@ -1,7 +1,6 @@
 """The options of a start, each checked with an error that says what is accepted."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,6 @@ from typing import Any
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
-
-_UNITS = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-}
 
 
 def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
@@ -45,25 +33,6 @@ def folder(checkpointLocation: str | Path) -> Path:
         "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
         "that moves, log=RedisLog(...) with states in Redis",
     )
-
-
-def seconds(interval: str | float | None) -> float | None:
-    """Return a trigger's interval in seconds. It is given as PySpark writes it ("1 second"), or as a number of seconds.
-
-    >>> seconds("500 milliseconds")
-    0.5
-    """
-    if interval is None or isinstance(interval, int | float):
-        length = interval
-    else:
-        parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
-        unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
-        if parts is None or unit is None:
-            raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
-        length = float(parts[1]) * unit
-    if length is not None and length < 0:
-        raise TopologyError(f"processingTime={interval!r} is negative")
-    return length
 
 
 def at_least(least: int, option: str, value: int) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
@@ -99,8 +100,8 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
-        run = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
-        return {**run, "groups": groups, "hanging": self.drpc.hanging}
+        told: dict[str, Any] = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
+        return {**told, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -117,14 +118,14 @@ class RunningTopology:
         """The tuples that the Debug steps of the topology saw lately, one line for each tuple."""
         return list(self._context.trace.debug)
 
-    def showProgress(self, every: float = 0.5) -> LiveProgress:
-        """Show the progress of the run, with a look every `every` seconds, until the run ends.
+    def showProgress(self, every: Duration = 0.5) -> LiveProgress:
+        """Show the progress of the run, with a look every `every` (a duration), until the run ends.
 
         ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
         itself up to date and also shows what Debug steps see; elsewhere a line is printed whenever something
         has changed.
         """
-        return LiveProgress(self, every)
+        return LiveProgress(self, read_seconds("every", every))
 
     def exception(self) -> BaseException | None:
         """Return the error of the first batch group that failed; None if none failed."""
@@ -136,14 +137,15 @@ class RunningTopology:
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
-    def processAllAvailable(self, timeout: float | None = None) -> None:
+    def processAllAvailable(self, timeout: Duration | None = None) -> None:
         """Wait until everything that the sources have now is committed.
 
-        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` seconds,
-        with a message that names what a commit waits for.
+        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout`
+        (``"5 minutes"``, seconds, a timedelta), with a message that names what a commit waits for.
         """
         self._check_other_thread("processAllAvailable")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = read_limit("timeout", timeout, zero=True)
+        deadline = None if limit is None else time.monotonic() + limit
         for run in self._runs.values():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             in_time = run.rest(left)
@@ -152,16 +154,16 @@ class RunningTopology:
                 waits_for = run.waits_for
                 why = f"; it waits for: {waits_for}" if waits_for else ""
                 raise TimeoutError(
-                    f"topology {self.name!r} did not process everything within {timeout:g} s{why}"
+                    f"topology {self.name!r} did not process everything within {limit:g} s{why}"
                 ) from run.turns.waiting_for
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait until the topology ends. With `timeout` (seconds), return whether it ended in time.
+    def awaitTermination(self, timeout: Duration | None = None) -> bool | None:
+        """Wait until the topology ends. With `timeout` (a duration), return whether it ended in time.
 
         Raises the error with which the topology failed, if it did.
         """
         self._check_other_thread("awaitTermination")
-        in_time = self._ended.wait(timeout)
+        in_time = self._ended.wait(read_limit("timeout", timeout, zero=True))
         sigterm.unwatch()
         self._raise_failure()
         return in_time if timeout is not None else None

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
+from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.log_fields import RunLogger
 from trident.base.names import check_name
@@ -44,7 +45,7 @@ from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, check_known, folder, seconds
+from trident.run.options import at_least, check_known, folder
 from trident.run.progress import Progress
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
@@ -94,12 +95,12 @@ def start_on(
     checkpointLocation: str | Path | None = None,
     log: "RedisLog | None" = None,
     availableNow: bool = False,
-    processingTime: str | float | None = None,
+    processingTime: Duration | None = None,
     requireExactlyOnce: bool = False,
     maxAttempts: int = 5,
     maxSpoutPending: int = 2,
-    messageTimeoutSecs: float = 300.0,
-    commitRetrySecs: float | None = 300.0,
+    messageTimeoutSecs: Duration = 300.0,
+    commitRetrySecs: Duration | None = 300.0,
     rewindBytes: int = 2 << 30,
     replace: bool = False,
     clock: Clock | None = None,
@@ -124,11 +125,11 @@ def start_on(
         folder=base / name,
         lasting=lasting,
         availableNow=availableNow,
-        processingTime=seconds(processingTime),
+        processingTime=read_limit("processingTime", processingTime, zero=True),
         maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
         maxAttempts=at_least(1, "maxAttempts", maxAttempts),
-        messageTimeoutSecs=messageTimeoutSecs,
-        commitRetrySecs=commitRetrySecs,
+        messageTimeoutSecs=read_seconds("messageTimeoutSecs", messageTimeoutSecs),
+        commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
         rewindBytes=rewindBytes,
         clock=clock or SystemClock(),
         log=log,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from trident.base.durations import Duration
 from trident.plan.nodes import SpoutSource
 from trident.plan.topology_protocol import TopologyPlan
 from trident.run.running import RunningTopology
@@ -30,12 +31,12 @@ def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, 
 
 
 def run_through(
-    topology: TopologyPlan, *, start: Start = start_local, timeout: float = 60.0, **options: Any
+    topology: TopologyPlan, *, start: Start = start_local, timeout: Duration = 60.0, **options: Any
 ) -> RunningTopology:
     """Start a topology, process all that its sources have, with another start after each crash, and return the run.
 
-    The returned run, the last one, still runs: use it as a context manager. `timeout` is the limit of each run in
-    seconds.
+    The returned run, the last one, still runs: use it as a context manager. `timeout` (a duration) is the limit of
+    each run.
 
     >>> import tempfile
     >>> from trident import Count, TridentTopology

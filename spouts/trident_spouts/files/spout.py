@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_seconds
 from trident.base.errors import (
     SourceUnreadableError,
     SpoutContractError,
@@ -86,10 +87,10 @@ class FileSpout:
     malformed : "fail" or "keep"
         With "fail", a JSON line that cannot be read raises MalformedInputError with file and line. With "keep", it
         becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are null.
-    completeAfterSecs : float
-        A file that was modified less than this many seconds ago counts as still being written: text and JSON are read
-        up to the last whole line, Parquet is not read. With 0 a file counts as complete as soon as it appears (most
-        writers move finished files in).
+    completeAfterSecs : duration
+        A file that was modified less than this time ago (seconds, ``"1 minute"``, a timedelta) counts as still being
+        written: text and JSON are read up to the last whole line, Parquet is not read. With 0 a file counts as complete
+        as soon as it appears (most writers move finished files in).
 
     Raises
     ------
@@ -138,7 +139,7 @@ class FileSpout:
         maxFilesPerBatch: int | None = None,
         encodingErrors: EncodingErrors = "strict",
         malformed: Malformed = "fail",
-        completeAfterSecs: float = 0,
+        completeAfterSecs: Duration = 0,
     ) -> None:
         _check_choice("format", format, get_args(FileFormat))
         _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
@@ -153,7 +154,7 @@ class FileSpout:
         set_(self, "maxFilesPerBatch", maxFilesPerBatch)
         set_(self, "encodingErrors", encodingErrors)
         set_(self, "malformed", malformed)
-        set_(self, "completeAfterSecs", completeAfterSecs)
+        set_(self, "completeAfterSecs", read_seconds("FileSpout: completeAfterSecs", completeAfterSecs, zero=True))
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_first_schema", [])
 
