@@ -10,6 +10,7 @@ from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
+from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "windows": windows,
     "small": small_batches,
     "embedded": embedded,
+    "first": first_batch,
     "join": joins,
     "split": splits,
     "redis": redis_update,
