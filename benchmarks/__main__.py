@@ -11,6 +11,8 @@ from benchmarks.row import Row
 from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.drpc import drpc
+from benchmarks.rows.embedded import embedded
+from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
@@ -33,6 +35,8 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "windows": windows,
     "time": over_time,
     "small": small_batches,
+    "embedded": embedded,
+    "first": first_batch,
     "join": joins,
     "split": splits,
     "bad": bad_tuples,

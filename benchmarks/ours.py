@@ -9,14 +9,17 @@ from benchmarks.timing import Timed
 from benchmarks.words import EXPRESSION, Way, split
 from benchmarks.workload import Workload
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
+from trident.plan.topology_protocol import EngineName
 from trident.spouts import FileSpout
 from trident.state import StateFactory
+from trident_spouts.executor import Spout
 
 
-def wordcount(load: Workload, way: Way, state: StateFactory) -> TridentTopology:
-    """Count words, one file a batch, and answer queries for the sum of some words' counts."""
+def wordcount(load: Workload, way: Way, state: StateFactory, spout: Spout | None = None) -> TridentTopology:
+    """Count words, one file a batch if no `spout` is given, and answer queries for the sum of some words' counts."""
     topology = TridentTopology()
-    spout = FileSpout(str(load.folder / "*.parquet"), format="parquet", schema="line string", maxFilesPerBatch=1)
+    if spout is None:
+        spout = FileSpout(str(load.folder / "*.parquet"), format="parquet", schema="line string", maxFilesPerBatch=1)
     counts = (
         topology.newStream("lines", spout)
         .each("line", expr(EXPRESSION) if way == "native" else split, "word string")
@@ -34,11 +37,20 @@ def wordcount(load: Workload, way: Way, state: StateFactory) -> TridentTopology:
     return topology
 
 
-def ours(spark: SparkSession, load: Workload, way: Way, state: StateFactory, checkpoint: Path) -> tuple[float, Counts]:
+def ours(
+    spark: SparkSession | None,
+    load: Workload,
+    way: Way,
+    state: StateFactory,
+    checkpoint: Path,
+    engine: EngineName = "spark",
+) -> tuple[float, Counts]:
     """Return the seconds from start to the last commit, with three batches in flight, and the state's counts."""
     topology = wordcount(load, way, state)
     with Timed() as timed:
-        running = topology.start(spark, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=3)
+        running = topology.start(
+            spark, engine=engine, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=3
+        )
         running.processAllAvailable()
     with running:
         counts = running.state("counts").toArrow()

@@ -10,6 +10,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from trident.base.attempt import Lease
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
-from trident.testing.local import start_local
 from trident_state.messages import Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 from trident_state.store import Store
@@ -61,7 +61,7 @@ SMALL = Sizes((500, 5_000), (500, 5_000), 200, 3, 5_000, 1)
 
 
 Start = Callable[..., RunningTopology]
-"""Starts a topology, on Spark or on the driver's own engine."""
+"""Starts a topology, on Spark or on the embedded engine."""
 
 
 def whole_batches(
@@ -69,7 +69,7 @@ def whole_batches(
 ) -> Iterator[Row]:
     """Measure batches from emit to commit: source, engine, log and state.
 
-    On Spark this is the cost of a batch. The driver's own engine has no Spark job, so it shows by how many milliseconds
+    On Spark this is the cost of a batch. The embedded engine has no Spark job, so it shows by how many milliseconds
     the state makes a batch longer. Each round goes over all sizes, so that a change of the machine's speed affects all.
     """
     places: dict[str, tuple[tuple[int, ...], StateFactory]] = {
@@ -86,15 +86,17 @@ def whole_batches(
             if number > 0:  # the first warmed the engine up
                 took[count].append(milliseconds)
         for count in counts:
-            what = f"{sizes.batch:,} random keys a batch on {engine}, emit to commit, {home} state of {count:,} keys"
+            named = {"spark": "on Spark", "embedded": "on the embedded engine"}[engine]
+            what = f"{sizes.batch:,} random keys a batch {named}, emit to commit, {home} state of {count:,} keys"
             least = None if count == counts[0] else median(took[counts[0]])
             bounded = engine == "spark" or home == "memory"
             yield _against(f"keys.{engine}.{home}.{count}", what, median(took[count]), least, 1.3 if bounded else None)
 
 
 def keys(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """Start on the driver's own engine."""
-    yield from whole_batches(start_local, "driver", ("memory", "redis"), server, folder, sizes, sizes.rounds)
+    """Start on the embedded engine."""
+    start = partial(TridentTopology.start, engine="embedded")
+    yield from whole_batches(start, "embedded", ("memory", "redis"), server, folder, sizes, sizes.rounds)
 
 
 def _whole(start: Start, state: StateFactory, server: RedisServer, count: int, sizes: Sizes, checkpoint: str) -> float:

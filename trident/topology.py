@@ -10,6 +10,7 @@ from trident.operations.error_policy import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
 from trident.plan.register import Register
+from trident.plan.topology_protocol import EngineName
 from trident.stream import Stream, TridentState, foreign_names
 from trident.stream.base import unknown_verb
 from trident.stream.dead_letters import dead_letters_of, replayed_letters, steps_with_dead_letters
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     """The streams of a program and the states that they update: declared once, then run batch by batch by `start`.
 
-    Only `start` needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
+    Only `start` on Spark needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
 
     >>> from trident import Count, TridentTopology
     >>> from trident.spouts import FixedBatchSpout
@@ -118,6 +119,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         self,
         spark: "SparkSession | None" = None,
         *,
+        engine: EngineName = "spark",
         name: str | None = None,
         checkpointLocation: str | Path | None = None,
         **options: "Unpack[StartOptions]",
@@ -129,6 +131,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         spark : SparkSession, optional
             The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
             sessions of its own, which copy the runtime confs of this session, and never changes this session.
+        engine : "spark" or "embedded"
+            ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over Arrow
+            columns, without a JVM, for development, tests, and small topologies that must answer within milliseconds.
+            Log, states, guarantees and meaning are the same, and a topology may change its engine between two starts.
+            Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are refused.
         name : str, optional
             The topology's identity. A restarted program finds its states and positions by this name and by the names of
             its states and streams.
@@ -138,18 +145,18 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Keep the transaction log in Redis instead, for a driver that may move to another machine.
         availableNow : bool
             Process what the sources have now, then stop.
-        processingTime : str or float
-            The shortest time between the beginnings of two batches: ``"1 second"``, or seconds.
+        processingTime : duration
+            The shortest time between the beginnings of two batches.
         requireExactlyOnce : bool
             Refuse to start if any state is promised less than exactly once; `explain` shows the promise for each state.
         maxAttempts : int
             After this many failures of a batch, its batch group stops with the cause. Default 5.
         maxSpoutPending : int
             How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
-        messageTimeoutSecs : float
+        messageTimeoutSecs : duration
             How long an attempt, and each call of your code, may take before it counts as failed. The time doubles at
             each retry. Default 300.
-        commitRetrySecs : float or None
+        commitRetrySecs : duration or None
             How long a commit is retried while a store is away or full, before the batch group stops. The batch stays
             frozen, and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
@@ -157,10 +164,14 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
 
+        A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
+
         Raises
         ------
         GuaranteeError, TopologyActiveError, LogError, StateError
             The topology cannot start. The message names the way out.
+        MissingSessionError
+            The embedded engine cannot run some steps. The message names each of them, and nothing was touched.
         """
         if not self._register.streams and not self._register.functions:
             raise TopologyError(
@@ -175,7 +186,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         from trident.run.start import start
 
         named = {"name": name, "checkpointLocation": checkpointLocation}
-        return start(self, spark, **{key: value for key, value in named.items() if value is not None}, **options)
+        given = {key: value for key, value in named.items() if value is not None}
+        return start(self, spark, engine=engine, **given, **options)
 
     def reset(
         self,
@@ -211,19 +223,23 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     # --- explain and display -------------------------------------------------------------------------------------
 
-    def explain(self) -> None:
+    def explain(self, engine: EngineName = "spark") -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
-        program sets one, its number of partitions. No JVM is started. `Stream.explainSpark` prints Spark's own plan of
-        a stream.
+        program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
+        Spark" for a step that a start on this engine refuses. No JVM is started. `Stream.explainSpark` prints Spark's
+        own plan of a stream.
         """
+        from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
         from trident.compiler.step_descriptions import runners_of_steps, stage_lines
 
+        check_engine_name(engine)
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._ends(), Known(answers, runners_of_steps(program), stage_lines(program))))
+        known = Known(answers, runners_of_steps(program, engine), stage_lines(program, engine))
+        print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:
         ends = self._register.ends()

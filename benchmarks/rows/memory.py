@@ -11,7 +11,6 @@ from trident import Count, TridentTopology
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
-from trident.testing.local import start_local
 
 WORDS = tuple(f"word{n}" for n in range(100))
 SETTLED = 0.2
@@ -22,15 +21,15 @@ FLAT = 1.1
 
 
 def memory(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Rows for the driver-side engine and for Spark: this process, and the JVM's live heap."""
+    """Rows for the embedded engine and for Spark: this process, and the JVM's live heap."""
     count = bench.scale.tiny_batches
     folder = bench.fresh()
     topology, spout = _topology()
-    with start_local(topology, name="tiny", checkpointLocation=str(folder)) as running:
+    with topology.start(engine="embedded", name="tiny", checkpointLocation=str(folder)) as running:
         (python, _), (python_end, _) = _feed(bench, running, spout, count, spark=False)
     yield Row(
-        "memory.local.python",
-        f"{count} tiny batches, driver-side engine: resident",
+        "memory.embedded.python",
+        f"embedded engine: {count} tiny batches, resident",
         python_end,
         python,
         "MB",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,9 +10,10 @@ from benchmarks.bench import Bench
 from benchmarks.check import check_counts
 from benchmarks.row import Row
 from benchmarks.timing import Timed, percentile
-from benchmarks.words import EXPRESSION, Splitter
+from benchmarks.words import EXPRESSION, Splitter, split
 from benchmarks.workload import Workload, small_tables
 from trident import Count, TridentTopology, expr
+from trident.plan.topology_protocol import EngineName
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 
@@ -28,8 +30,8 @@ def small_batches(bench: Bench, load: Workload) -> Iterator[Row]:
     for _ in range(bench.scale.rounds):
         tables = small_tables(load, WARM_UP + share, ROWS)
         bare += _bare(bench, tables)[WARM_UP:]
-        ours["Redis"] += _committed(bench, tables, RedisMapState.opaque(bench.server.url))[WARM_UP:]
-        ours["memory"] += _committed(bench, tables, MemoryMapState.opaque())[WARM_UP:]
+        ours["Redis"] += committed(bench, tables, RedisMapState.opaque(bench.server.url))[WARM_UP:]
+        ours["memory"] += committed(bench, tables, MemoryMapState.opaque())[WARM_UP:]
     for name, samples in ours.items():
         what = f"{ROWS} rows a batch, opaque {name} state: p50 from emit to commit; against the plan's bare toArrow()"
         p50, other = percentile(samples, 50), percentile(bare, 50)
@@ -48,15 +50,17 @@ def _bare(bench: Bench, tables: list[pa.Table]) -> list[float]:
     return took
 
 
-def _committed(bench: Bench, tables: list[pa.Table], state: StateFactory) -> list[float]:
+def committed(bench: Bench, tables: list[pa.Table], state: StateFactory, engine: EngineName = "spark") -> list[float]:
     """Return the milliseconds of each batch, from its progress events."""
     topology = TridentTopology()
     stream = topology.newStream("lines", FixedBatchSpout("line string", tables))
-    words = stream.each("line", expr(EXPRESSION), "word string")
+    words = stream.each("line", expr(EXPRESSION) if engine == "spark" else split, "word string")
     words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
     folder = bench.fresh()
     took: dict[int, float] = {}
-    with topology.start(bench.spark, name="small", checkpointLocation=str(folder), maxSpoutPending=1) as running:
+    spark = bench.spark if engine == "spark" else None
+    options: dict[str, Any] = {"name": "small", "checkpointLocation": str(folder), "maxSpoutPending": 1}
+    with topology.start(spark, engine=engine, **options) as running:
         running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
         running.processAllAvailable()
         got = running.state("counts").toArrow()

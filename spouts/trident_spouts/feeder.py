@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.durations import Duration, read_limit
 from trident.base.errors import FeedTimeoutError, SpoutError
 from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
@@ -51,10 +52,11 @@ class FeederBatchSpout:
         self._batches = _FedBatches()
         self._finished = False
 
-    def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
+    def feed(self, rows: RowsLike, wait: bool = False, timeout: Duration | None = None) -> None:
         """Feed one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty batch counts.
 
-        With ``wait=True``, wait until the batch is committed, for at most `timeout` seconds (None: no limit).
+        With ``wait=True``, wait until the batch is committed, for at most `timeout` (``"5 minutes"``, seconds, a
+        timedelta; None: no limit).
 
         Raises
         ------
@@ -65,7 +67,7 @@ class FeederBatchSpout:
         SpoutError
             ``finish`` was called before, or the topology closed the spout while the call waited.
         """
-        batches = self._batches
+        batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
         with batches.changed:
             if self._finished:
@@ -74,7 +76,7 @@ class FeederBatchSpout:
             batches.uncommitted[index] = table
             batches.fed += 1
             if wait:
-                batches.await_commit(index, closed, timeout)
+                batches.await_commit(index, closed, limit)
 
     def finish(self) -> None:
         """Declare that no more batches come. Batches that were fed before are still emitted."""

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
 from trident.base.text import brief
 from trident.base.types import ddl
@@ -41,9 +42,9 @@ class IterableSpout:
         its own, at most two batches ahead, so that it may wait for its input.
     batchSize : int
         The most rows in a batch.
-    maxDelaySecs : float
-        How long a batch waits to become full (seconds). Then the rows that are there make a batch; if there are none,
-        the topology stays idle.
+    maxDelaySecs : duration
+        How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that are there make a
+        batch; if there are none, the topology stays idle.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class IterableSpout:
         fields: str | StructType,
         rows: RowsLike | Callable[[], RowsLike],
         batchSize: int = 1000,
-        maxDelaySecs: float = 0.1,
+        maxDelaySecs: Duration = 0.1,
     ) -> None:
         check_whole_number("IterableSpout: batchSize", batchSize)
         schema = read_schema(fields)
@@ -81,7 +82,8 @@ class IterableSpout:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "batchSize", batchSize)
-        object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
+        delay = read_seconds("IterableSpout: maxDelaySecs", maxDelaySecs, zero=True)
+        object.__setattr__(self, "maxDelaySecs", delay)
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""

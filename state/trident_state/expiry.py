@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident.base.durations import Duration, read_limit
 from trident.base.errors import StateValueError
 from trident_state.state_shape import StateKind
 
@@ -88,14 +89,20 @@ def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cuto
     return pc.if_else(pa.array(txids > cutoff), values, pa.scalar(None, values.type))
 
 
-def check_ttl(ttl: float | None, kind: StateKind) -> None:
-    """Refuse a time to live that is not a number of seconds, and any time to live for a non-transactional state."""
-    if ttl is None:
-        return
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0.001 <= ttl < 1e10:
-        raise ValueError(f"ttlSecs={ttl!r}: expected seconds, 0.001 or more, or None for values that stay")
+def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
+    """Return a time to live in seconds; None for values that stay. A non-transactional state takes none.
+
+    >>> read_ttl("1 hour", StateKind.OPAQUE)
+    3600
+    """
+    seconds = read_limit("ttlSecs", ttl)
+    if seconds is None:
+        return None
+    if not 0.001 <= seconds < 1e10:
+        raise ValueError(f"ttlSecs={ttl!r}: expected 1 millisecond or more, or None for values that stay")
     if kind is StateKind.NON_TRANSACTIONAL:
         raise ValueError(
             f"ttlSecs={ttl!r}: a nonTransactional state keeps no txid beside its values, which would tell their age; "
             f"take opaque or transactional"
         )
+    return seconds

@@ -75,4 +75,4 @@ def test_every_family_of_rows_runs(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr[-3000:]
     families = {row["id"].split(".")[0] for row in json.loads((tmp_path / "latest.json").read_text())["rows"]}
-    assert families >= {"words", "small", "redis", "drpc", "memory", "join", "split"}
+    assert families >= {"words", "small", "embedded", "redis", "drpc", "memory", "join", "split"}

@@ -160,7 +160,7 @@ def test_a_server_that_is_not_there_is_told_at_once(opened: Any) -> None:
     [
         ({"url": "http://:secret@host"}, r"url 'http://:\*\*\*@host': expected redis://"),
         ({"prefix": "a b"}, "prefix='a b'"),
-        ({"retrySecs": -1}, "expected seconds"),
+        ({"retrySecs": -1}, "retrySecs=-1: expected a non-negative duration"),
     ],
 )
 def test_options_that_mean_nothing_are_refused_where_they_are_written(options: dict[str, Any], message: str) -> None:

@@ -168,9 +168,7 @@ def test_a_driver_whose_log_was_taken_over_hands_nothing_over(tmp_path: Path) ->
 def test_without_spark_no_dataframe_is_made_and_it_is_said(tmp_path: Path) -> None:
     topology = TridentTopology()
     words(topology, ["a"]).foreachBatch(lambda df, txid, attempt: None)
-    with pytest.raises(
-        MissingSessionError, match=r"words/1:foreachBatch\(<lambda>\) .*; start the topology with start"
-    ):
+    with pytest.raises(MissingSessionError, match=r"words/1:foreachBatch\(<lambda>\) .*: take .* with foreachArrow"):
         run(topology, tmp_path)
     assert not trident.active()
 

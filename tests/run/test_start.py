@@ -62,7 +62,9 @@ def test_a_misspelt_option_is_told_with_those_there_are(option: str, near: str |
     with pytest.raises(TopologyError) as caught:
         word_count().start(**{option: 1})
     meant = f"; did you mean {near!r}?" if near else ""
-    assert str(caught.value).startswith(f"start has no option {option!r}{meant}; its options are name, checkpointLoc")
+    assert str(caught.value).startswith(
+        f"start has no option {option!r}{meant}; its options are engine, name, checkpointLoc"
+    )
 
 
 def test_without_a_checkpoint_a_start_says_what_ends_with_it(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ CONFIGS: list[tuple[Callable[[], Any], str]] = [
     (lambda: TumblingCountWindow(True), "length=True: expected a whole number"),
     (
         lambda: TumblingDurationWindow("5 parsecs"),
-        "length='5 parsecs' is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
+        "length='5 parsecs' is no duration; write '5 minutes', '5m', a number of seconds or a timedelta",
     ),
     (lambda: TumblingDurationWindow(0), "length=0: expected a positive duration"),
     (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': expected a positive duration"),

@@ -1,10 +1,15 @@
-"""Durations as users write them."""
+"""Durations as users write them: the same forms in every option, window and timeout."""
 
 import datetime
+import math
 import re
+from collections.abc import Callable
+
+from trident.base.errors import TopologyError
+from trident.base.text import brief
 
 Duration = str | float | datetime.timedelta
-"""``"5 seconds"``, a number of seconds, or a timedelta."""
+"""``"5 minutes"``, ``"5m"``, a number of seconds, or a timedelta."""
 
 _UNITS = {
     "microsecond": 1,
@@ -16,11 +21,13 @@ _UNITS = {
     "s": 1_000_000,
     "minute": 60_000_000,
     "min": 60_000_000,
+    "m": 60_000_000,
     "hour": 3_600_000_000,
     "h": 3_600_000_000,
     "day": 86_400_000_000,
     "d": 86_400_000_000,
     "week": 604_800_000_000,
+    "w": 604_800_000_000,
 }
 _LONG_NAMES = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 
@@ -28,13 +35,13 @@ _LONG_NAMES = ("week", "day", "hour", "minute", "second", "millisecond", "micros
 def to_microseconds(duration: object) -> int | None:
     """Return a duration in microseconds; None if `duration` is no duration.
 
-    >>> to_microseconds("1.5 seconds"), to_microseconds(2), to_microseconds("soon")
-    (1500000, 2000000, None)
+    >>> to_microseconds("1.5 seconds"), to_microseconds("2m"), to_microseconds(2), to_microseconds("soon")
+    (1500000, 120000000, 2000000, None)
     """
     if isinstance(duration, datetime.timedelta):
         return duration // datetime.timedelta(microseconds=1)
     if isinstance(duration, int | float) and not isinstance(duration, bool):
-        return round(duration * 1_000_000)
+        return round(duration * 1_000_000) if math.isfinite(duration) else None
     if not isinstance(duration, str):
         return None
     match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", duration.lower())
@@ -42,6 +49,48 @@ def to_microseconds(duration: object) -> int | None:
         return None
     unit = _UNITS.get(match[2]) or _UNITS.get(match[2].removesuffix("s"))
     return None if unit is None else round(float(match[1]) * unit)
+
+
+def read_microseconds(
+    name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
+) -> int:
+    """Return the argument `name`, a duration, in microseconds. Otherwise raise what `error` makes of a message.
+
+    The duration must be positive, or 0 or more where `zero` is true.
+
+    >>> read_microseconds("timeout", "5 parsecs")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: timeout='5 parsecs' is no duration; write '5 minutes', ...
+    """
+    number = to_microseconds(duration)
+    if number is None:
+        raise error(
+            f"{name}={brief(duration)} is no duration; write '5 minutes', '5m', a number of seconds or a timedelta"
+        )
+    if number < 0 or (number == 0 and not zero):
+        raise error(f"{name}={brief(duration)}: expected a {'non-negative' if zero else 'positive'} duration")
+    return number
+
+
+def read_seconds(
+    name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
+) -> float:
+    """Return the argument `name`, a duration, in seconds; see `read_microseconds`.
+
+    >>> read_seconds("timeout", "500 ms"), read_seconds("timeout", "1 hour"), read_seconds("timeout", 2.5)
+    (0.5, 3600, 2.5)
+    """
+    number = read_microseconds(name, duration, zero=zero, error=error)
+    if isinstance(duration, int | float):
+        return duration
+    return number / 1_000_000 if number % 1_000_000 else number // 1_000_000
+
+
+def read_limit(
+    name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
+) -> float | None:
+    """Return the argument `name`, a duration, in seconds, or None where it is None: without a limit."""
+    return None if duration is None else read_seconds(name, duration, zero=zero, error=error)
 
 
 def duration_text(microseconds: int) -> str:

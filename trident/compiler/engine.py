@@ -1,6 +1,7 @@
 """The protocol of an engine, which runs one stage of one attempt at a time.
 
-A run uses the Spark engine. The Arrow engine, in the driver's process, answers DRPC and runs tests.
+A run uses the Spark engine, or the Arrow engine where it is started with ``engine="embedded"``. The Arrow engine also
+answers DRPC.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.results import StageResult
 from trident.compiler.spark.frozen_frames import Frames
 from trident.plan.nodes import Node
+from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
 
 
@@ -57,6 +59,9 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
 
 class Engine(Protocol):
     """What runs stages, in slots; a run has one engine. The defaults here fit an engine without a Spark session."""
+
+    name: EngineName
+    """The name by which `start` chooses the engine."""
 
     def slot(self, group: Group) -> Slot:
         """Make a slot for batches of this group."""

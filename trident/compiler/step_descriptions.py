@@ -2,21 +2,34 @@
 
 from trident.compiler.program import Group, Program, Stage
 from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, walk
-from trident.plan.traits import DRIVER, has_python_form, traits_of
+from trident.plan.topology_protocol import EngineName
+from trident.plan.traits import DRIVER, NO_RUNNER, has_python_form, traits_of
 
 JOB = "a Spark job"
+ONLY_SPARK = "only on Spark"
 
 
-def runners_of_steps(program: Program) -> dict[int, str]:
-    """Return the runner of each step, by the step's id: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver".
+def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int, str]:
+    """Return the runner of each step on this engine, by the step's id.
 
-    In a DRPC function, which the driver answers, a step that has no Python form has the runner "a Spark job".
+    On Spark: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver"; in a DRPC function, which the driver
+    answers, a step that has no Python form has the runner "a Spark job". On the embedded engine the driver runs all
+    steps that it can run; the others have the runner "only on Spark".
     """
     nodes = [node for group in program.groups for stage in group.stages for node in stage.nodes]
-    runners = {id(node): traits_of(node).runner(node) for node in nodes}
-    for request in program.requests:
-        runners.update((id(node), _request_runner(node)) for node in walk(request.leaf))
+    answering = [node for request in program.requests for node in walk(request.leaf)]
+    if engine == "embedded":
+        runners = {id(node): _embedded_runner(node) for node in (*nodes, *answering)}
+    else:
+        runners = {id(node): traits_of(node).runner(node) for node in nodes}
+        runners.update((id(node), _request_runner(node)) for node in answering)
     return {at: runner for at, runner in runners.items() if runner}
+
+
+def _embedded_runner(node: Node) -> str:
+    if traits_of(node).runner(node) == NO_RUNNER:
+        return NO_RUNNER
+    return DRIVER if has_python_form(node) else ONLY_SPARK
 
 
 def _request_runner(node: Node) -> str:
@@ -25,9 +38,9 @@ def _request_runner(node: Node) -> str:
     return DRIVER if has_python_form(node) else JOB
 
 
-def stage_lines(program: Program) -> list[str]:
-    """Return lines that name the batch groups, and the inputs and outputs of each of their stages."""
-    lines = []
+def stage_lines(program: Program, engine: EngineName = "spark") -> list[str]:
+    """Return lines that name the engine, the batch groups, and the inputs and outputs of each of their stages."""
+    lines = [f"engine {engine}"] if program.groups else []
     for group in program.groups:
         lines.append(f"batch group {group.name}{_streams_of(group)}")
         for stage in group.stages:

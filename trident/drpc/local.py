@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
+from trident.base.durations import Duration, read_limit
 from trident.base.errors import (
     DRPCArgumentError,
     DRPCNotFoundError,
@@ -185,18 +186,20 @@ class _Function:
             for audience in self._combining.hanging
         ]
 
-    def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: float | None) -> DRPCResult:
+    def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: Duration | None) -> DRPCResult:
         values = self._arguments.bind(args, named)
-        if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):
-            raise DRPCArgumentError(f"DRPC {self._plan.function!r}: timeout={timeout!r} is no number of seconds")
-        timeout = self._timeout if timeout is None else timeout
+        limit = read_limit("timeout", timeout, error=self._refused)
+        limit = self._timeout if limit is None else limit
         try:
-            return self._combining.ask(values, timeout)
+            return self._combining.ask(values, limit)
         except Late as late:
             at = current_line(late.thread, self._sites)
             sites = ", ".join(map(str, self._sites))
             where = f": {sites}, now at {at}" if at else ""
-            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s{where}") from None
+            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {limit:g} s{where}") from None
+
+    def _refused(self, problem: str) -> DRPCArgumentError:
+        return DRPCArgumentError(f"DRPC {self._plan.function!r}: {problem}")
 
     def _answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         """Return one result or error for each request.
@@ -301,15 +304,15 @@ class LocalDRPC:
         """The names of the functions that can be asked."""
         return tuple(sorted(self._functions))
 
-    def execute(self, function: str, /, *args: Any, timeout: float | None = None, **named: Any) -> DRPCResult:
+    def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> DRPCResult:
         """Ask a function, and wait for its rows.
 
         Parameters
         ----------
         function : the function's name, as given to ``newDRPCStream``.
         args, named : the function's arguments, by position or by name; ``args string`` if the stream declared none.
-        timeout : seconds; if none are given, `messageTimeoutSecs` of the start. (An argument that is itself called
-            timeout must be given by position.)
+        timeout : ``"5 seconds"``, seconds or a timedelta; without one, `messageTimeoutSecs` of the start. (An argument
+            that is itself called timeout must be given by position.)
 
         Raises
         ------

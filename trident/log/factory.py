@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from trident.base.durations import Duration, read_seconds
 from trident_state.redis.address import Address, check_url, redacted
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ class RedisLog:
         Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
         ``no-appendfsync-on-rewrite no``, or a master of a cluster that has a replica. If a log loses its last writes,
         the next start notices (the states are ahead of the log), but only a copy of the log helps then.
-    retrySecs : float
-        Seconds to wait for a server that does not answer. Then the batch group stops; a later start continues it.
-    connectTimeout, socketTimeout : float
-        Seconds until the server counts as unreachable.
+    retrySecs : duration
+        How long to wait for a server that does not answer: seconds, ``"1 minute"`` or a timedelta. Then the batch group
+        stops; a later start continues it.
+    connectTimeout, socketTimeout : duration
+        How long until the server counts as unreachable.
 
     >>> RedisLog("redis://:secret@localhost:6379/0", requireDurable=False)
     RedisLog('redis://:***@localhost:6379/0', requireDurable=False)
@@ -40,16 +42,16 @@ class RedisLog:
     url: str
     prefix: str = "trident"
     requireDurable: bool = True
-    retrySecs: float = 30.0
-    connectTimeout: float = 5.0
-    socketTimeout: float = 10.0
+    retrySecs: Duration = 30.0
+    connectTimeout: Duration = 5.0
+    socketTimeout: Duration = 10.0
 
     def __post_init__(self) -> None:
         check_url(self.url)
         if not re.fullmatch(r"[A-Za-z0-9_.:-]+", self.prefix):
             raise ValueError(f"prefix={self.prefix!r}: expected letters, digits, '-', '_', '.' and ':'")
-        if min(self.connectTimeout, self.socketTimeout) <= 0 or self.retrySecs < 0:
-            raise ValueError("retrySecs, connectTimeout and socketTimeout: expected seconds")
+        for name in ("retrySecs", "connectTimeout", "socketTimeout"):
+            object.__setattr__(self, name, self._seconds(name))
 
     def open(self, topology: str) -> "RedisTransactionLog":
         """Open a topology's log on this server; create it if it is missing.
@@ -58,7 +60,9 @@ class RedisLog:
         """
         from trident.log.redis_log import RedisTransactionLog
 
-        return RedisTransactionLog(self._address(), self.prefix, topology, self.requireDurable, self.retrySecs)
+        return RedisTransactionLog(
+            self._address(), self.prefix, topology, self.requireDurable, self._seconds("retrySecs")
+        )
 
     def look(self, topology: str) -> "LogReading":
         """Open a topology's log on this server read-only. Raises LogError if there is none."""
@@ -71,12 +75,17 @@ class RedisLog:
         from trident.log.redis_log import LogAbsentError, RedisTransactionLog
 
         try:
-            return RedisTransactionLog(self._address(), self.prefix, topology, False, self.retrySecs, dropping=True)
+            return RedisTransactionLog(
+                self._address(), self.prefix, topology, False, self._seconds("retrySecs"), dropping=True
+            )
         except LogAbsentError:
             return None
 
     def _address(self) -> Address:
-        return Address(self.url, self.connectTimeout, self.socketTimeout)
+        return Address(self.url, self._seconds("connectTimeout"), self._seconds("socketTimeout"))
+
+    def _seconds(self, name: str) -> float:
+        return read_seconds(name, getattr(self, name), zero=name == "retrySecs")
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]

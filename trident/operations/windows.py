@@ -12,7 +12,7 @@ from typing import Any
 
 from trident.base.checks import check_whole_number
 from trident.base.durations import Duration as Duration
-from trident.base.durations import duration_text, to_microseconds
+from trident.base.durations import duration_text, read_microseconds
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
 from trident.base.text import brief
@@ -262,17 +262,7 @@ def microseconds(duration: object, name: str, step: Step, zero: bool = False) ->
     >>> microseconds("1.5 seconds", "length", Step("s", caller("s")))
     1500000
     """
-    number = to_microseconds(duration)
-    if number is None:
-        raise step.error(
-            TopologyError,
-            f"{name}={brief(duration)} is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
-        )
-    if number < 0 or (number == 0 and not zero):
-        raise step.error(
-            TopologyError, f"{name}={duration!r}: expected a {'non-negative' if zero else 'positive'} duration"
-        )
-    return number
+    return read_microseconds(name, duration, zero=zero, error=partial(step.error, TopologyError))
 
 
 def _count(tuples: object, name: str, step: Step) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from trident.base.errors import LogError, MissingSessionError, OutputError, OutputUnavailableError, TridentError
+from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.compiler.results import Result
@@ -42,8 +42,7 @@ class Outlet(Protocol):
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    Raises MissingSessionError for an output that takes DataFrames if the engine makes none, and OutputError for a
-    Parquet output whose folder cannot be taken.
+    Raises OutputError for a Parquet output whose folder cannot be taken.
     """
 
     def __init__(
@@ -90,11 +89,6 @@ class Outlets:
             return _FunctionOutlet(
                 sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run.last_frozen
             )
-        if self._engine.frames is None:
-            raise MissingSessionError(
-                f"{sink.step} ({sink.site.location}) hands DataFrames over, and there is no Spark session here; "
-                "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
-            )
         lend = self._frame_lender(sink, self._shared_frames(), self._scratch / "outputs")
         return _FunctionOutlet(sink, lend, self._run.last_frozen)
 
@@ -118,7 +112,7 @@ class Outlets:
     def _shared_frames(self) -> Frames:
         """Return the object that makes DataFrames of frozen rows. The first call makes it, for all outputs."""
         if self._frames is None:
-            assert self._engine.frames is not None, "only outputs that an engine with workers writes need it"
+            assert self._engine.frames is not None, "`check_engine` has refused outputs that take DataFrames"
             self._frames = self._engine.frames()
         # One session is enough: outputs take a batch one after the other, so `cancel` stops only the jobs of one
         # output.

@@ -12,7 +12,7 @@ from trident.plan.nodes import Node, ParallelismHint, Placing, Repartition, sour
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
-"""The number of partitions behind each node, by the node's id. None: the engine chooses; the Arrow engine takes 1."""
+"""The number of partitions behind each node, by the node's id. None: the engine chooses; the embedded one takes 1."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
 """The rules that must know the number of partitions, as they send tuples to one or to all. Without a hint it is 1."""

@@ -1,9 +1,12 @@
 """The plan of a whole topology, as the compiler, a run and a reset see it."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from trident.plan.nodes import Node, RequestSource
+
+EngineName = Literal["spark", "embedded"]
+"""``"spark"``: each batch is a Spark job. ``"embedded"``: the driver's process computes the batches, without a JVM."""
 
 
 class TopologyPlan(Protocol):
@@ -21,8 +24,8 @@ class TopologyPlan(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that lead to an effect or to an answer, each after the nodes that it reads."""
 
-    def explain(self) -> None:
-        """Print the steps, the batch groups and stages, and the guarantees of the states."""
+    def explain(self, engine: EngineName = "spark") -> None:
+        """Print the steps on this engine, the batch groups and stages, and the guarantees of the states."""
 
     def draw(self, format: str = "svg") -> str:
         """Return the steps as a picture."""

@@ -95,6 +95,9 @@ class Traits(Generic[N]):
     in_branch: bool = True
     """Whether the node may stand in a best-effort branch, which may lose batches."""
 
+    needs_spark: Callable[[N], bool] | None = None
+    """Whether only Spark can run the node. None: the way in which its operation is called decides."""
+
 
 def traits_of(node: N) -> Traits[N]:
     """Return the traits of a node's class."""
@@ -116,6 +119,9 @@ def operation_of(node: Node) -> Operation | None:
 
 def has_python_form(node: Node) -> bool:
     """Return whether a node can run without Spark."""
+    needs_spark = traits_of(node).needs_spark
+    if needs_spark is not None:
+        return not needs_spark(node)
     operation = operation_of(node)
     return operation is None or not operation.call.native
 
@@ -325,6 +331,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         reads.everything,
         _driver,
         summary=lambda node: f"output {node.name}, each batch at least once, always the same",
+        needs_spark=lambda node: node.frame,
     ),
     WriteParquet: Traits(
         "effect",

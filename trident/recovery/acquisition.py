@@ -58,6 +58,8 @@ class Begun:
     waiting: dict[str, dict[int, Names]]
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
+    died: bool = False
+    """Whether the driver before did not give the log back."""
 
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
@@ -167,7 +169,8 @@ def _take_states(
     for group in program.groups:
         histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)
     reach("start.done")
-    return Begun(program, lease, stores, births, histories, waiting, joined.warnings)
+    died = before is not None and before.token != ""
+    return Begun(program, lease, stores, births, histories, waiting, joined.warnings, died)
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:
@@ -194,7 +197,7 @@ def open_stores(program: Program, log: TransactionLog, settings: Settings) -> di
                 identity = StateIdentity(settings.name, name, log.uuid, group.name)
                 folder = settings.folder / "states" / name if settings.lasting else None
                 store = node.state.factory.open(identity, program.shapes[name], SnapshotHome(log, name, folder))
-                calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+                calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
                 stores[name] = watched(store, name, node.state.factory, calls)
     except BaseException:
         close_all(stores)

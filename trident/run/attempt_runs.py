@@ -4,7 +4,6 @@ Three kinds of threads come here; the headings say which thread calls which meth
 write the same entry of a dict, and a thread posts its event only after its write, so the loop reads a complete entry.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -25,8 +24,6 @@ from trident.run.context import GroupContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
-logger = logging.getLogger(__name__)
-
 
 class HeldResult(msgspec.Struct, frozen=True):
     """The results of an attempt that has run, held until its batch is committed."""
@@ -45,6 +42,7 @@ class AttemptRuns:
         self._committed = committed
         self._post = post
         self._clock, self._trace, self._name = context.clock, context.trace, context.name
+        self._logger = context.logger(__name__)
         self._outline = context.group.outline.encode()
         self._records = Attempts(context.group, context.log, context.lease, context.history)
         self.held: dict[TransactionAttempt, HeldResult] = {}
@@ -134,7 +132,8 @@ class AttemptRuns:
         try:
             self._context.slots.cancel(attempt)
         except Exception:
-            logger.warning("attempt %s could not be cancelled", attempt, exc_info=True)
+            fields = {"txid": attempt.txid, "attempt": attempt.attempt}
+            self._logger.warning("attempt %s could not be cancelled", attempt, exc_info=True, extra=fields)
 
     # --- in any thread -----------------------------------------------------------------------------------------
 

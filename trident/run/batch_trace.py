@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
+from trident.base.log_fields import RunLogger
 from trident.compiler.results import StageResult
+from trident.run.commit_rate import CommitRate
 from trident.run.committer import TurnSummary
 from trident.run.event_time import DROPPED
 
@@ -36,17 +38,21 @@ class _Open:
 class Trace:
     """Makes progress events and passes them on to `tell`. Thread-safe.
 
-    `run` holds name, id and runId, which are part of every event.
+    `run` holds name, id, runId and engine, which are part of every event.
     """
 
     def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:
         self._run = dict(run)
+        self._logger = RunLogger(logger, topology=run["name"])
+        self._debug_logger = RunLogger(debug_logger, topology=run["name"])
         self._clock = clock
         self._tell = tell
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Open] = {}
         self._failed: dict[str, tuple[int, str, str]] = {}
         self._windows: dict[str, dict[str, dict[str, Any]]] = {}
+        self._rates: dict[str, CommitRate] = {}
+        self._began = clock.monotonic()
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
@@ -74,7 +80,7 @@ class Trace:
         for label, table in result.debug.items():
             for line in _debug_lines(label, attempt, table):
                 self.debug.append(line)
-                debug_logger.info(line)
+                self._debug_logger.info(line, extra=_fields(group, attempt))
 
     def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None:
         """Report how many tuples of a batch each step skipped, where that is known only after the commit."""
@@ -89,20 +95,25 @@ class Trace:
         """
         with self._lock:
             before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))
+        fields = _fields(group, attempt)
         if before == (attempt.txid, phase, str(error)):
-            logger.info("group %r, batch %s: %s failed in the same way", group, attempt, phase)
+            self._logger.info("group %r, batch %s: %s failed in the same way", group, attempt, phase, extra=fields)
         else:
-            logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error)
+            self._logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error, extra=fields)
         event = self._event(group, attempt)
         event |= {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"}
         self._tell(event if rows is None else event | {"numInputRows": rows})
 
     def committed(self, group: str, txid: int, summary: TurnSummary) -> None:
-        """Send the event of a batch that is committed."""
+        """Send the event of a batch that is committed, and log the group's rate from time to time."""
         with self._lock:
             known = self._open.pop((group, txid), None)
+            rate = self._rates.setdefault(group, CommitRate(self._began))
         if known is None:  # an earlier run froze it
             known = _Open(TransactionAttempt(txid, 0), self._clock.monotonic())
+        line = rate.count(txid, known.rows, self._clock.monotonic())
+        if line is not None:
+            self._logger.info("group %r: %s", group, line, extra=_fields(group, known.attempt))
         durations = {phase: round(seconds * 1000, 3) for phase, seconds in known.phases.items()}
         durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
         event = self._event(group, known.attempt)
@@ -137,6 +148,11 @@ class Trace:
     def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:
         stamp = datetime.fromtimestamp(self._clock.time(), UTC).isoformat(timespec="milliseconds")
         return self._run | {"group": group, "txid": attempt.txid, "attempt": attempt.attempt, "timestamp": stamp}
+
+
+def _fields(group: str, attempt: TransactionAttempt) -> dict[str, object]:
+    """Return the fields of a log record about an attempt."""
+    return {"group": group, "txid": attempt.txid, "attempt": attempt.attempt}
 
 
 def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:

@@ -4,7 +4,6 @@ A turn may fail and be repeated, since a frozen batch stays frozen. This module 
 CommitFailed, with a note whether another try may help, or Broken if the log failed or another driver took it.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 
 from trident.base.attempt import TransactionAttempt
@@ -17,8 +16,6 @@ from trident.run.commit_errors import REPEATED, TRANSIENT
 from trident.run.context import GroupContext
 from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
-logger = logging.getLogger(__name__)
-
 
 class CommitTurns:
     """Commits a group's frozen batches in txid order. `post` tells the group's loop an event."""
@@ -27,6 +24,7 @@ class CommitTurns:
         self._context = context
         self._post = post
         self._clock, self._trace, self._name = context.clock, context.trace, context.name
+        self._logger = context.logger(__name__)
         self._committer, self._code = context.committer, context.committer.code
         self.committed = context.history.committed
         """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that
@@ -86,7 +84,7 @@ class CommitTurns:
             self.waiting_for = None
             self._code.tries = 0
         except AttemptCancelledError:
-            logger.debug("group %r: state %r is not healed: the run ends", self._name, state)
+            self._logger.debug("group %r: state %r is not healed: the run ends", self._name, state)
         except BaseException as error:
             self.waiting_for = error  # the watch asks for a heal again, as long as it finds the store behind
             if not self._transient(error):

@@ -4,6 +4,7 @@ It is synchronous and without a clock. Every call may be repeated after any fail
 what an earlier try has done: a stage that is frozen is read, and a store skips what it holds.
 """
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from trident.base.errors import (
     StateLostError,
     StateRecoveringError,
 )
+from trident.base.log_fields import RunLogger
 from trident.base.values import conform
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
@@ -66,6 +68,8 @@ from trident.run.skew import Hottest, hottest_of
 from trident.run.user_code import UserCode
 from trident_state.messages import Applied
 from trident_state.store import Store
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -125,13 +129,13 @@ class Committer:
     waiting: Mapping[int, Names] = field(default_factory=dict)
     files: FrozenFolders | None = None
     """The folders for large results; None if no folder lasts as long as the log."""
-    healed: list[tuple[str, int, int]] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
     """The states that a turn is writing now. The thread that writes a state adds and removes its name; `status`
     reads the set."""
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
+        self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
         self._time = EventTime(self.stores)
         self._update, self._late = cache(compile_state_update), cache(compile_late)
 
@@ -210,7 +214,8 @@ class Committer:
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
             store.apply(self.lease, self._frozen.update(txid, self._frozen_for(state, txid)))
-        self.healed.append((state, behind, upto))
+        text, fields = "state %r lacked the batches %d to %d; healed from the log", {"txid": upto}
+        self._logger.info(text, state, behind + 1, upto, extra=fields)
 
     def _frozen_for(self, state: str, txid: int) -> Result:
         """Return the frozen result of a batch for a state."""

@@ -1,10 +1,12 @@
 """The records that the parts of a run share: one for the whole run, one for each batch group."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock
+from trident.base.log_fields import RunLogger
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.log.history import History
@@ -68,6 +70,10 @@ class GroupContext:
     def clock(self) -> Clock:
         """The run's clock."""
         return self.settings.clock
+
+    def logger(self, module: str) -> RunLogger:
+        """Return the logger of a module, whose records name this topology and this group."""
+        return RunLogger(logging.getLogger(module), topology=self.settings.name, group=self.name)
 
     def broken(self, error: BaseException) -> on.Broken:
         """Return the event that ends the group. Its error is a FencedError if another driver has taken the log."""

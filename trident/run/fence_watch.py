@@ -16,8 +16,6 @@ from trident.user_calls.watched_store import WatchedStore
 from trident_state.messages import GroupStatus
 from trident_state.store import Store
 
-logger = logging.getLogger(__name__)
-
 _SECONDS = 1.0
 """The seconds between two looks."""
 
@@ -40,6 +38,8 @@ class Watch:
         self._log = log
         self._lease = lease
         self._own = Threads("trident-watch-own")
+        self._silent: dict[str, str] = {}
+        """The errors of the states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
         """By state the newest look at each store of the user's own. The next look begins only when it is done."""
         self._over = threading.Event()
@@ -96,17 +96,23 @@ class Watch:
             # A store that is away does not end the run here. A group with a batch to commit meets the error in its
             # commit turn, which counts `commitRetrySecs`; an idle group has nothing to lose.
             run.turns.waiting_for = error
-            logger.warning("state %r does not answer: %s", state, error)
+            level = (
+                logging.INFO if self._silent.get(state) == str(error) else logging.WARNING
+            )  # one warning, not each second
+            self._silent[state] = str(error)
+            run.logger.log(level, "state %r does not answer: %s", state, error)
             if error.hopeless:
                 run.post(on.Broken(error))
             return
         except Exception as error:
             run.post(on.Broken(error))
             return
+        if self._silent.pop(state, None) is not None:
+            run.logger.info("state %r answers again", state)
         # A missing or older lease also says that the store was rewound: to before this driver acquired it. A heal may
         # be asked for every second: it looks first, and does nothing to a store that is up to date.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
-            logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
+            run.logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:

@@ -23,7 +23,6 @@ touches these attributes:
     _queue, turns.gate, _calls      all                         a `SimpleQueue`; each has a lock of its own
 """
 
-import logging
 import queue
 import sched
 import threading
@@ -45,8 +44,6 @@ from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
 
-logger = logging.getLogger(__name__)
-
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that it has just cancelled."""
 
@@ -59,6 +56,7 @@ class GroupRun:
         self.group = context.group
         self._context = context
         self._clock = context.clock
+        self.logger = context.logger(__name__)
         self._calls = sources.calls
         rules = Rules(
             pending=settings.maxSpoutPending,
@@ -145,7 +143,7 @@ class GroupRun:
                 self._react(self._next_event())
         except BaseException as error:
             self.error = self.error or error
-            logger.exception("group %r broke", self.group.name)
+            self.logger.exception("group %r broke", self.group.name)
         finally:
             # Done after an error of the loop itself, too: `rest` waits until `done` is set, and `awaitTermination`
             # until the last group has called `ended`.

@@ -5,6 +5,7 @@ import logging
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
 from trident.base.errors import AttemptCancelledError, CallHangsError, StateError
+from trident.base.log_fields import RunLogger
 from trident.log.protocol import TransactionLog
 from trident.recovery.settings import Settings
 from trident.run.committer import Committer
@@ -28,6 +29,7 @@ class Trimming:
         self._lease = lease
         self._committer = committer
         self._settings = settings
+        self._logger = RunLogger(logger, topology=settings.name, group=group)
         self._batches = 0
         self._frozen_bytes = 0
         """Bytes frozen since the last trim."""
@@ -53,7 +55,7 @@ class Trimming:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, OSError) as error:  # a store or its disk is away: the log keeps all for now
-            logger.warning("group %r: the log is not trimmed: %s", self._group, error)
+            self._logger.warning("group %r: the log is not trimmed: %s", self._group, error)
             self._batches = -1  # so that the very next commit tries again
             return
         settings = self._settings

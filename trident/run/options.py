@@ -1,11 +1,11 @@
 """The options of a start, each checked with an error that says what is accepted."""
 
 import inspect
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from trident.base.durations import Duration
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
@@ -13,36 +13,25 @@ from trident.base.paths import local_path
 if TYPE_CHECKING:
     from trident.log import RedisLog
 
-_UNITS = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-}
-
 
 class StartOptions(TypedDict, total=False):
     """The options that type checkers accept at a start, beside `name` and `checkpointLocation`. `start_on` has them."""
 
     log: "RedisLog | None"
     availableNow: bool
-    processingTime: str | float | None
+    processingTime: Duration | None
     requireExactlyOnce: bool
     maxAttempts: int
     maxSpoutPending: int
-    messageTimeoutSecs: float
-    commitRetrySecs: float | None
+    messageTimeoutSecs: Duration
+    commitRetrySecs: Duration | None
     rewindBytes: int
     replace: bool
 
 
-def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise TopologyError for an option that is not a keyword parameter of `start`."""
-    parameters = inspect.signature(start).parameters.values()
+def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
+    """Raise TopologyError for an option that is not a keyword parameter of one of the functions `starts`."""
+    parameters = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
         if option not in known:
@@ -63,25 +52,6 @@ def folder(checkpointLocation: str | Path) -> Path:
         "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
         "that moves, log=RedisLog(...) with states in Redis",
     )
-
-
-def seconds(interval: str | float | None) -> float | None:
-    """Return a trigger's interval in seconds. It is given as PySpark writes it ("1 second"), or as a number of seconds.
-
-    >>> seconds("500 milliseconds")
-    0.5
-    """
-    if interval is None or isinstance(interval, int | float):
-        length = interval
-    else:
-        parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
-        unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
-        if parts is None or unit is None:
-            raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
-        length = float(parts[1]) * unit
-    if length is not None and length < 0:
-        raise TopologyError(f"processingTime={interval!r} is negative")
-    return length
 
 
 def at_least(least: int, option: str, value: int) -> int:

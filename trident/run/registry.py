@@ -43,6 +43,23 @@ def running_here() -> "list[Running]":
         return [running for running in _running.values() if running is not None]
 
 
+def is_busy() -> bool:
+    """Return whether a topology runs in this process, or is being started."""
+    return bool(_running)
+
+
+def stop_all_soon() -> bool:
+    """Ask all topologies of this process to stop, and return at once, without a lock. Return whether there are any.
+
+    A signal handler calls this, in a thread that may hold the lock.
+    """
+    busy = is_busy()
+    for running in list(_running.values()):
+        if running is not None:
+            running.stop_soon()
+    return busy
+
+
 def reserve(name: str, replace: bool) -> None:
     """Take a name for a start. With `replace`, first stop the running topology that has the name.
 

@@ -8,12 +8,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
+from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
-from trident.run import registry
+from trident.run import registry, sigterm
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import LiveProgress, html_of, status_of
@@ -55,8 +57,11 @@ class RunningTopology:
         """The UUID of the topology's log: the same over restarts from one checkpoint."""
         self.runId = context.runId
         """The UUID of this run alone."""
+        self.engine = context.engine.name
+        """The engine that computes the batches: "spark" or "embedded"."""
         self.progress = context.progress
         self._context, self._runs, self._close = context, dict(runs), close
+        self._logger = RunLogger(logger, topology=self.name)
         begun, settings = context.begun, context.settings
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
@@ -87,7 +92,7 @@ class RunningTopology:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The status of each batch group: its last committed txid, its batches in flight, and what it waits for.
+        """The engine, and for each batch group its last committed txid, its batches in flight, and what it waits for.
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
@@ -106,7 +111,8 @@ class RunningTopology:
             }
             if windows := self._context.trace.windows(name):
                 groups[name]["windows"] = windows
-        return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
+        about: dict[str, Any] = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
+        return {**about, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -123,33 +129,34 @@ class RunningTopology:
         """The tuples that the Debug steps of the topology saw lately, one line for each tuple."""
         return list(self._context.trace.debug)
 
-    def showProgress(self, every: float = 0.5) -> LiveProgress:
-        """Show the progress of the run, with a look every `every` seconds, until the run ends.
+    def showProgress(self, every: Duration = 0.5) -> LiveProgress:
+        """Show the progress of the run, with a look every `every` (a duration), until the run ends.
 
         ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
         itself up to date and also shows what Debug steps see; elsewhere a line is printed whenever something
         has changed.
         """
-        return LiveProgress(self, every)
+        return LiveProgress(self, read_seconds("every", every))
 
     def exception(self) -> BaseException | None:
         """Return the error of the first batch group that failed; None if none failed."""
         return next((run.error for run in self._runs.values() if run.error is not None), None)
 
     def explain(self) -> None:
-        """Print how the topology runs: groups, stages, states and guarantees."""
-        self._context.topology.explain()
+        """Print how the topology runs: engine, steps, groups, stages, states and guarantees."""
+        self._context.topology.explain(self.engine)
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
-    def processAllAvailable(self, timeout: float | None = None) -> None:
+    def processAllAvailable(self, timeout: Duration | None = None) -> None:
         """Wait until everything that the sources have now is committed.
 
-        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` seconds,
-        with a message that names what a commit waits for.
+        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout`
+        (``"5 minutes"``, seconds, a timedelta), with a message that names what a commit waits for.
         """
         self._check_other_thread("processAllAvailable")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = read_limit("timeout", timeout, zero=True)
+        deadline = None if limit is None else time.monotonic() + limit
         for run in self._runs.values():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             in_time = run.rest(left)
@@ -158,16 +165,17 @@ class RunningTopology:
                 waits_for = run.waits_for
                 why = f"; it waits for: {waits_for}" if waits_for else ""
                 raise TimeoutError(
-                    f"topology {self.name!r} did not process everything within {timeout:g} s{why}"
+                    f"topology {self.name!r} did not process everything within {limit:g} s{why}"
                 ) from run.turns.waiting_for
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait until the topology ends. With `timeout` (seconds), return whether it ended in time.
+    def awaitTermination(self, timeout: Duration | None = None) -> bool | None:
+        """Wait until the topology ends. With `timeout` (a duration), return whether it ended in time.
 
         Raises the error with which the topology failed, if it did.
         """
         self._check_other_thread("awaitTermination")
-        in_time = self._ended.wait(timeout)
+        in_time = self._ended.wait(read_limit("timeout", timeout, zero=True))
+        sigterm.unwatch()
         self._raise_failure()
         return in_time if timeout is not None else None
 
@@ -186,7 +194,8 @@ class RunningTopology:
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
-            logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+            self._logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+        sigterm.unwatch()
 
     def stop_soon(self) -> None:
         """Ask the run to stop, and return at once."""
@@ -265,7 +274,8 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids or repr(self.drpc)}>"
+        doing = f"on engine {self.engine!r}, {status_of(self)}"
+        return f"<RunningTopology {self.name!r} {doing}: {txids or repr(self.drpc)}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))
@@ -293,6 +303,14 @@ class RunningTopology:
         if error is not None:
             raise TridentError(f"topology {self.name!r} failed: {type(error).__name__}: {error}") from error
 
+    def _log_end(self) -> None:
+        txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
+        error = self.exception()
+        if error is None:
+            self._logger.info("topology %r stopped; %s", self.name, txids)
+        else:
+            self._logger.error("topology %r failed: %s: %s; %s", self.name, type(error).__name__, error, txids)
+
     def _group_ended(self, run: GroupRun) -> None:
         """Close the run after its last group has ended. The loop of each group calls this at its end."""
         self._end()
@@ -308,8 +326,9 @@ class RunningTopology:
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
             except Exception:  # committed batches stay committed, even if the run does not close well
-                logger.exception("topology %r did not close in good order", self.name)
+                self._logger.exception("topology %r did not close in good order", self.name)
             finally:
+                self._log_end()
                 registry.release(self.name, self)  # before a caller hears of the end, and starts the next one
                 self._ended.set()
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
+from trident.base.log_fields import RunLogger
 from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
@@ -34,6 +35,7 @@ class Sources:
 
     def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
         self.calls = calls
+        self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
@@ -155,7 +157,7 @@ class Sources:
         try:
             method(*args)
         except Exception:
-            logger.warning("spout %r failed in %s", stream, _shown(method, args), exc_info=True)
+            self._logger.warning("spout %r failed in %s", stream, _shown(method, args), exc_info=True)
 
     def _call(self, stream: str, method: Callable[..., T], *args: Any, tries: int = 0) -> "Future[T]":
         return self._submit(stream, _shown(method, args), partial(method, *args), tries)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import shutil
 import tempfile
 import warnings
@@ -13,10 +14,14 @@ from uuid import uuid4
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
+from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
+from trident.base.log_fields import RunLogger
 from trident.base.names import check_name
 from trident.base.step import user_level
+from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
+from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
@@ -26,18 +31,18 @@ from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import WriteParquet
-from trident.plan.topology_protocol import TopologyPlan
+from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explaining
-from trident.run import registry
+from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, check_known, folder, seconds
+from trident.run.options import at_least, check_known, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
@@ -55,21 +60,29 @@ if TYPE_CHECKING:
 
     from trident.log import RedisLog
 
+logger = logging.getLogger(__name__)
+
 LOG_FILE = "log.sqlite"
 FORMER_SCRATCH = "scratch"
 """The folder of scratch files that version 0.1.0 left."""
 
 
-def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
-    """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
+def start(
+    topology: TopologyPlan, spark: "SparkSession | None" = None, *, engine: EngineName = "spark", **options: Any
+) -> RunningTopology:
+    """Start a topology on the engine of this name. The options are those of ``TridentTopology.start``."""
 
-    def engine(settings: Settings) -> Engine:
+    def on_spark(settings: Settings) -> Engine:
         from trident.compiler.spark.engine import SparkEngine
 
         return SparkEngine(session_for(spark), settings.files)
 
-    check_known(start_on, options)
-    return start_on(engine, topology, **options)
+    def embedded(settings: Settings) -> Engine:
+        return ArrowEngine()
+
+    check_known((start, start_on), options)
+    check_engine(engine, spark, topology.nodes)
+    return start_on(on_spark if engine == "spark" else embedded, topology, **options)
 
 
 def start_on(
@@ -80,12 +93,12 @@ def start_on(
     checkpointLocation: str | Path | None = None,
     log: "RedisLog | None" = None,
     availableNow: bool = False,
-    processingTime: str | float | None = None,
+    processingTime: Duration | None = None,
     requireExactlyOnce: bool = False,
     maxAttempts: int = 5,
     maxSpoutPending: int = 2,
-    messageTimeoutSecs: float = 300.0,
-    commitRetrySecs: float | None = 300.0,
+    messageTimeoutSecs: Duration = 300.0,
+    commitRetrySecs: Duration | None = 300.0,
     rewindBytes: int = 2 << 30,
     replace: bool = False,
     clock: Clock | None = None,
@@ -110,20 +123,22 @@ def start_on(
         folder=base / name,
         lasting=lasting,
         availableNow=availableNow,
-        processingTime=seconds(processingTime),
+        processingTime=read_limit("processingTime", processingTime, zero=True),
         maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
         maxAttempts=at_least(1, "maxAttempts", maxAttempts),
-        messageTimeoutSecs=messageTimeoutSecs,
-        commitRetrySecs=commitRetrySecs,
+        messageTimeoutSecs=read_seconds("messageTimeoutSecs", messageTimeoutSecs),
+        commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
         rewindBytes=rewindBytes,
         clock=clock or SystemClock(),
         log=log,
     )
     registry.reserve(name, replace)
+    sigterm.watch()  # already here: from now on the start may hold the log
     try:
         return _start(topology, program, settings, engine_of)
     except BaseException:
         registry.release(name, None)
+        sigterm.unwatch()
         if not lasting:
             shutil.rmtree(base, ignore_errors=True)
         raise
@@ -154,13 +169,15 @@ def _start(
         state_threads = Threads("trident-states", max(2, len(begun.stores)))
         undo.callback(state_threads.close, 0)
         runId, progress = uuid4().hex, Progress()
-        trace = Trace({"name": settings.name, "id": log.uuid, "runId": runId}, settings.clock, progress.tell)
+        identity = {"name": settings.name, "id": log.uuid, "runId": runId, "engine": engine.name}
+        trace = Trace(identity, settings.clock, progress.tell)
         context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
+        _log_start(context)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
         committed = CommittedAnswers()
         for group in begun.program.groups:
-            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
             undo.callback(calls.close, 0)
             sources = Sources(group.spouts, calls)
             undo.callback(sources.close)
@@ -174,6 +191,21 @@ def _start(
     registry.enter(settings.name, running)
     running.launch()
     return running
+
+
+def _log_start(context: RunContext) -> None:
+    """Log that a run starts, and what it has to recover."""
+    begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
+    known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
+    where, epoch, engine = settings.log_at, begun.lease.epoch, context.engine.name
+    log.info("topology %r starts on engine %r, log %s, epoch %d; %s", settings.name, engine, where, epoch, known)
+    if begun.died:
+        log.info("the driver of epoch %d did not give the log back: it died, or it is fenced out now", epoch - 1)
+    for name, history in begun.histories.items():
+        if history.frozen:
+            first, last = history.frozen[0], history.last_frozen
+            waiting = "group %r: batches %d to %d are frozen and not committed; they are committed first"
+            log.info(waiting, name, first, last, extra={"group": name})
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:

@@ -1,13 +1,13 @@
-"""Runs without a JVM: the same runtime, log and states, with the Arrow engine in the place of Spark."""
+"""Runs for tests: on the embedded engine, with drivers that a test lets die."""
 
 from collections.abc import Callable
 from typing import Any
 
-from trident.compiler.arrow.engine import ArrowEngine
+from trident.base.durations import Duration
 from trident.plan.nodes import SpoutSource
 from trident.plan.topology_protocol import TopologyPlan
 from trident.run.running import RunningTopology
-from trident.run.start import start_on
+from trident.run.start import start
 from trident.testing.crashes import DriverCrashedError, crash_options
 from trident.testing.source import TestSource
 
@@ -16,12 +16,12 @@ Start = Callable[..., RunningTopology]
 
 
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
-    """Start a topology for a test, in this process and without Spark. The options are those of `TridentTopology.start`.
+    """Start a topology for a test, as `TridentTopology.start` does with ``engine="embedded"``, with the same options.
 
-    One more option is for tests: ``clock``, such as a `ManualClock`. Raises MissingSessionError for an operation that
-    only Spark can run (``expr``, a Column, ``transform``).
+    It adds what tests need: the option ``clock``, such as a `ManualClock`, and drivers that die at a CRASH or within
+    `crash_at`. Raises MissingSessionError for steps that only Spark can run (``expr``, a Column, ``transform``).
     """
-    return start_on(lambda settings: ArrowEngine(), topology, **start_options(topology, options))
+    return start(topology, engine="embedded", **start_options(topology, options))
 
 
 def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, Any]:
@@ -31,12 +31,12 @@ def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, 
 
 
 def run_through(
-    topology: TopologyPlan, *, start: Start = start_local, timeout: float = 60.0, **options: Any
+    topology: TopologyPlan, *, start: Start = start_local, timeout: Duration = 60.0, **options: Any
 ) -> RunningTopology:
     """Start a topology, process all that its sources have, with another start after each crash, and return the run.
 
-    The returned run, the last one, still runs: use it as a context manager. `timeout` is the limit of each run in
-    seconds.
+    The returned run, the last one, still runs: use it as a context manager. `timeout` (a duration) is the limit of
+    each run.
 
     >>> import tempfile
     >>> from trident import Count, TridentTopology

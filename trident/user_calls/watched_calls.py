@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from trident.base.callsite import CallSite
 from trident.base.clock import Clock
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, CallHangsError
+from trident.base.log_fields import RunLogger
 from trident.user_calls.threads import MakeThreads, Threads
 
 T = TypeVar("T")
@@ -80,9 +81,14 @@ class WatchedCalls:
     clock : gives the monotonic time for limits.
     seconds : the limit of a first try; it doubles at each further try.
     threads : makes the pool, of one thread, of each lane.
+    topology : the topology's name, for log records.
     """
 
-    def __init__(self, group: str, clock: Clock, seconds: float, threads: MakeThreads = Threads) -> None:
+    def __init__(
+        self, group: str, clock: Clock, seconds: float, threads: MakeThreads = Threads, topology: str | None = None
+    ) -> None:
+        self.fields = {"topology": topology, "group": group}
+        self._logger = RunLogger(logger, **self.fields)
         self._group, self._clock, self._seconds, self._make = group, clock, seconds, threads
         self._lock = threading.Lock()
         self._lanes: dict[str, Threads] = {}
@@ -175,7 +181,7 @@ class WatchedCalls:
                         waiting.since = self._clock.monotonic()
             if call.abandoned:
                 seconds = self._clock.monotonic() - call.since
-                logger.info("group %r: %s has returned after %.1f s", self._group, call.subject, seconds)
+                self._logger.info("group %r: %s has returned after %.1f s", self._group, call.subject, seconds)
 
     def _limit(self, tries: int) -> float:
         return self._seconds * float(2 ** min(tries, _MOST_DOUBLINGS))
@@ -211,7 +217,7 @@ class WatchedCalls:
                 self._give_up(call)
         for call in overdue:  # without the lock: what `fail` calls may submit
             error = self._limit_error(call)
-            logger.warning("group %r: %s", self._group, error)
+            self._logger.warning("group %r: %s", self._group, error)
             call.fail(error)
 
     def abandon(self) -> None:
@@ -311,7 +317,7 @@ class WatchedCalls:
         with self._lock:
             subjects = [call.subject for call in self._calls if call.lane in hanging_lanes]
         for subject in subjects:
-            logger.warning("group %r: %s does not return; it is left behind", self._group, subject)
+            self._logger.warning("group %r: %s does not return; it is left behind", self._group, subject)
         return hanging_lanes
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_seconds
 from trident.base.errors import (
     SourceUnreadableError,
     SpoutContractError,
@@ -46,7 +47,7 @@ from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("trident.spouts")
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "csv", "parquet"]
 FileOrder = Literal["time", "name"]
@@ -96,10 +97,10 @@ class FileSpout:
         With "fail", a line of JSON or CSV that cannot be read raises MalformedInputError with file and line. With
         "keep", it becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are
         null.
-    completeAfterSecs : float
-        A file that was modified less than this many seconds ago counts as still being written: files of lines are read
-        up to the last whole line, Parquet and compressed files are not read. With 0 a file counts as complete as soon
-        as it appears (most writers move finished files in).
+    completeAfterSecs : duration
+        A file that was modified less than this time ago (seconds, ``"1 minute"``, a timedelta) counts as still being
+        written: files of lines are read up to the last whole line, Parquet and compressed files are not read. With 0 a
+        file counts as complete as soon as it appears (most writers move finished files in).
     orderBy : "time" or "name"
         The order in which files are read: of their modification times, then names, or of their names (relative to the
         part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
@@ -178,7 +179,7 @@ class FileSpout:
         maxFilesPerBatch: int | None = None,
         encodingErrors: EncodingErrors = "strict",
         malformed: Malformed = "fail",
-        completeAfterSecs: float = 0,
+        completeAfterSecs: Duration = 0,
         orderBy: FileOrder = "time",
         *,
         sep: str = ",",
@@ -206,7 +207,7 @@ class FileSpout:
         set_(self, "maxFilesPerBatch", maxFilesPerBatch)
         set_(self, "encodingErrors", encodingErrors)
         set_(self, "malformed", malformed)
-        set_(self, "completeAfterSecs", completeAfterSecs)
+        set_(self, "completeAfterSecs", read_seconds("FileSpout: completeAfterSecs", completeAfterSecs, zero=True))
         set_(self, "orderBy", orderBy)
         set_(self, "csv", csv)
         set_(self, "numbers", numbers)

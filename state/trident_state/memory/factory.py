@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from trident_state.expiry import check_ttl
+from trident.base.durations import Duration
+from trident_state.expiry import read_ttl
 from trident_state.memory.store import MemoryStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
@@ -35,10 +36,10 @@ class MemoryMapState:
             raise TypeError("say the kind: MemoryMapState.opaque(), .transactional() or .nonTransactional()")
         if self.maxBytes is not None and (type(self.maxBytes) is not int or self.maxBytes <= 0):
             raise ValueError(f"maxBytes={self.maxBytes!r}: expected a positive number of bytes, or None for no limit")
-        check_ttl(self.ttlSecs, self.kind)
+        object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
     @classmethod
-    def opaque(cls, *, maxBytes: int | None = None, ttlSecs: float | None = None) -> "MemoryMapState":
+    def opaque(cls, *, maxBytes: int | None = None, ttlSecs: Duration | None = None) -> "MemoryMapState":
         """Return an opaque state, which is exact with transactional and opaque spouts.
 
         Parameters
@@ -47,20 +48,21 @@ class MemoryMapState:
             The bytes that the entries may take, by an estimate. A batch that would exceed them fails with
             StateFullError and changes nothing. None: no limit.
         ttlSecs
-            The seconds that a value lives after its last update, by the times at which batches were planned. The value
-            has expired for the first batch that was planned `ttlSecs` later (or up to 1/64 of `ttlSecs` after that),
-            and for every read as of that batch. None: a value never expires.
+            How long a value lives after its last update, by the times at which batches were planned: seconds,
+            ``"1 hour"``, ``"7d"`` or a timedelta. The value has expired for the first batch that was planned `ttlSecs`
+            later (or up to 1/64 of `ttlSecs` after that), and for every read as of that batch. None: a value never
+            expires.
         """
-        return cls(StateKind.OPAQUE, maxBytes, ttlSecs)
+        return cls(StateKind.OPAQUE, maxBytes, read_ttl(ttlSecs, StateKind.OPAQUE))
 
     @classmethod
-    def transactional(cls, *, maxBytes: int | None = None, ttlSecs: float | None = None) -> "MemoryMapState":
+    def transactional(cls, *, maxBytes: int | None = None, ttlSecs: Duration | None = None) -> "MemoryMapState":
         """Return a transactional state, which is exact with transactional and opaque spouts.
 
         It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
         batch applies the same values. `maxBytes`, `ttlSecs`: as in `opaque`.
         """
-        return cls(StateKind.TRANSACTIONAL, maxBytes, ttlSecs)
+        return cls(StateKind.TRANSACTIONAL, maxBytes, read_ttl(ttlSecs, StateKind.TRANSACTIONAL))
 
     @classmethod
     def nonTransactional(cls, *, maxBytes: int | None = None) -> "MemoryMapState":

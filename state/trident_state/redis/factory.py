@@ -1,9 +1,11 @@
 """RedisMapState: what users write to keep a state in Redis."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
-from trident_state.expiry import check_ttl
+from trident.base.durations import Duration, read_seconds
+from trident_state.expiry import read_ttl
 from trident_state.records.forms import ValueForm
 from trident_state.redis.address import Address, check_url, redacted
 from trident_state.redis.layout import PREFIX, Layout
@@ -20,9 +22,9 @@ class RedisOptions(TypedDict, total=False):
     groups: int
     layout: Literal["hash"]
     values: ValueForm
-    connectTimeout: float
-    socketTimeout: float
-    ttlSecs: float | None
+    connectTimeout: Duration
+    socketTimeout: Duration
+    ttlSecs: Duration | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,9 +61,9 @@ class RedisMapState:
         if self.values not in ("packed", "json"):
             raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")
         self._check_numbers()
-        if min(self.connectTimeout, self.socketTimeout) <= 0:
-            raise ValueError("connectTimeout and socketTimeout: expected seconds, more than 0")
-        check_ttl(self.ttlSecs, self.kind)
+        for name in ("connectTimeout", "socketTimeout"):
+            object.__setattr__(self, name, read_seconds(name, getattr(self, name)))
+        object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
     def _check_numbers(self) -> None:
         whole = all(type(number) is int for number in (self.buckets, self.groups))
@@ -96,11 +98,12 @@ class RedisMapState:
         values
             ``"packed"``, or ``"json"`` if programs other than this library read the state (slower).
         connectTimeout, socketTimeout
-            Seconds until a server counts as unreachable.
+            How long until a server counts as unreachable.
         ttlSecs
-            The seconds that a value lives after its last update, by the times at which batches were planned. The value
-            has expired for the first batch that was planned `ttlSecs` later (or up to 1/64 of `ttlSecs` after that),
-            and for every read as of that batch. None: a value never expires.
+            How long a value lives after its last update, by the times at which batches were planned: seconds,
+            ``"1 hour"``, ``"7d"`` or a timedelta. The value has expired for the first batch that was planned `ttlSecs`
+            later (or up to 1/64 of `ttlSecs` after that), and for every read as of that batch. None: a value never
+            expires.
 
         Raises
         ------
@@ -111,7 +114,7 @@ class RedisMapState:
         >>> RedisMapState.opaque("redis://localhost", prefix="shop", values="json")
         RedisMapState.opaque('redis://localhost', prefix='shop', values='json')
         """
-        return cls(StateKind.OPAQUE, url, **options)
+        return _made(StateKind.OPAQUE, url, options)
 
     @classmethod
     def transactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
@@ -120,7 +123,7 @@ class RedisMapState:
         It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
         batch applies the same values.
         """
-        return cls(StateKind.TRANSACTIONAL, url, **options)
+        return _made(StateKind.TRANSACTIONAL, url, options)
 
     @classmethod
     def nonTransactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
@@ -128,7 +131,7 @@ class RedisMapState:
 
         Parameters as in `opaque`.
         """
-        return cls(StateKind.NON_TRANSACTIONAL, url, **options)
+        return _made(StateKind.NON_TRANSACTIONAL, url, options)
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
@@ -147,3 +150,8 @@ class RedisMapState:
             if (value := getattr(self, field.name)) != field.default:
                 shown.append(f"{field.name}={value!r}")
         return f"RedisMapState.{self.kind.value}({', '.join(shown)})"
+
+
+def _made(kind: StateKind, url: str, options: Mapping[str, Any]) -> RedisMapState:
+    """Return a state with these options, whose durations are still as the user wrote them."""
+    return RedisMapState(kind, url, **options)

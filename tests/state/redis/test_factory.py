@@ -59,7 +59,7 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
         ({"buckets": 0}, "buckets=0"),
         ({"groups": 0}, "groups=0"),
         ({"buckets": 16.0}, "buckets=16.0, groups=1: expected whole numbers"),
-        ({"socketTimeout": 0}, "expected seconds"),
+        ({"socketTimeout": 0}, "socketTimeout=0: expected a positive duration"),
         ({"prefix": ""}, "prefix='': expected letters"),
         ({"prefix": "a{b}"}, "prefix='a{b}': expected letters"),
         ({"prefix": 5}, "prefix=5: expected letters"),

@@ -127,7 +127,7 @@ class PartitionReducer:
         return self._spec.where().error(f"raised {type(cause).__name__}: {cause} in {method}(){of}", cause)
 
 
-# --- the driver-side engine ----------------------------------------------------------------------------------------
+# --- the embedded engine ----------------------------------------------------------------------------------------
 
 
 def multi_reduced(

@@ -1,1 +1,1 @@
-"""The driver-side engine and DRPC: plans evaluated over columns in this process."""
+"""The embedded engine and DRPC: plans evaluated over columns in this process."""

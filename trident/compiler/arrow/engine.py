@@ -1,4 +1,4 @@
-"""The driver-side engine: stages over Arrow tables in this process, for tests. Batches of a run go to Spark."""
+"""The embedded engine: stages over Arrow tables in the driver's process."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -19,11 +19,14 @@ from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.program import Group, Stage
 from trident.compiler.results import StageResult
 from trident.plan.nodes import Node, walk
+from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
 
 
 class ArrowEngine(Engine):
     """An engine that runs the Python form of a plan, batch by batch, in the calling thread and without a JVM."""
+
+    name: EngineName = "embedded"
 
     def slot(self, group: Group) -> "ArrowSlot":
         """Return a new slot for batches of this group."""

@@ -1,4 +1,4 @@
-"""Plans evaluated over columns in memory, for the driver-side engine and DRPC.
+"""Plans evaluated over columns in memory, for the embedded engine and DRPC.
 
 A DRPC function answers many requests in one pass, each as if it were alone.
 """

@@ -1,6 +1,6 @@
 """Partitions of tuples in memory, and what both engines need to choose the partition of a tuple.
 
-In the driver-side engine a tuple's partition is a hidden column, and tuples are kept in the order of their partitions.
+In the embedded engine a tuple's partition is a hidden column, and tuples are kept in the order of their partitions.
 The column exists only where a plan asks for more than one partition.
 """
 
@@ -68,7 +68,7 @@ def choice_of(node: Repartition, count: int) -> Work:
     return Work("each", Where(node.step, operation.site, node.names), chooser, outputs)
 
 
-# --- the driver-side engine --------------------------------------------------------------------------------------
+# --- the embedded engine --------------------------------------------------------------------------------------
 
 
 def spread(columns: Columns, count: int | None) -> Columns:

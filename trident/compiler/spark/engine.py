@@ -31,6 +31,7 @@ from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark.stage_job import StageJob
 from trident.plan.nodes import Node
+from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
 
 INLINE_BYTES = 32 << 20
@@ -46,6 +47,8 @@ class SparkEngine:
     `spark` is never changed: each slot works in a session of its own beside it. The executors write large results into
     `folders`, if they reach the checkpoint; else every result comes to the driver.
     """
+
+    name: EngineName = "spark"
 
     def __init__(
         self, spark: SparkSession, folders: FrozenFolders | None = None, inlineBytes: int = INLINE_BYTES

@@ -1,0 +1,62 @@
+"""SIGTERM ends a program as Ctrl-C does: its topologies stop in good order and give their logs back.
+
+systemd, Kubernetes and `kill` end a program with SIGTERM. By default that ends Python in the middle of a batch. Nothing
+is lost, but the log is not given back, and the next start takes this driver for one that died.
+
+Python lets only the main thread set a handler, so a start in another thread leaves SIGTERM as it is.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+from trident.run import registry
+
+Former = Callable[[int, FrameType | None], object] | int
+"""A handler that was there before: a function, or ``signal.SIG_DFL``."""
+
+
+def watch() -> None:
+    """Set the handler, if this is the main thread and SIGTERM is not ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    former = signal.getsignal(signal.SIGTERM)
+    # None: the handler is not Python's, so nobody could call it or set it again.
+    if former is None or former == signal.SIG_IGN or isinstance(former, _OnSigterm):
+        return
+    with suppress(ValueError):  # a subinterpreter, which has no signals
+        signal.signal(signal.SIGTERM, _OnSigterm(former))
+
+
+def unwatch() -> None:
+    """Give SIGTERM back to its former handler, if no topology runs any more and this is the main thread."""
+    if registry.is_busy() or threading.current_thread() is not threading.main_thread():
+        return
+    present = signal.getsignal(signal.SIGTERM)
+    if isinstance(present, _OnSigterm):  # else the program has set another one meanwhile, which stays
+        signal.signal(signal.SIGTERM, present.former)
+
+
+class _OnSigterm:
+    """The handler. It asks the topologies to stop, then does what the former handler does; by default it exits.
+
+    It runs between any two lines of the main thread, which may hold a lock. So it takes no lock, waits for nothing and
+    logs nothing: the end of the program waits for the topologies (`registry`). An object and not a function, because a
+    program may set a handler that calls this one, and start again: each has its own former handler.
+    """
+
+    def __init__(self, former: Former) -> None:
+        self.former = former
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        busy = registry.stop_all_soon()
+        if callable(self.former):
+            self.former(number, frame)
+        elif busy:
+            raise SystemExit(128 + number)  # `with` blocks, `finally` and the end of the interpreter have their turn
+        else:  # a topology that has ended in another thread left this handler, or this is a forked child
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
