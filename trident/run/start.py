@@ -107,7 +107,9 @@ def start_on(
     check_name("topology", name)
     program = cut(topology)
     if not program.groups and not program.requests:
-        raise TopologyError("no stream leads to a state or an output, and there is no DRPC function: nothing to run")
+        raise TopologyError(
+            "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
+        )
     if requireExactlyOnce:
         check_exactly_once(topology)
         if checkpointLocation is None and log is None:
