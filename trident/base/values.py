@@ -154,7 +154,8 @@ def _accept_map(value: Any, kind: pa.DataType) -> Any:
 
 
 def _accept_struct(value: Any, kind: pa.DataType) -> Any:
-    names = [kind.field(at).name for at in range(kind.num_fields)]
+    fields = list(kind)  # once: each look at a type makes objects
+    names = [field.name for field in fields]
     if isinstance(value, Row) and hasattr(value, "__fields__"):
         value = value.asDict()
     if isinstance(value, dict):
@@ -165,7 +166,7 @@ def _accept_struct(value: Any, kind: pa.DataType) -> Any:
         items = list(value)
     else:
         raise NotAccepted(value, kind)
-    return {name: _accept(item, kind.field(at).type) for at, (name, item) in enumerate(zip(names, items, strict=True))}
+    return {field.name: _accept(item, field.type) for field, item in zip(fields, items, strict=True)}
 
 
 def _accept_time(value: Any, kind: pa.DataType) -> Any:

@@ -103,6 +103,6 @@ class KeepLetters:
         new = [tuple(letter) for letter in tuples if letter[step] is not None]
         state.multiPut([letter[0] for letter in new], [letter[1:] for letter in new])
         state.multiRemove([letter[0] for letter in tuples if letter[step] is None])
-        ids = sorted(row[0] for row in state.getTuples())
+        ids = sorted(key for (key,) in state.getKeys())  # not getTuples: the values are many, and nobody looks at them
         if len(ids) > self.most:
             state.multiRemove(ids[: len(ids) - self.most])

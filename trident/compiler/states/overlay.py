@@ -116,6 +116,21 @@ class Overlay:
         rows = zip(*keys.lists(keys.names), map(self._fresh, self._values), strict=True)
         return [row for row in rows if row[-1] is not None]
 
+    def keys(self) -> list[tuple[Any, ...]]:
+        """Return the keys of all entries as `entries` does; values are neither converted nor copied."""
+        width, names = len(self._shape.keys), self._shape.keys.names
+        keys: dict[tuple[Any, ...], None] = {}
+        for page in self._guarded(lambda: list(self._stored.scan())):
+            stored = Columns.of(page.select(range(width)), self._shape.keys)
+            keys.update(dict.fromkeys(zip(*stored.lists(names), strict=True)))
+        known = list(zip(*concat(self._keys).lists(names), strict=True)) if self._keys else []
+        for number in self._written:
+            if self._values[number] is None:
+                keys.pop(known[number], None)
+            else:
+                keys[known[number]] = None
+        return list(keys)
+
     def check_open(self, verb: str) -> None:
         """Raise StateClosedError if the updater's call for which the view was made is over."""
         if not self._open:
@@ -210,6 +225,10 @@ class MapOverlay:
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
         self._overlay.check_open("getTuples")
         return iter(self._overlay.entries())
+
+    def getKeys(self) -> Iterator[tuple[Any, ...]]:
+        self._overlay.check_open("getKeys")
+        return iter(self._overlay.keys())
 
     def _columns(self, verb: str, keys: Sequence[Any]) -> Columns:
         self._overlay.check_open(verb)
