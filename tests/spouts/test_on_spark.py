@@ -198,3 +198,10 @@ def test_a_small_batch_of_lines_is_read_by_the_driver_and_fails_there(spark: Spa
 def test_the_cores_are_known_in_both_modes(spark: SparkSession) -> None:
     assert parallelism(spark) == 2
     assert on_this_machine(spark)
+
+
+@pytest.mark.parametrize("sizes", [[1, 0, 3], [0, 2], [2, 0]])
+def test_the_rows_behind_a_chunk_without_rows_are_there(sizes: list[int], spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.concat_tables(pa.table({"n": pa.array(range(size), pa.int64())}) for size in sizes)
+    assert table.column(0).num_chunks == len(sizes)
+    assert rows(ArrowEmission(table).dataframe(spark, tmp_path).toArrow()) == rows(table)
