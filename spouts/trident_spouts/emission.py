@@ -74,7 +74,8 @@ class ArrowEmission:
         schema = spark_schema(self.table.schema)
         small = self.table.nbytes <= MOST_BYTES_IN_PLAN
         if small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark):
-            return spark.createDataFrame(self.table, schema=schema)
+            # In one chunk: Spark stops reading at the first chunk without rows, and loses what comes after it.
+            return spark.createDataFrame(self.table.combine_chunks(), schema=schema)
         return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
 
     def _write(self, folder: Path, most: int) -> list[str]:

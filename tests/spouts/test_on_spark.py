@@ -235,3 +235,10 @@ def test_a_row_that_a_worker_cannot_read_is_named_with_its_line(
     error = decoded(str(caught.value))
     assert isinstance(error, MalformedInputError)
     assert str(error).startswith(f"{path}:5002: field 'n': expected bigint, got 'x'; correct the row")
+
+
+@pytest.mark.parametrize("sizes", [[1, 0, 3], [0, 2], [2, 0]])
+def test_the_rows_behind_a_chunk_without_rows_are_there(sizes: list[int], spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.concat_tables(pa.table({"n": pa.array(range(size), pa.int64())}) for size in sizes)
+    assert table.column(0).num_chunks == len(sizes)
+    assert rows(ArrowEmission(table).dataframe(spark, tmp_path).toArrow()) == rows(table)
