@@ -9,7 +9,7 @@ from trident import active
 from trident.testing import CRASH, FAIL, EngineStart, ManualClock, TestOutput, TestSource, engines, run_through
 
 start = engines(spark="spark", marks=[pytest.mark.spark])
-only_arrow = engines(["arrow"])
+only_embedded = engines(["embedded"])
 
 
 def test_marks_mean_the_same_on_each_engine(start: EngineStart, tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_marks_mean_the_same_on_each_engine(start: EngineStart, tmp_path: Path) 
 
 
 def test_a_batch_is_handed_over_as_a_dataframe_too(start: EngineStart) -> None:
-    if start.engine == "arrow":
+    if start.engine == "embedded":
         pytest.skip("foreachBatch needs Spark")
     output, topology = TestOutput(), counting(source := TestSource("word string", WORDS))
     topology.newStream("more", source).foreachBatch(output)
@@ -31,15 +31,15 @@ def test_a_batch_is_handed_over_as_a_dataframe_too(start: EngineStart) -> None:
 
 
 def test_a_clock_is_taken_and_what_is_left_running_is_stopped(tmp_path: Path) -> None:
-    starting = EngineStart("arrow")
+    starting = EngineStart("embedded")
     running = starting(counting(TestSource("word string", WORDS)), clock=ManualClock(100.0), name="left")
     assert running in active()
     starting.stop()
     assert running not in active()
-    assert repr(starting) == "EngineStart('arrow')"
+    assert repr(starting) == "EngineStart('embedded')"
 
 
-def test_one_engine_can_be_chosen(only_arrow: EngineStart) -> None:
-    assert only_arrow.engine == "arrow"
-    with pytest.raises(ValueError, match="unknown engine 'flink'; expected 'arrow' or 'spark'"):
+def test_one_engine_can_be_chosen(only_embedded: EngineStart) -> None:
+    assert only_embedded.engine == "embedded"
+    with pytest.raises(ValueError, match="unknown engine 'flink'; expected 'embedded' or 'spark'"):
         engines(["flink"])

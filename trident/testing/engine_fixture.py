@@ -16,13 +16,13 @@ class EngineStart:
 
     def __init__(self, engine: str, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
         self.engine = engine
-        """``"arrow"`` (in this process, without Spark) or ``"spark"``."""
+        """``"embedded"`` (in this process, without Spark) or ``"spark"``, as in `TridentTopology.start`."""
         self._session = session
         self._started: list[RunningTopology] = []
 
     def __call__(self, topology: TopologyPlan, **options: Any) -> RunningTopology:
         """Start a topology. The options are those of `TridentTopology.start`, and ``clock``, as for `start_local`."""
-        if self.engine == "arrow":
+        if self.engine == "embedded":
             running = start_local(topology, **options)
         else:
             from trident.run.start import start
@@ -40,7 +40,9 @@ class EngineStart:
         return f"EngineStart({self.engine!r})"
 
 
-def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = None, marks: Sequence[Any] = ()) -> Any:
+def engines(
+    names: Sequence[str] = ("embedded", "spark"), *, spark: str | None = None, marks: Sequence[Any] = ()
+) -> Any:
     """Return a pytest fixture that runs each test on each engine. Its value, an `EngineStart`, starts topologies.
 
     ::
@@ -56,7 +58,7 @@ def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = No
     Parameters
     ----------
     names : sequence of str
-        The engines: ``"arrow"``, in the test's process and without Spark, and ``"spark"``.
+        The engines: ``"embedded"``, in the test's process and without Spark, and ``"spark"``.
     spark : str, optional
         The name of a fixture that gives the SparkSession. Without it the tests run on the active session, or on a local
         one if no session is active.
@@ -66,8 +68,8 @@ def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = No
     import pytest
 
     for name in names:
-        if name not in ("arrow", "spark"):
-            raise ValueError(f"unknown engine {name!r}; expected 'arrow' or 'spark'")
+        if name not in ("embedded", "spark"):
+            raise ValueError(f"unknown engine {name!r}; expected 'embedded' or 'spark'")
 
     @pytest.fixture(params=[pytest.param(name, marks=marks if name == "spark" else ()) for name in names])
     def start(request: pytest.FixtureRequest) -> Iterator[EngineStart]:
