@@ -144,7 +144,7 @@ def test_a_global_state_has_them_too(make_state: MakeState, batches: list[Any], 
         assert value is None
 
 
-start = engines(["arrow", "spark"], spark="spark", marks=[pytest.mark.spark])
+start = engines(["embedded", "spark"], spark="spark", marks=[pytest.mark.spark])
 
 
 def test_both_engines_give_the_same(start: Any) -> None:
