@@ -12,8 +12,8 @@ ENGINE_TESTS := tests/compiler tests/differential tests/spouts tests/stream test
 
 # What `make lowest` runs: whatever uses pyspark, pandas, pyarrow, redis, msgspec or click.
 LOWEST ?= .venv-lowest
-LOWEST_TESTS := tests/house/test_wheel.py tests/stream tests/spouts tests/compiler tests/run/test_running.py tests/drpc \
-	tests/state tests/log tests/cli
+LOWEST_TESTS := tests/stream tests/spouts tests/compiler tests/run/test_running.py tests/drpc tests/state tests/log tests/cli
+LOWEST_SPARK_TESTS := tests/house/test_wheel.py tests/spouts/test_on_spark.py tests/stream/test_on_spark.py
 
 .DEFAULT_GOAL := help
 
@@ -37,7 +37,8 @@ check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants 
 	$(RUN) -m mypy
 
 lowest: $(LOWEST)/.ready ## the wheel, verbs, spouts, engines and runs with the lowest dependencies that pyproject.toml allows
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak and not spark" $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_SPARK_TESTS)
 
 format: $(READY) ## put the code into that format
 	$(RUN) -m ruff check --fix .

@@ -23,7 +23,8 @@
 import time
 
 from trident import Count, Debug, FilterNull, MapGet, Sum, TridentTopology
-from trident.demo.words import CORPUS, words
+from trident.demo import CORPUS
+from trident.demo.words import words
 from trident.spouts import FileSpout
 from trident.state import MemoryMapState
 

@@ -9,7 +9,8 @@ import jupytext
 import pytest
 from nbclient import NotebookClient
 
-from trident.demo.words import CORPUS, count_independently
+from trident.demo import CORPUS
+from trident.demo.words import count_independently
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -62,3 +63,24 @@ def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() 
     word, count = truth.most_common(1)[0]
     assert word in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
     assert str(count) in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
+
+
+@pytest.mark.spark
+def test_the_counters_by_hand_are_wrong_after_a_crash_and_ours_are_right() -> None:
+    notebook = executed(FOLDER / "exactly_once.ipynb")
+    truth = sum(count_independently(CORPUS).values())
+    line = '{"words": sum(truth.values()), "by hand": sum(by_hand.values()), "with trident": sum(counts.values())}'
+    totals = eval(output(notebook, line, "text/plain"))
+    assert totals["words"] == totals["with trident"] == truth < totals["by hand"]
+    assert output(notebook, "killed.returncode  # -9: killed", "text/plain") == "-9"
+
+
+def test_questions_are_answered_without_spark() -> None:
+    notebook = executed(FOLDER / "questions.ipynb")
+    truth = count_independently(CORPUS)
+    assert "<svg" in output(notebook, "topology", "image/svg+xml")
+    ten = output(notebook, 'running.drpc.execute("mostFrequent", "wh").toPandas()')
+    best = [entry for entry in truth.most_common() if entry[0].startswith("wh")][:10]
+    assert all(f"<td>{word}</td>" in ten and f"<td>{count}</td>" in ten for word, count in best)
+    reach = '{link: running.drpc.execute("reach", link)[0].reach for link in ("/sea", "/land", "/air")}'
+    assert eval(output(notebook, reach, "text/plain")) == {"/sea": 4, "/land": 2, "/air": 0}

@@ -12,7 +12,7 @@ from tests.picture.examples import visits, word_count
 from tests.picture.window_example import hours
 from tests.support.golden import check_golden
 from tests.support.topologies import DeclaredState, stream
-from trident import Count, TridentTopology
+from trident import Count, MapGet, TridentTopology
 from trident.errors import TopologyError
 from trident.picture.layout import PictureLayout, Rectangle, lay_out
 from trident.picture.picture import Arrow, Box, Cluster, Picture, picture
@@ -139,3 +139,12 @@ def test_a_picture_is_never_wider_than_its_page() -> None:
     root = xml.fromstring(word_count().draw("svg"))
     assert root.get("style") == "max-width:100%;height:auto"
     assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+
+
+def test_a_static_state_that_only_functions_ask_has_a_cluster_of_its_own() -> None:
+    topology = TridentTopology()
+    names = topology.newStaticState({1: "ann"}, keyFields="user long", valueType="string", name="names")
+    topology.newDRPCStream("name", "user long").stateQuery(names, "user", MapGet(), "name")
+    drawn = picture(topology._ends())
+    assert [cluster.title for cluster in drawn.clusters] == ["static state", "DRPC function name"]
+    assert "names" in topology.draw()

@@ -127,7 +127,8 @@ def _cluster_title(members: Sequence[Node]) -> str:
     for node in members:
         if isinstance(node, RequestSource):
             return f"DRPC function {node.function}"
-    return "batch group " + min(node.stream for node in members if isinstance(node, SpoutSource))
+    streams = [node.stream for node in members if isinstance(node, SpoutSource)]
+    return f"batch group {min(streams)}" if streams else "static state"  # one that only functions ask
 
 
 def _box(node: Node, id: str, cluster: str) -> Box:
