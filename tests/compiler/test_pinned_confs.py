@@ -218,6 +218,7 @@ def test_tuples_that_are_lost_between_their_readers_fail_the_attempt(spark: Spar
         stream(topology, "n long", []).parallelismHint(2).each("n", sometimes, "m long", onError=DeadLetter(0, 10_000))
     )
     kept.groupBy("n").persistentAggregate(STATE, Count(), "count", name="counts")
+    kept.groupBy("n").persistentAggregate(STATE, "m", Sum(), "sum", name="sums")
     topology.deadLetterState(STATE)
     given = emission("n long", *[(n,) for n in range(2000)])
     exact, errors = 0, list[str]()
@@ -232,6 +233,7 @@ def test_tuples_that_are_lost_between_their_readers_fail_the_attempt(spark: Spar
         for name, table in found.items():
             if name.endswith("~"):
                 seen.update(int(re.sub(r"\D", "", text)) for text in table.column("tuple").to_pylist())
+        assert {*found["sums"].column("n").to_pylist()} == {*found["counts"].column("n").to_pylist()}
         assert seen == dict.fromkeys(range(2000), 1), "every tuple is counted or dead, and once"
         exact += 1
     assert exact and errors, (exact, errors)

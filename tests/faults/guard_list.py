@@ -1178,14 +1178,6 @@ GUARDS = [
         "tests/compiler/test_catching.py -k 'tried_once and folded and large and letters'",
     ),
     Guard(
-        "a tuple leaves with all of its emissions",
-        "the emissions before the failure are counted, and the tuple is a dead letter too",
-        "trident/compiler/columns/calls.py",
-        "            del flat[ends[-1] if ends else 0 :]  # a tuple leaves with all of its emissions\n",
-        "",
-        "tests/compiler/test_catching.py -k 'leaves_alone and between and arrow'",
-    ),
-    Guard(
         "kept by checkpoint, one evaluation",
         "readers of the same tuples get two evaluations, where a stage runs again beside its own first run",
         "trident/compiler/spark/lowering.py",

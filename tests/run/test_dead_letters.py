@@ -47,8 +47,8 @@ def test_dead_letters_are_a_state_that_is_asked_while_it_runs_and_afterwards(tmp
     assert running.state("sum").value == 6
     letters = running.state("deadLetters")
     frame = letters.toPandas()
-    assert [json.loads(value["tuple"])["line"] for value in frame["value"]] == ["x", "y", "z"]
-    assert [(value["txid"], value["attempt"]) for value in frame["value"]] == [(1, 1), (3, 1), (3, 1)]
+    assert [json.loads(text)["line"] for text in frame["tuple"]] == ["x", "y", "z"]
+    assert [*zip(frame["txid"], frame["attempt"], strict=True)] == [(1, 1), (3, 1), (3, 1)]
     events = [event for event in running.recentProgress if event["event"] == "committed"]
     assert [event.get("deadLetters") for event in events] == [{"lines/1:each(int)": 1}, None, {"lines/1:each(int)": 2}]
     assert "skipped" not in events[0]

@@ -12,7 +12,7 @@ from tests.simulator.memo import remembered
 from tests.simulator.patches import Folder, Kept, Turns
 from tests.simulator.scheduler import Pool
 from trident.access import removal
-from trident.access.opening import _BUILTIN
+from trident.access.opening import _combine, _known
 from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
@@ -322,7 +322,7 @@ def reader(world: "World", state: str) -> MemoryReplica:
     folder: Any = Folder("nowhere")
     log = look_at_log(world)
     fingerprint = MemoryReplica(log, folder, state, None).fingerprint
-    return MemoryReplica(log, folder, state, _BUILTIN.get(fingerprint.aggregator))
+    return MemoryReplica(log, folder, state, _combine(fingerprint, _known(fingerprint, state, None)))
 
 
 __all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

@@ -268,7 +268,7 @@ def collect_emissions(
     """Return the emissions of all results, and for each result the number of emissions up to its end.
 
     Only one result is alive at a time: many generators at once are work for the garbage collector. If `failed` is
-    given, it takes the rows on which the user's code fails; such a row has no emissions.
+    given, it takes the rows on which the user's code fails; what such a row had emitted before is among its emissions.
     """
     flat: list[Any] = []
     ends: list[int] = []
@@ -285,7 +285,6 @@ def collect_emissions(
                 break
             raise StopIteration  # the user's code raised it, which ends the loop over the results silently
         except (Exception, SystemExit) as cause:
-            del flat[ends[-1] if ends else 0 :]  # a tuple leaves with all of its emissions
             fail_row(where, cause, lists, len(ends), failed)
             ends.append(len(flat))
     return flat, ends
