@@ -2,7 +2,7 @@
 
 from typing import Any, Generic, TypeVar
 
-from pyspark.sql.types import DataType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
@@ -12,9 +12,9 @@ from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import Duration, EventTime, microseconds
 from trident.plan import nodes, rules
 from trident.plan.window_schema import time_field
-from trident.stream.arguments import check_factory, is_factory, name_of
+from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
-from trident_state.memory.factory import MemoryMapState
+from trident.stream.state_specs import add_watermark, check_no_requests, factory_or_memory, state_spec
 
 StatefulT = TypeVar("StatefulT", bound=StreamBase[Any])
 """The class of the streams that such verbs return: streams with `late`, `state` and `watermark`."""
@@ -85,14 +85,12 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         TridentState('recent': id bigint, firstTime timestamp; opaque)
         """
         step = self._step("dropDuplicates")
-        if rules.is_request(self._node):
-            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        check_no_requests(self._node, step)
         if is_factory(fields):
             raise step.error(TopologyError, f"{brief(fields)} stands in the place of the fields; write {_USAGE}")
         names = rules.chosen(self.schema, self._inputs(fields, step), step).names
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
-        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
-        check_factory(factory, step, _USAGE)
+        factory = factory_or_memory(stateFactory, step, _USAGE)
         updating = _read_updating(timestampField, within, lateness, step)
         if updating.config is not None and getattr(factory, "ttlSecs", None) is not None:
             raise step.error(
@@ -102,11 +100,13 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             )
         keys = select(self.schema, names)
         rules.check_comparable(keys, step)
-        spec = self._state_spec(name_of("a state", name, step, f"{self._label}.seen"), factory, step)
+        spec = state_spec(self._register, name, factory, step, default=f"{self._label}.seen")
         value, watermark = StructField("firstTxid", LongType()), None
         if updating.config is not None:
             kind = time_field(self.schema, timestampField, step)
-            value, watermark = StructField("firstTime", kind), self._watermark(spec, updating, kind, step)
+            own = state_spec(self._register, f"{spec.name}.watermark", factory, step)
+            watermark = add_watermark(self._register, self._label, self._node, updating, own, kind, step)
+            value = StructField("firstTime", kind)
         node = nodes.PartitionPersist(
             self._node,
             self.fields,
@@ -124,25 +124,6 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         self._register.add(self._label, emitted, part=True)
         self._register.emitted[node] = emitted
         return self._through(emitted)
-
-    def _watermark(self, spec: nodes.StateSpec, updating: FirstOfKey, kind: DataType, step: Step) -> nodes.Watermark:
-        """Add the step that keeps the watermark of the state `spec`, and return it."""
-        own = self._state_spec(name_of("a state", f"{spec.name}.watermark", step), spec.factory, step)
-        watermark = nodes.Watermark(
-            self._node,
-            updating,
-            StructType([]),
-            own,
-            step=f"{step.label}.watermark",
-            site=step.called,
-            schema=StructType([StructField("watermark", kind)]),
-        )
-        self._register.add(self._label, watermark, part=True)
-        return watermark
-
-    def _state_spec(self, name: str, factory: object, step: Step) -> nodes.StateSpec:
-        self._register.check_free(name, step)
-        return nodes.StateSpec(name, factory)  # type: ignore[arg-type]
 
 
 def _read_updating(

@@ -15,11 +15,10 @@ from trident.operations.output_fields import OutputsLike
 from trident.operations.windows import Duration, EventTime
 from trident.plan import joins, nodes, rules
 from trident.plan.window_schema import time_field
-from trident.stream.arguments import check_factory, name_of
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import label_and_step
+from trident.stream.state_specs import add_watermark, check_no_requests, factory_or_memory, state_spec
 from trident.stream.windowed import late_for
-from trident_state.memory.factory import MemoryMapState
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
 """The class of the streams that intervalJoin returns."""
@@ -101,8 +100,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         label, step = label_and_step(self._register, "intervalJoin", [self, other])
         streams = (self, other)
         joins.check_one_batch([stream._node for stream in streams], step)
-        if rules.is_request(self._node):
-            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        check_no_requests(self._node, step)
         schemas = [stream.schema for stream in streams]
         key_names = joins.join_keys(schemas, [keys, keys if otherKeys is None else otherKeys], step)
         step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
@@ -118,18 +116,24 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             upper,
             (outer[1], outer[0]),
         )
-        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
-        check_factory(factory, step, _USAGE)
+        factory = factory_or_memory(stateFactory, step, _USAGE)
         if getattr(factory, "ttlSecs", None) is not None:
             raise step.error(
                 TopologyError, f"{brief(factory)} has ttlSecs, and the join tells itself how long it needs a tuple"
             )
         outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
-        state = name_of("a state", name, step, f"{label}.pairs")
-        self._register.check_free(state, step)
-        watermarks = (
-            self._mark(self._node, joining.sides[0], f"{state}.left.watermark", factory, kind, label, step),
-            self._mark(other._node, joining.sides[1], f"{state}.right.watermark", factory, kind, label, step),
+        spec = state_spec(self._register, name, factory, step, default=f"{label}.pairs")
+        left, right = (
+            add_watermark(
+                self._register,
+                label,
+                node,
+                side,
+                state_spec(self._register, f"{spec.name}.{which}.watermark", factory, step),
+                kind,
+                step,
+            )
+            for node, side, which in zip((self._node, other._node), joining.sides, _SIDES, strict=True)
         )
         held, value = _held(select(schemas[0], key_names[0]), schemas, step)
         node = nodes.IntervalJoin(
@@ -137,8 +141,8 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             joining,
             outputs,
             held,
-            nodes.StateSpec(state, factory),  # type: ignore[arg-type]
-            watermarks,
+            spec,
+            (left, right),
             step=step.label,
             site=step.called,
             schema=rules.appended(held, StructType([value]), step, of="the key"),
@@ -148,23 +152,6 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         self._register.add(label, emitted, part=True)
         self._register.emitted[node] = emitted
         return self._paired(emitted, label)
-
-    def _mark(
-        self, source: nodes.Node, side: Side, name: str, factory: object, kind: DataType, label: str, step: Step
-    ) -> nodes.Watermark:
-        """Add the step that keeps the watermark of one stream, and return it."""
-        self._register.check_free(name, step)
-        watermark = nodes.Watermark(
-            source,
-            side,
-            StructType([]),
-            nodes.StateSpec(name_of("a state", name, step), factory),  # type: ignore[arg-type]
-            step=f"{step.label}.watermark",
-            site=step.called,
-            schema=StructType([StructField("watermark", kind)]),
-        )
-        self._register.add(label, watermark, part=True)
-        return watermark
 
 
 class JoinedVerbs(StreamBase[StreamT]):

@@ -1,22 +1,23 @@
 """The verbs persistentAggregate and partitionPersist, which update states."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
-from trident.base.step import Step
 from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
 from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
 from trident.stream.argument_types import AggregatorArgument, UpdaterArgument
-from trident.stream.arguments import Arguments, check_factory, name_of, read_arguments
+from trident.stream.arguments import Arguments, check_factory, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateT
+from trident.stream.state_specs import check_no_requests, state_spec
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
@@ -130,7 +131,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         check_factory(stateFactory, step, _UPDATE_USAGE)
         call = read_arguments(step, _UPDATE_USAGE, args, {"updater": updater}, inputFields, outputFields)
         step = call.step
-        _check_requests(self, step)
+        check_no_requests(self._node, step)
         updating = read_updater(call.operation, step)
         keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
         rules.check_comparable(keys, step)
@@ -142,7 +143,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             updating,
             emitted_fields(call.operation, call.outputs, step),
             keys,
-            _spec(self, name, "", stateFactory, step),
+            state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
             step=step.label,
             site=step.called,
             schema=rules.appended(keys, StructType([value]), step, of="the key"),
@@ -170,11 +171,12 @@ def persisted(
     check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
     step = call.step
-    _check_requests(stream, step)
+    check_no_requests(stream._node, step)
     if isinstance(call.operation, Mapping) and name is None:
         problem = "a state of several aggregators needs a name, its identity over restarts"
         raise step.error(TopologyError, f"{problem}: give it name=; write {_USAGE}")
-    node = _aggregating(stream, group, call, lambda output: _spec(stream, name, output, factory, step))
+    spec = partial(state_spec, stream._register, name, factory, step)  # type: ignore[arg-type]
+    node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
     stream._register.add(stream._label, node)
     return node
 
@@ -191,14 +193,3 @@ def _aggregating(
     return nodes.PersistentAggregate(
         stream._node, group, inputs, how, spec(how.output), step=step.label, site=step.called, schema=schema
     )
-
-
-def _spec(stream: StreamBase[Any], name: str | None, output: str, factory: object, step: Step) -> nodes.StateSpec:
-    state = name_of("a state", name, step, default=f"{stream._label}.{output}")
-    stream._register.check_free(state, step)
-    return nodes.StateSpec(state, factory)  # type: ignore[arg-type]
-
-
-def _check_requests(stream: StreamBase[Any], step: Step) -> None:
-    if rules.is_request(stream._node):
-        raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")

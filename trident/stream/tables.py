@@ -15,10 +15,10 @@ from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.plan import joins, nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
-from trident.stream.arguments import check_factory, is_factory, name_of
+from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase, StateT
-from trident_state.memory.factory import MemoryMapState
+from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec
 
 _TABLE = "toTable(keyFields, [stateFactory,] valueFields=, name=)"
 _JOIN = "joinTable(state, [keys,] joinType='inner', outputFields=)"
@@ -75,18 +75,15 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
         step = self._step("toTable")
-        if rules.is_request(self._node):
-            raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        check_no_requests(self._node, step)
         if is_factory(keyFields):
             raise step.error(TopologyError, f"{brief(keyFields)} stands in the place of keyFields; write {_TABLE}")
         keys = rules.chosen(self.schema, self._inputs(keyFields, step), step)
         step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
-        factory = MemoryMapState.opaque() if stateFactory is None else stateFactory
-        check_factory(factory, step, _TABLE)
+        factory = factory_or_memory(stateFactory, step, _TABLE)
         rules.check_comparable(keys, step)
         values = self._values(valueFields, keys.names, step)
-        state = name_of("a state", name, step, f"{self._label}.latest")
-        self._register.check_free(state, step)
+        spec = state_spec(self._register, name, factory, step, default=f"{self._label}.latest")
         inputs = tuple(dict.fromkeys([*keys.names, *values.names]))
         node = nodes.PartitionPersist(
             self._node,
@@ -94,7 +91,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             LastOfKey(step.called, tuple(values.names)),
             select(self.schema, inputs),
             keys,
-            nodes.StateSpec(state, factory),  # type: ignore[arg-type]
+            spec,
             step=step.label,
             site=step.called,
             schema=rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key"),

@@ -27,10 +27,11 @@ from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
 from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
-from trident.stream.arguments import check_factory, is_factory, name_of, read_arguments
+from trident.stream.arguments import is_factory, name_of, read_arguments
 from trident.stream.base import StreamBase
 from trident.stream.checked_calls import CheckedCalls
-from trident_state.memory.factory import MemoryMapState
+from trident.stream.state_specs import add_watermark, factory_or_memory, state_spec
+from trident_state.store import StateFactory
 
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
 """The class of the streams that window verbs return: streams of a window's results."""
@@ -240,8 +241,7 @@ def windowed(
     factory, args = arguments.factory, arguments.args
     if factory is None and args and is_factory(args[0]):
         factory, args = args[0], args[1:]
-    factory = MemoryMapState.opaque() if factory is None else factory
-    check_factory(factory, step, usage)
+    factory = factory_or_memory(factory, step, usage)
     _check_keeps_all(factory, step)
     call = read_arguments(
         step, usage, args, {"aggregator": arguments.aggregator}, arguments.inputFields, arguments.outputFields
@@ -287,7 +287,7 @@ class _WindowNodes:
         group: tuple[str, ...],
         inputs: tuple[str, ...],
         windowing: Windowing,
-        factory: object,
+        factory: StateFactory,
         name: str | None,
         step: Step,
     ) -> None:
@@ -352,18 +352,11 @@ class _WindowNodes:
     def _watermark(self, source: nodes.Node) -> nodes.Watermark | None:
         if isinstance(self._windowing.config, CountWindow):
             return None
-        step, none = self._step, StructType([])
-        value = StructType([StructField("watermark", self._time)])
-        spec = self._spec(name_of("a state", f"{self._name}.watermark", step))
-        watermark = nodes.Watermark(
-            source, self._windowing, none, spec, step=f"{step.label}.watermark", site=step.called, schema=value
-        )
-        self._add(watermark)
-        return watermark
+        register, spec = self._stream._register, self._spec(f"{self._name}.watermark")
+        return add_watermark(register, self._stream._label, source, self._windowing, spec, self._time, self._step)
 
     def _add(self, node: nodes.Node) -> None:
         self._stream._register.add(self._stream._label, node, part=not isinstance(node, nodes.Window))
 
     def _spec(self, name: str) -> nodes.StateSpec:
-        self._stream._register.check_free(name, self._step)
-        return nodes.StateSpec(name, self._factory)  # type: ignore[arg-type]
+        return state_spec(self._stream._register, name, self._factory, self._step)

@@ -1,0 +1,67 @@
+"""The states that verbs declare: whether a verb may, the state's factory and name, and the state of its watermark."""
+
+from typing import Any
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from trident.base.errors import TopologyError
+from trident.base.step import Step
+from trident.operations.column_updaters import FirstOfKey
+from trident.operations.interval_joins import Side
+from trident.operations.window_aggregators import Windowing
+from trident.plan import nodes, rules
+from trident.plan.register import Register
+from trident.stream.arguments import check_factory, name_of
+from trident_state.memory.factory import MemoryMapState
+from trident_state.store import StateFactory
+
+
+def check_no_requests(source: nodes.Node, step: Step) -> None:
+    """Refuse to update a state with the tuples of DRPC requests."""
+    if rules.is_request(source):
+        raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+
+
+def factory_or_memory(factory: object, step: Step, usage: str) -> Any:
+    """Return `factory`, or ``MemoryMapState.opaque()`` if it is None. Refuse what is not a state factory."""
+    factory = MemoryMapState.opaque() if factory is None else factory
+    check_factory(factory, step, usage)
+    return factory
+
+
+def state_spec(
+    register: Register, name: str | None, factory: StateFactory, step: Step, default: str | None = None
+) -> nodes.StateSpec:
+    """Return the description of a state called `name`, or `default` if that is None.
+
+    Raises DuplicateNameError if the topology has a state of this name, and TopologyError if it cannot be a name.
+    """
+    state = name_of("a state", name, step, default)
+    register.check_free(state, step)
+    return nodes.StateSpec(state, factory)
+
+
+def add_watermark(
+    register: Register,
+    label: str,
+    source: nodes.Node,
+    timing: Windowing | FirstOfKey | Side,
+    spec: nodes.StateSpec,
+    kind: DataType,
+    step: Step,
+) -> nodes.Watermark:
+    """Add the step that keeps the watermark of the tuples of `source` in the state `spec`, and return it.
+
+    `timing` says how the watermark follows from the tuples; `kind` is the watermark's type.
+    """
+    watermark = nodes.Watermark(
+        source,
+        timing,
+        StructType([]),
+        spec,
+        step=f"{step.label}.watermark",
+        site=step.called,
+        schema=StructType([StructField("watermark", kind)]),
+    )
+    register.add(label, watermark, part=True)
+    return watermark
