@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tests.compiler.window_runner import states_of
 from trident.compiler.program import Group
-from trident.compiler.windows.dispatch import compile_window
+from trident.compiler.state_updates import compile_window
 from trident.compiler.windows.types import WindowBatch
 from trident.plan.nodes import Watermark, Window
 

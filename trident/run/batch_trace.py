@@ -15,8 +15,8 @@ from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
 from trident.compiler.results import StageResult
 from trident.run.commit_rate import CommitRate
-from trident.run.committer import TurnSummary
 from trident.run.event_time import DROPPED
+from trident.run.turn_summary import TurnSummary
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,9 +28,9 @@ from trident.base.values import conform
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.dispatch import compile_late, compile_state_update
 from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
@@ -43,14 +43,12 @@ from trident.log.frozen_results import (
     without_skipped,
 )
 from trident.log.protocol import Birth, TransactionLog
-from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import (
     CommittedQuery,
     Emitted,
     LateTuples,
     LettersOf,
     Node,
-    PartitionPersist,
     Sink,
     StateQuery,
     StateReader,
@@ -63,8 +61,9 @@ from trident.plan.nodes import (
 from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
-from trident.run.event_time import EventTime, WindowTime
-from trident.run.skew import Hottest, hottest_of
+from trident.run.event_time import EventTime
+from trident.run.skew import hottest_of
+from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
 from trident_state.messages import Applied
 from trident_state.store import Store
@@ -72,40 +71,6 @@ from trident_state.store import Store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class StateSummary:
-    """The effect of a commit on one state, for progress events: the number of keys, and how many were written now."""
-
-    keys: int = 0
-    written: int = 0
-    hottest: Hottest | None = None
-    dropped: int | None = None
-    """The tuples that the state did not let through; None for a state that lets nothing through."""
-    time: WindowTime | None = None
-    """The time of a window, for the state of one."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary as progress events show it."""
-        summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
-        if self.dropped is not None:
-            summary["dropped"] = self.dropped
-        summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
-        return summary if self.time is None else summary | self.time.as_dict()
-
-
-@dataclass(slots=True)
-class TurnSummary:
-    """The effect of a commit turn, for progress events: a summary of each state, and the rows that each output took."""
-
-    states: dict[str, StateSummary] = field(default_factory=dict)
-    outputs: dict[str, int] = field(default_factory=dict)
-    dead: dict[str, int] = field(default_factory=dict)
-    """Dead letters, by the step that made them."""
-    skipped: dict[str, int] = field(default_factory=dict)
-    """Skipped tuples, by step. Those of stage 1 are here only if its results came from the log; else its attempt
-    reported them."""
 
 
 @dataclass
@@ -159,7 +124,7 @@ class Committer:
                 if isinstance(o.step, LettersOf) and o.name in results
             }
             rows |= {o.step: results[o.name].num_rows for o in stage.frozen if o.name in results}
-            _count_dropped(stage, rows, tables, summary.states)
+            count_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
@@ -521,23 +486,3 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
-
-
-def _count_dropped(
-    stage: Stage, rows: Mapping[Node, int], tables: Mapping[Node, pa.Table], states: Mapping[str, StateSummary]
-) -> None:
-    """Note for each state of this stage that lets tuples through how many it dropped.
-
-    `rows` are the rows of all results so far. Those of a query are the tuples that entered it; what left it is in
-    `tables`, but not in a turn that only repeats a commit.
-    """
-    for output in stage.updates:
-        step = output.step
-        if not isinstance(step, Emitted) or not isinstance(step.source, PartitionPersist):
-            continue
-        update = step.source
-        if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
-            continue
-        entered = tables[update.source].num_rows if update.source in tables else rows.get(update.source)
-        if entered is not None and (update.source in tables or not isinstance(update.source, StateQuery)):
-            states[update.state.name].dropped = entered - rows[step]

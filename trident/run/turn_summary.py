@@ -1,0 +1,67 @@
+"""The summary of a commit turn, for progress events: what it did to each state, and the rows that each output took."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from trident.compiler.program import Stage
+from trident.operations.column_updaters import FirstOfKey
+from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
+from trident.run.event_time import WindowTime
+from trident.run.skew import Hottest
+
+
+@dataclass(slots=True)
+class StateSummary:
+    """The effect of a commit on one state, for progress events: the number of keys, and how many were written now."""
+
+    keys: int = 0
+    written: int = 0
+    hottest: Hottest | None = None
+    dropped: int | None = None
+    """The tuples that the state did not let through; None for a state that lets nothing through."""
+    time: WindowTime | None = None
+    """The time of a window, for the state of one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as progress events show it."""
+        summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        if self.dropped is not None:
+            summary["dropped"] = self.dropped
+        summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
+        return summary if self.time is None else summary | self.time.as_dict()
+
+
+@dataclass(slots=True)
+class TurnSummary:
+    """The effect of a commit turn, for progress events: a summary of each state, and the rows that each output took."""
+
+    states: dict[str, StateSummary] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    dead: dict[str, int] = field(default_factory=dict)
+    """Dead letters, by the step that made them."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Skipped tuples, by step. Those of stage 1 are here only if its results came from the log; else its attempt
+    reported them."""
+
+
+def count_dropped(
+    stage: Stage, rows: Mapping[Node, int], tables: Mapping[Node, pa.Table], states: Mapping[str, StateSummary]
+) -> None:
+    """Note for each state of this stage that lets tuples through how many it dropped.
+
+    `rows` are the rows of all results so far. Those of a query are the tuples that entered it; what left it is in
+    `tables`, but not in a turn that only repeats a commit.
+    """
+    for output in stage.updates:
+        step = output.step
+        if not isinstance(step, Emitted) or not isinstance(step.source, PartitionPersist):
+            continue
+        update = step.source
+        if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
+            continue
+        entered = tables[update.source].num_rows if update.source in tables else rows.get(update.source)
+        if entered is not None and (update.source in tables or not isinstance(update.source, StateQuery)):
+            states[update.state.name].dropped = entered - rows[step]
