@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from tests.access.small_topologies import Fed, Longest, counted, counting, everything, fixed
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
+from tests.support.wall import Wall
 from trident import Sum, TridentTopology, dropState, openState
 from trident.errors import (
     LogError,
@@ -234,25 +234,15 @@ def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
         assert counts.toPandas().attrs == {"asOfTxid": 1, "toTxid": 5}
 
 
-class Wall:
-    """The time of day as a test sets it; waiting is as ever."""
-
-    now = 1_000_000.0
-    monotonic = staticmethod(time.monotonic)
-
-    def time(self) -> float:
-        return self.now
-
-
 def test_a_copy_forgets_as_its_driver_does_also_after_another_rule_was_set(tmp_path: Path) -> None:
     wall = Wall()
     for life, words in ((60, ["a"]), (10, ["b"])):
         fed = Fed(MemoryMapState.opaque(ttlSecs=life), checkpointLocation=tmp_path, clock=wall)
         with fed.running, openState("wc", "counts", tmp_path) as counts:
             fed.feed(*words)
-            wall.now += 20
+            wall.advance(20)
             fed.feed("c")
-            wall.now += 45
+            wall.advance(45)
             fed.feed("d")
             assert dict(counts.items()) == dict(fed.running.state("counts").items())
             assert ("c" in counts) == (life == 60)

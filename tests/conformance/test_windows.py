@@ -1,6 +1,5 @@
 """Windows, over batches and restarts."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import Case, Seen, conforms, raises
+from tests.support.wall import Wall
 from trident import SlidingCountWindow, SlidingDurationWindow, Stream, TridentTopology, TumblingCountWindow
 from trident.base.errors import TopologyError
 from trident.spouts import FeederBatchSpout
@@ -44,18 +44,6 @@ def strung(config: Any) -> Make:
     return lambda letters: letters.window(config, "c", Strung(), "strung", name="windows")
 
 
-class Wall:
-    """The time of day as a test sets it; waiting is as ever."""
-
-    monotonic = staticmethod(time.monotonic)
-
-    def __init__(self) -> None:
-        self.now = 900_000.0  # where a window of 300 ms begins
-
-    def time(self) -> float:
-        return self.now
-
-
 def leaving(
     make: Make,
     fields: str,
@@ -67,7 +55,7 @@ def leaving(
 ) -> list[list[list[Any]]]:
     """What leaves the windows with each batch. `restarts`: a driver a batch. `times`: when each comes, in ms."""
     found: list[list[list[Any]]] = []
-    wall = Wall() if wall is None else wall
+    wall = Wall(900_000.0) if wall is None else wall  # where a window of 300 ms begins
     began = wall.now
     for part in [[at] for at in range(len(batches))] if restarts else [range(len(batches))]:
         topology, seen, feeder = TridentTopology(), Seen(), FeederBatchSpout(fields)
@@ -133,7 +121,7 @@ def test_a_window_by_time_leaves_with_the_first_batch_after_it(case: Case, resta
         return numbers.tumblingWindow("300 milliseconds", "n", Listed(), "ns", name="windows")
 
     times = [batch["at_ms"] for batch in case.batches]
-    found = leaving(make, "n long", case.rows(), tmp_path, restarts, Wall(), times)
+    found = leaving(make, "n long", case.rows(), tmp_path, restarts, Wall(900_000.0), times)
     assert [[ns for (ns,) in rows] for rows in found] == case.expected["emits"]
 
 

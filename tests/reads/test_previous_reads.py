@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.access.small_topologies import Fed, counting, fixed
-from tests.access.test_opening import Wall, kill_a_driver
+from tests.access.test_opening import kill_a_driver
 from tests.reads.reading_kit import States, state_node
 from tests.state.backing.maps import SqliteMap
+from tests.support.wall import Wall
 from trident import TridentTopology, openState
 from trident.errors import SnapshotMovedError, StateError
 from trident.reads import previous_reads
@@ -121,11 +122,11 @@ def test_what_expired_with_the_last_batch_is_there_in_the_batch_before(
     with fed.running:
         view, last = fed.running.state("counts", asOf="previous"), fed.running.state("counts")
         fed.feed("old", "again")
-        wall.now += 61
+        wall.advance(61)
         fed.feed("new")
         fed.feed("again")
         expected = dict(last)
-        wall.now += 61
+        wall.advance(61)
         fed.feed("again")
         assert dict(last).keys() <= {"again", "new"} and dict(view) == expected
 

@@ -11,6 +11,7 @@ import trident
 from tests.compiler.window_runner import at, secs
 from tests.support.server import RedisServer
 from tests.support.spouts import ReplayingSpout, Varied
+from tests.support.wall import Wall
 from trident import Count, MapGet, SnapshotGet, TridentTopology
 from trident.errors import StateShapeError, StateUnavailableError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
@@ -148,24 +149,12 @@ def test_a_server_that_lost_everything_remembers_again(shared_redis: RedisServer
         assert dict(running.state("passed").items()) == ONCE
 
 
-class Wall:
-    """The time of day as a test sets it; waiting is as ever."""
-
-    def __init__(self) -> None:
-        import time
-
-        self.now, self.monotonic = 1_000_000.0, time.monotonic
-
-    def time(self) -> float:
-        return self.now
-
-
 def test_with_ttl_a_key_goes_on_again_when_its_time_is_over(make_state: MakeState, tmp_path: Path) -> None:
     wall, topology, feeder = Wall(), TridentTopology(), FeederBatchSpout("k string, n long")
     once(topology, feeder, make_state(ttlSecs=60))
     with start_local(topology, name="t", checkpointLocation=tmp_path, clock=wall) as running:
         for after, expected in ((0, 1), (50, 1), (11, 2), (59, 2), (3, 3)):
-            wall.now += after
+            wall.advance(after)
             feeder.feed([("a", 0)], wait=True, timeout=20)
             assert running.state("passed")["a"] == expected, "a duplicate does not keep its key alive"
 
@@ -237,9 +226,9 @@ def test_a_stream_meets_a_table_as_the_batch_before_left_it(
         ([], [(2, "/e")]),
     ]
     for user_rows, click_rows in feeds:  # a restart before each batch
+        users.feed(user_rows)
+        clicks.feed(click_rows)  # before the start, so that one batch holds both
         with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
-            users.feed(user_rows)
-            clicks.feed(click_rows)
             running.processAllAvailable(timeout=20)
             held = {key: tuple(value) for key, value in running.state("users").items()}
             answers = [tuple(running.drpc.execute("who", id=id)) for id in (1, 9)]

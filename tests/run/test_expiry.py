@@ -1,7 +1,6 @@
 """Values that live for a time, in a running topology: the time logged with a batch's plan counts, no later one."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 import trident
 from tests.support.server import RedisServer
+from tests.support.wall import Wall
 from trident import Count, TridentTopology
 from trident.errors import StateUnavailableError
 from trident.spouts import FeederBatchSpout
@@ -28,16 +28,6 @@ def nothing_left_running() -> Iterator[None]:
         running.stop()
 
 
-class Wall:
-    """The time of day as a test sets it; waiting is as ever."""
-
-    now = 1_000_000.0
-    monotonic = staticmethod(time.monotonic)
-
-    def time(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize("home", ["memory", "redis"])
 def test_a_frozen_batch_that_is_committed_a_year_later_finds_what_was_there_when_it_was_planned(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, home: str
@@ -53,11 +43,10 @@ def test_a_frozen_batch_that_is_committed_a_year_later_finds_what_was_there_when
 
     with start_local(topology, **how) as running:
         feeder.feed([("a",), ("b",)], wait=True, timeout=20)
-        wall.now += 59
+        wall.advance(59)
         feeder.feed([("a",)], wait=True, timeout=20)
         assert dict(running.state("counts").items()) == {"a": 2, "b": 1}
-        wall.now += 2
-        time.sleep(0.2)  # a plan that is under way has the time before
+        wall.advance(2)
         feeder.feed([("c",)], wait=True, timeout=20)
         assert dict(running.state("counts").items()) == {"a": 2, "c": 1}
         assert "b" not in running.state("counts")
@@ -74,7 +63,7 @@ def test_a_frozen_batch_that_is_committed_a_year_later_finds_what_was_there_when
         with pytest.raises(StateUnavailableError, match="away for a test"):
             running.awaitTermination(20)
 
-    wall.now += YEAR
+    wall.advance(YEAR)
     with start_local(topology, **how) as running:
         running.processAllAvailable(timeout=20)
         assert dict(running.state("counts").items()) == {"a": 3, "b": 1, "c": 1}
@@ -119,7 +108,7 @@ def test_an_update_that_reads_before_it_writes_finds_what_a_combiner_would(
     seen.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="seen")
     with start_local(topology, name="wc", checkpointLocation=tmp_path, clock=wall) as running:
         for passed, words_fed in ((0, "ab"), (59, "a"), (59, "a"), (1000, "ac")):
-            wall.now += passed
+            wall.advance(passed)
             feeder.feed([(word,) for word in words_fed], wait=True, timeout=20)
         assert dict(running.state("reduced").items()) == {"a": 1, "c": 1}
         assert dict(running.state("updated").items()) == {"a": 1, "c": 1}
@@ -138,9 +127,9 @@ def test_what_had_passed_away_when_a_driver_was_killed_is_not_back_under_one_wit
 
     with start("first", 60) as running:
         feeder.feed([("a",), ("b",)], wait=True, timeout=20)
-        wall.now += 40
+        wall.advance(40)
         feeder.feed([("b",)], wait=True, timeout=20)
-        wall.now += 40
+        wall.advance(40)
         feeder.feed([("c",)], wait=True, timeout=20)
         expected = dict(running.state("counts").items())
         assert expected == {"b": 2, "c": 1}
