@@ -1,4 +1,4 @@
-"""What the build makes of README.md for PyPI, which has no other file of this repository: links that lead somewhere."""
+"""The README as PyPI shows it, which has no other file of this repository: relative links are rewritten or removed."""
 
 import re
 from pathlib import Path

@@ -44,7 +44,7 @@ class HyperLogLog:
 
 
 class HyperLogLogInColumns(HyperLogLog):
-    """The same accumulators, made and combined many at once."""
+    """The same aggregator with functions of whole columns: one call makes or combines the accumulators of many keys."""
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> list[bytes]:
         places, ranks = np.array([place_and_rank(text) for text in columns.column(0).to_pylist()]).T

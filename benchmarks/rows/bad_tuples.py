@@ -1,4 +1,4 @@
-"""What failing tuples cost: the same topology over lines of which some cannot be parsed, and over good lines only."""
+"""The cost of failing tuples: one topology over lines of which some cannot be parsed, and over good lines only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

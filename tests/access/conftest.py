@@ -1,12 +1,6 @@
-from collections.abc import Iterator
-
 import pytest
-
-import trident
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+def stop_what_still_runs(nothing_left_running: None) -> None:
+    """Stop what each test left running."""

@@ -1,6 +1,5 @@
 """Combiners that work on whole columns: on both engines, in states, windows and requests as value by value."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import trident
 from tests.compiler.stage_runner import STATE, Slots, leaving, results, stream
 from tests.support.server import RedisServer
 from trident import Count, MapGet, SessionWindow, TridentTopology, TumblingCountWindow
@@ -20,12 +18,7 @@ from trident.state import MemoryMapState, RedisMapState
 from trident.testing import TestOutput, TestSource
 from trident.testing.local import start_local
 
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 class Bits:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, dropState
 from trident.base.errors import FencedError, LogMismatchError, StateAheadError, StateLostError
@@ -19,12 +18,7 @@ from trident.spouts import FeederBatchSpout
 from trident.state import RedisMapState
 from trident.testing.local import start_local
 
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @pytest.fixture

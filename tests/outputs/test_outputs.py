@@ -1,6 +1,6 @@
 """Batches handed to a user's function: their order and attempts, and the effect of errors of the function."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,7 @@ from trident.testing.local import start_local
 Handed = tuple[int, int, list[tuple[Any, ...]]]
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 class Taking:

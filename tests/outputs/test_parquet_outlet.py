@@ -6,7 +6,6 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,7 @@ from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
 
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def words(topology: TridentTopology, *batches: list[Any], fields: str = "word string, n long") -> Any:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import trident
 from tests.reads.reading_kit import LEASE, States, state_node
 from tests.reads.test_committed_reads import writing
 from tests.support.request_proxy import Cut, RequestProxy
@@ -33,11 +32,7 @@ from trident_state.messages import Update
 WORDS = [f"w{n}" for n in range(40)]
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @contextmanager

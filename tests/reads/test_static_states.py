@@ -1,13 +1,11 @@
 """States that a topology only reads: given entries, a user's own object, and what another topology writes."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from trident import Count, MapGet, SnapshotGet, Sum, TridentTopology, TupleCollectionGet
 from trident.base.errors import (
@@ -26,11 +24,7 @@ from trident.testing.local import start_local
 IDLE = FixedBatchSpout("n long", [[1]])
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def asking(topology: TridentTopology) -> TridentTopology:

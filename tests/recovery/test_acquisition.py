@@ -1,12 +1,10 @@
 """What a start refuses, before it writes anything: states that are lost, ahead, someone else's, or of other code."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, dropState
 from trident.base.errors import (
@@ -22,12 +20,7 @@ from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def counting(feeder: FeederBatchSpout, url: str, **redis: object) -> TridentTopology:

@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,7 @@ WORDS = FixedBatchSpout("word string", BATCHES)
 COUNTS = {"a": 4, "b": 2, "c": 1}
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def edit(checkpoint: Path, statement: str, *values: Any) -> None:

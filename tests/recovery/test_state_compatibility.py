@@ -1,7 +1,6 @@
 """Changed code over an old state: refused with what has changed and what one can do, and each of these works."""
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,7 @@ from trident.testing.local import start_local
 FIELDS = "word string, other string, day date, n long, small int"
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 class Longest:

@@ -1,7 +1,6 @@
 """Poison tuples end to end: what is kept of them, how exactly, what is told, and what is refused."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,7 @@ from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_state.memory.store import MemoryStore
 
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def lines(topology: TridentTopology, *batches: list[str], name: str = "lines") -> Any:

@@ -1,13 +1,12 @@
 """dropDuplicates and tables end to end, in memory and in Redis: once each, over restarts, crashes and replays."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.compiler.window_runner import at, secs
 from tests.support.server import RedisServer
 from tests.support.spouts import ReplayingSpout, Varied
@@ -24,19 +23,7 @@ from trident_state.redis.store import RedisStore
 MakeState = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
-
-
-@pytest.fixture(params=["memory", "redis"])
-def make_state(request: pytest.FixtureRequest) -> MakeState:
-    if request.param == "memory":
-        return MemoryMapState.opaque
-    server: RedisServer = request.getfixturevalue("shared_redis")
-    return lambda **options: RedisMapState.opaque(server.url, buckets=16, **options)
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def once(topology: TridentTopology, spout: Any, state: Any, **arguments: Any) -> Any:

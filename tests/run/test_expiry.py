@@ -1,13 +1,11 @@
 """Values that live for a time, in a running topology: the time logged with a batch's plan counts, no later one."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from tests.support.wall import Wall
 from trident import Count, TridentTopology
@@ -21,11 +19,7 @@ from trident_state.redis import RedisStore
 YEAR = 365 * 86_400.0
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @pytest.mark.parametrize("home", ["memory", "redis"])

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import trident
 from tests.compiler.window_runner import at
 from tests.support.server import RedisServer
 from tests.support.spouts import ReplayingSpout, Varied
@@ -25,19 +24,7 @@ MakeState = Callable[[], Any]
 VIEWS, CLICKS = "ad string, at timestamp, v long", "ad string, at timestamp, c long"
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
-
-
-@pytest.fixture(params=["memory", "redis"])
-def make_state(request: pytest.FixtureRequest) -> MakeState:
-    if request.param == "memory":
-        return MemoryMapState.opaque
-    server: RedisServer = request.getfixturevalue("shared_redis")
-    return lambda: RedisMapState.opaque(server.url, buckets=16)
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def joined(topology: TridentTopology, views: Any, clicks: Any, state: Any, **options: Any) -> Any:

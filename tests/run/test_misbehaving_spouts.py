@@ -3,7 +3,6 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,7 @@ from trident_state.memory.store import MemoryStore
 SCHEMA = parse_schema("word string")
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,12 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import TridentError
@@ -21,11 +19,7 @@ from trident.testing.local import start_local
 PASSWORD = "hunter2-very-secret"  # noqa: S105
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def counting(feeder: FeederBatchSpout, url: str) -> TridentTopology:

@@ -1,7 +1,7 @@
 """Several aggregators in one state: the same values as in a state for each, in every kind and home, whatever fails."""
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,7 @@ def close(values: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @pytest.fixture(params=["memory", "redis", "own"])

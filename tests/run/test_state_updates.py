@@ -1,13 +1,12 @@
 """Reducers and updaters over persistent state, end to end: what lands, once, whatever fails on the way."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from tests.support.spouts import ReplayingSpout
 from trident import MapGet, Max, SnapshotGet, Sum, TridentTopology, TupleCollectionGet
@@ -30,20 +29,7 @@ from trident_state.redis.store import RedisStore
 MakeState = Callable[[], Any]
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
-
-
-@pytest.fixture(params=["memory", "redis"])
-def make_state(request: pytest.FixtureRequest) -> MakeState:
-    """States of every home, opaque."""
-    if request.param == "memory":
-        return MemoryMapState.opaque
-    server: RedisServer = request.getfixturevalue("shared_redis")
-    return lambda: RedisMapState.opaque(server.url, buckets=16)
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 def run(topology: TridentTopology, checkpoint: Path, *states: str, **options: Any) -> list[dict[Any, Any]]:

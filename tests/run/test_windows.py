@@ -1,13 +1,12 @@
 """Windows end to end, in memory and in Redis: what leaves them and when, over restarts, crashes and lost servers."""
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.compiler.window_runner import FIELDS, at, secs
 from tests.support.server import RedisServer
 from trident import (
@@ -35,19 +34,7 @@ MakeState = Callable[[], Any]
 Seen = list[tuple[Any, ...]]
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
-
-
-@pytest.fixture(params=["memory", "redis"])
-def make_state(request: pytest.FixtureRequest) -> MakeState:
-    if request.param == "memory":
-        return MemoryMapState.opaque
-    server: RedisServer = request.getfixturevalue("shared_redis")
-    return lambda: RedisMapState.opaque(server.url, buckets=16)
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 class Letters:

@@ -1,13 +1,12 @@
 """What a small batch costs, by counting: one durable write of the log, and one round trip to each server."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.support.request_proxy import RequestProxy
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology
@@ -19,11 +18,7 @@ BATCHES = 30
 SPOUT = FixedBatchSpout("word string, n long", [[("a", 1), (f"w{n}", n)] for n in range(BATCHES)])
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Where states are: in a checkpoint (with a log there or in Redis), on a server, or in a user's own store."""
+"""Locations of states: a checkpoint (with its log there or in Redis), a server, or a user's own store."""
 
 import contextlib
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ from trident_state.state_shape import Combine, StateShape
 
 
 class _Incarnation(NamedTuple):
-    """What tells a state from earlier and later states of the same name: its log's uuid, its birth's txid and epoch."""
+    """The identity of a state among earlier and later ones of its name: its log's uuid, its birth's txid and epoch."""
 
     log: str
     birth: int

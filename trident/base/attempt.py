@@ -1,4 +1,4 @@
-"""What identifies an attempt (txid, attempt number, epoch) and a driver's tenure (a lease)."""
+"""The identity of an attempt (txid, attempt number, epoch) and of a driver's tenure (a lease)."""
 
 import msgspec
 

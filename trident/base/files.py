@@ -1,4 +1,4 @@
-"""What durable files need: a checksum of the bytes that are written, and folders that are synced to disk."""
+"""Durable files: a checksum of the bytes that are written, and folders that are synced to disk."""
 
 import os
 import zlib

@@ -72,7 +72,7 @@ def _user_frame() -> tuple[FrameType, int]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What errors name about a call of a verb that is being read.
+    """The call of a verb, as errors name it.
 
     `label` is the label of the node that the call makes, `called` the line of the call, `function` the function that
     the user passed.

@@ -89,7 +89,7 @@ def digest(value: Any) -> str:
 
 
 class _Reader:
-    """What turns one value into JSON that can be digested."""
+    """The conversion of one value into JSON that can be digested."""
 
     def __init__(self) -> None:
         self.partial = False

@@ -58,7 +58,7 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
 
 
 class Engine(Protocol):
-    """What runs stages, in slots; a run has one engine. The defaults here fit an engine without a Spark session."""
+    """The part of a run that executes stages, in slots. The defaults here fit an engine without a Spark session."""
 
     name: EngineName
     """The name by which `start` chooses the engine."""

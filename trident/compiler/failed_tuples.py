@@ -59,7 +59,7 @@ RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
 
 
 class Catcher:
-    """What runs the stages of one slot, and lets nodes with an error policy catch failed tuples.
+    """The runner of the stages of one slot, which lets nodes with an error policy catch failed tuples.
 
     `nodes` gives the nodes of each stage, by the stage's number; for `skips` see `policy_of`.
     """

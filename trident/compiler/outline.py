@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True):
     name: str
     """The step with its site: "s/1:each(f) at wc.py:3"."""
     shape: str
-    """What describes the step in the graph: "each (inputs v; outputs struct<x:bigint>)"."""
+    """The description of the step in the graph: "each (inputs v; outputs struct<x:bigint>)"."""
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How far a group came, as the log says at a start.
+    """The progress of a group, as the log tells it at a start.
 
     committed: the last committed txid. positions: where the spouts stand after the last frozen batch.
     frozen: the txids of the waiting batches, in order.

@@ -1,1 +1,1 @@
-"""What users do to tuples: functions, filters, aggregators, queries; and built-in ones of each kind."""
+"""Operations on tuples: functions, filters, aggregators and queries of users, and built-in ones of each kind."""

@@ -20,7 +20,7 @@ class FirstOfKey:
 
     @property
     def meaning(self) -> str:
-        """Everything about the update that must not change between restarts, as text."""
+        """The parts of the update that must not change between restarts, as text."""
         return "FirstOfKey" if self.config is None else f"FirstOfKey by {self.config.timestampField}"
 
 
@@ -33,7 +33,7 @@ class LastOfKey:
 
     @property
     def meaning(self) -> str:
-        """Everything about the update that must not change between restarts, as text."""
+        """The parts of the update that must not change between restarts, as text."""
         return "LastOfKey"
 
 

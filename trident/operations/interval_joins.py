@@ -40,7 +40,7 @@ class IntervalJoining:
 
     @property
     def meaning(self) -> str:
-        """Everything about the join that must not change between restarts, as text."""
+        """The parts of the join that must not change between restarts, as text."""
         fields = " and ".join(side.config.timestampField for side in self.sides)
         return f"IntervalJoin(from {span(self.lower)} to {span(self.upper)} by {fields}, {self.kind})"
 

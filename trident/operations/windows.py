@@ -43,7 +43,7 @@ class CountWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """Everything about the window that must not change between restarts, as text."""
+        """The parts of the window that must not change between restarts, as text."""
         return repr(self)
 
 
@@ -104,7 +104,7 @@ class TimeWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """Everything about the window that must not change between restarts, as text: all but the lateness."""
+        """The parts of the window that must not change between restarts, as text: all but the lateness."""
         by = "" if self.timestampField is None else f" by {self.timestampField}"
         return f"{type(self).__name__}({', '.join(map(duration_text, self._sizes()))}{by})"
 
@@ -215,7 +215,7 @@ class SessionWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """Everything about the window that must not change between restarts, as text: all but the lateness."""
+        """The parts of the window that must not change between restarts, as text: all but the lateness."""
         return f"SessionWindow({duration_text(self.gap)} by {self.timestampField})"
 
     def __repr__(self) -> str:

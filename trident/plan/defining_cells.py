@@ -1,4 +1,4 @@
-"""Which run of which notebook cell defined each step, so that a cell can run again and replace what it defined."""
+"""A record of the notebook cell that defined each step, so that a cell can run again and replace what it defined."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What a node reads, for column pruning: each function returns the fields that a node reads of each of its sources.
+"""The fields that nodes read, for column pruning: each function returns those that a node reads of each of its sources.
 
 `after` are the fields that later steps need of the node.
 """

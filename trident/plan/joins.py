@@ -13,7 +13,7 @@ from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
 from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
 
 Origin = tuple[int, str]
-"""Where a field comes from: the position of a source, and the name of one of the source's fields."""
+"""The origin of a field: the position of a source, and the name of one of the source's fields."""
 
 
 def check_one_batch(nodes: Sequence[Node], step: Step) -> None:

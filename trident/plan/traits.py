@@ -62,7 +62,7 @@ Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeti
 """The part that a node plays in a topology. A picture has a shape for each role."""
 
 SPARK, PYTHON, DRIVER, NO_RUNNER = "Spark", "Python", "driver", ""
-"""Who runs a node: Spark itself (Catalyst), Python in Spark's workers, the driver, or nobody, as for a source."""
+"""The runner of a node: Spark itself (Catalyst), Python in Spark's workers, the driver, or none, as for a source."""
 
 
 @dataclass(frozen=True, slots=True)

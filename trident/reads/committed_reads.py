@@ -40,7 +40,7 @@ second; until then the other driver's commits move every snapshot, and no gate o
 
 
 class ReadSource(Protocol):
-    """What reads need of a topology, whether it runs here or elsewhere."""
+    """The parts of a topology that reads use, whether it runs here or elsewhere."""
 
     def group_of(self, state: str) -> str:
         """Return the batch group that writes a state."""

@@ -44,7 +44,7 @@ from trident_state.store import StateFactory, Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a run owns when it begins, and how far each group came.
+    """The log, the lease and the states that a run owns when it begins, and how far each group came.
 
     The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` holds, for each
     group and each waiting batch, the names that the batch's outputs have in this program.
@@ -98,7 +98,7 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far the groups of a program came, and when its states were born.
+    """The progress of a program's groups, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the one in the log if that
     is founded, or equal to the one that this start would record; else it is a new one.

@@ -48,14 +48,14 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class GroupContext:
-    """What the loop, the attempts and the commit turns of one batch group share."""
+    """The objects that the loop, the attempts and the commit turns of one batch group share."""
 
     group: Group
     settings: Settings
     log: TransactionLog
     lease: Lease
     history: History
-    """What the log knew of the group when this driver took it."""
+    """The group's progress in the log at the moment when this driver took the group."""
     sources: Sources
     slots: Slots
     committer: Committer

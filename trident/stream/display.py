@@ -1,4 +1,4 @@
-"""How streams, states and topologies are shown: as text by explain, as a picture by draw and in notebooks."""
+"""The display of streams, states and topologies: as text by explain, as a picture by draw and in notebooks."""
 
 from collections.abc import Sequence
 from typing import Any

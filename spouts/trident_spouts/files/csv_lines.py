@@ -17,7 +17,7 @@ from trident.base.text import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import to_arrow, type_name
 from trident_spouts.files.csv_rows import Cell, CsvOptions, RowError
-from trident_spouts.files.jsonlines import CORRUPT, STRICT, Malformed
+from trident_spouts.files.jsonlines import CORRUPT, STRICT, Malformed, add_corrupt_lines, without_corrupt_field
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before
 from trident_spouts.files.values import ValueReader
 
@@ -47,8 +47,7 @@ class CsvFormat:
 
     @property
     def _fields(self) -> StructType:
-        added = (CORRUPT,) if self.malformed == "keep" else ()
-        return StructType([field for field in self.schema.fields if field.name not in added])
+        return without_corrupt_field(self.schema, self.malformed)
 
     # --- the header -----------------------------------------------------------------------------------------------
 
@@ -96,10 +95,7 @@ class CsvFormat:
         table, corrupt = self.read_at_once(data[start:]), None
         if table is None:
             table, corrupt = self.read_by_row(data, start, path, offset)
-        if self.malformed == "keep":
-            column = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
-            table = table.append_column(pa.field(CORRUPT, pa.string()), column)
-        return table
+        return add_corrupt_lines(table, corrupt) if self.malformed == "keep" else table
 
     def count(self, data: bytes, offset: int) -> int:
         """Return the number of rows in `data`, each of which becomes a tuple or fails the batch."""

@@ -26,10 +26,11 @@ class RowError(ValueError):
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How rows are written. `sep`, `quote` and `escape` are single characters of ASCII; `quote` may be empty: none.
+    """The grammar of the rows of a CSV file.
 
-    Within quotes, a quote is written as `escape` and `quote`; without `escape` it is doubled. With `multiLine`, values
-    in quotes may hold newlines.
+    `sep`, `quote` and `escape` are single characters of ASCII; `quote` may be empty: then there is none. Within quotes,
+    a quote is written as `escape` and `quote`; without `escape` it is doubled. With `multiLine`, values in quotes may
+    hold newlines.
     """
 
     sep: str = ","

@@ -31,6 +31,17 @@ def with_corrupt_field(schema: StructType) -> StructType:
     return StructType([*kept, StructField(CORRUPT, StringType())])
 
 
+def without_corrupt_field(schema: StructType, malformed: Malformed) -> StructType:
+    """Return the fields that are read from a file; the one that holds unreadable lines is not among them."""
+    return StructType([field for field in schema.fields if malformed == "fail" or field.name != CORRUPT])
+
+
+def add_corrupt_lines(table: pa.Table, corrupt: list[str | None] | None) -> pa.Table:
+    """Append the field of unreadable lines: for each tuple its line or None. `corrupt` is None if all could be read."""
+    lines = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
+    return table.append_column(pa.field(CORRUPT, pa.string()), lines)
+
+
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
     """The format of files in which each line is a JSON object; its values are matched with the fields by name.
@@ -57,17 +68,12 @@ class JsonFormat:
         Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
         """
         data = check_encoding(data, path, offset, self.encoding_errors)
-        added = (CORRUPT,) if self.malformed == "keep" else ()
-        fields = StructType([field for field in self.schema.fields if field.name not in added])
-        target = arrow_schema(fields)
+        target = arrow_schema(without_corrupt_field(self.schema, self.malformed))
         table = read_stretch_at_once(data, target, self.values)
         corrupt: list[str | None] | None = None
         if table is None:
             table, corrupt = self.read_by_line(data, target, path, offset)
-        if self.malformed == "keep":
-            column = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
-            table = table.append_column(pa.field(CORRUPT, pa.string()), column)
-        return table
+        return add_corrupt_lines(table, corrupt) if self.malformed == "keep" else table
 
     def count(self, data: bytes, offset: int) -> int:
         """Count the lines that are not blank, each of which becomes a tuple or fails the batch."""

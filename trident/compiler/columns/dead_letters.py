@@ -16,7 +16,7 @@ from trident_state.records.documents import Documents
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """What becomes of the tuples on which a step's function fails: they leave the stream.
+    """The treatment of the tuples on which a step's function fails: they leave the stream.
 
     If `dead` is true they become dead letters, with the fields `fields` of the tuple; else they are only counted.
     """

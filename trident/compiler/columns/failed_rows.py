@@ -10,7 +10,7 @@ from trident.compiler.columns.function_errors import Where
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is kept of a failure: the class of the error, and the error's text."""
+    """The record of a failure: the class of the error, and the error's text."""
 
     error: str
     message: str

@@ -26,7 +26,7 @@ _LONGEST = 600
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What errors about a user's function name: the step, the function and the fields that it reads."""
+    """The call of a user's function, as errors name it: the step, the function and the fields that it reads."""
 
     step: str
     site: CallSite

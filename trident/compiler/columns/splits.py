@@ -135,7 +135,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class OfStream(Where):
-    """What errors about a split's function name: also the stream to which it sent a tuple."""
+    """The call of a split's function, as errors name it: with the stream to which it sent a tuple."""
 
     stream: str = ""
 

@@ -1,4 +1,4 @@
-"""What the driver does with the reports that Python functions give as rows among their tuples."""
+"""The reports that Python functions give as rows among their tuples, and the way the driver handles them."""
 
 from dataclasses import dataclass, field
 

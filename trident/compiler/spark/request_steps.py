@@ -38,7 +38,7 @@ class _StepAlone:
 
 
 class SparkSteps:
-    """What runs the native steps of DRPC functions, in a session that is made when the first of them runs."""
+    """The runner of the native steps of DRPC functions; it makes its Spark session when the first of them runs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -191,7 +191,7 @@ def _shown_kind(step: StateReader) -> pa.DataType:
 
 
 class _Lookup:
-    """What reads one state for a step: each key once, with `present` applied to the stored accumulators."""
+    """A function that reads one state for a step: each key once, with `present` applied to the stored accumulators."""
 
     def __init__(self, step: StateReader) -> None:
         self.state = step.updated

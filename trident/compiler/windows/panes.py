@@ -19,7 +19,7 @@ PANE = "__trident_pane"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneSpec:
-    """How tuples are combined by pane, as it travels to the workers.
+    """The recipe by which workers combine tuples by pane.
 
     `time` is the field of the event time; None: all tuples are in one pane. `pane` is a pane's length in microseconds.
     """

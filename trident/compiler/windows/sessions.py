@@ -138,7 +138,7 @@ class _Sessions:
 
 
 class _Content:
-    """What the sessions of one batch hold, tuples or accumulators: stored ones first, then the batch's."""
+    """The content of the sessions of one batch, tuples or accumulators: stored ones first, then the batch's."""
 
     def joined_sessions(
         self, stored: pa.Array, tuples: Columns, key_numbers: list[int], config: SessionWindow, txid: int

@@ -1,4 +1,4 @@
-"""What every store and every spout must do, as pytest classes to inherit. The classes need pytest and hypothesis."""
+"""The contracts of stores and of spouts, as pytest classes to inherit. The classes need pytest and hypothesis."""
 
 from trident.base.errors import MissingPackageError
 

@@ -1,4 +1,4 @@
-"""What every spout must do, as tests over the `Spout` protocol: replays, positions, restarts, closing."""
+"""The contract of spouts, as tests over the `Spout` protocol: replays, positions, restarts, closing."""
 
 import json
 from collections import Counter
@@ -47,7 +47,7 @@ class Step:
 
 
 class SpoutContract:
-    """What every spout must do under replays, failures, restarts and repeated calls, as tests.
+    """The contract of a spout under replays, failures, restarts and repeated calls, as tests.
 
     Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that returns a
     new spout over the same rows at each call, as a restarted program makes one. The source must come to an end after a

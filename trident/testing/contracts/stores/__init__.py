@@ -1,4 +1,4 @@
-"""What every store must do, as tests over the `Store` protocol.
+"""The contract of stores, as tests over the `Store` protocol.
 
 The tests of a store inherit the tests of `StoreContract`::
 
@@ -37,7 +37,7 @@ from trident_state.store import StateFactory
 
 
 class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, ModelContract):
-    """What every store must do after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
+    """The contract of a store after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
 
     Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
     to a state factory, whose states are empty when a test begins. Stores whose values expire also inherit

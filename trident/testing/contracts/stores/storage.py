@@ -1,4 +1,4 @@
-"""What the tests of the store contract share: storages for states, leases, shapes and keys."""
+"""Storages for states, leases, shapes and keys, which the tests of the store contract share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
