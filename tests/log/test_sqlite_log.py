@@ -7,6 +7,7 @@ import pytest
 
 from tests.log.log_contract import LogContract, frozen
 from trident.base.errors import LogCorruptError, LogError
+from trident.log import sqlite_log
 from trident.log.frozen_results import thaw
 from trident.log.protocol import Birth, Members, StreamRecord
 from trident.log.sqlite_log import SqliteLog
@@ -150,3 +151,17 @@ def test_a_log_from_before_former_names_were_recorded_is_read_and_written_on(tmp
     log.enroll(log.take(), Members({"s": StreamRecord("g", former=("r",))}, {}, {}))
     assert log.members().streams["s"].former == ("r",)
     log.close()
+
+
+def test_a_signal_behind_the_commit_of_a_new_log_is_what_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteLog(tmp_path / "log.sqlite", "t").close()
+
+    def commit_and_stop(db: sqlite3.Connection) -> None:
+        db.execute("COMMIT")
+        raise SystemExit(143)  # as a handler of SIGTERM raises it
+
+    monkeypatch.setattr(sqlite_log, "add_former_names", commit_and_stop)
+    with pytest.raises(SystemExit):
+        SqliteLog(tmp_path / "log.sqlite", "t")

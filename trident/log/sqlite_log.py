@@ -91,8 +91,7 @@ class SqliteLog(LogBase):
             verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise self._corrupt(verdict)
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
                 for statement in TABLES.split(";"):
@@ -102,10 +101,6 @@ class SqliteLog(LogBase):
                 migrate(self._db, self._where, TABLES, FORMAT)
             elif "streams" in tables:
                 add_former_names(self._db)
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -338,25 +333,32 @@ class SqliteLog(LogBase):
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """Run the body in one transaction under the lease. A durable one is on the disk when the body's block ends.
 
-        The lease is compared within the transaction (BEGIN IMMEDIATE takes the write lock), so no takeover can
-        come between the check and the write.
+        The lease is compared within the transaction, which has SQLite's write lock, so no takeover can come between
+        the check and the write.
         """
         self._check_writable()
         with self._lock, self._translated():
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._sync_full = durable
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with self._transaction():
                 if lease is not None:
                     self._check_lease(lease)
                 self._check_file()
                 yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit what the block writes, or nothing of it if the block raises."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")  # takes the write lock at once
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            # A signal's exception can come after COMMIT, and SQLite ends some transactions itself (a full disk).
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def _check_file(self) -> None:
         """Raise LogError if the file was removed or replaced: POSIX lets this driver write on where nobody reads."""
