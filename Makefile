@@ -44,6 +44,10 @@ format: $(READY) ## put the code into that format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
+docs: $(READY) ## build the documentation as a site in build/site, to be opened without a server
+	$(RUN) -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 bench: $(READY) ## measure against Spark alone and hand-written code; ARGS=--quick for a first look
 	$(RUN) -m benchmarks $(ARGS)
 
@@ -83,4 +87,6 @@ $(LOWEST)/.ready: pyproject.toml | $(UV)
 	$(PYTHON) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check uv
 
-.PHONY: help demo test soak check lowest format bench torture lock clean
+export NO_MKDOCS_2_WARNING := 1  # an advertisement for other tools
+
+.PHONY: help demo test soak check lowest format docs bench torture lock clean
