@@ -1,6 +1,9 @@
 """Markdown pages as programs: their Python blocks, run in order, as a reader would who copies them."""
 
 import re
+import signal
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -28,3 +31,39 @@ def run_page(page: Path, **replaced: str) -> None:
     for old, new in replaced.items():
         program = program.replace(old, new)
     exec(compile(program, str(page), "exec"), {"__name__": "__main__"})
+
+
+_STEP = re.compile(
+    r"^```python\n# (?P<file>[\w./]+)\n(?P<source>.*?)^```$|^```console\n(?P<session>.*?)^```$",
+    flags=re.MULTILINE | re.DOTALL,
+)
+
+
+def run_session(text: str, folder: Path, environment: Mapping[str, str], **replaced: str) -> int:
+    """Do in `folder` what a page says: write the files that it shows, run its commands, compare what they print.
+
+    A Python block whose first line is a comment with a file's name is that file. In a block of the language console
+    each line behind ``$`` is a command of a shell; the lines behind it are its output, which ends with "Killed" if the
+    command was killed. `replaced` maps texts to others, such as a server's url. Returns the number of commands.
+    """
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    commands = 0
+    for step in _STEP.finditer(text):
+        if step["file"]:
+            (folder / step["file"]).write_text(step["source"], encoding="utf-8")
+            continue
+        for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", step["session"], flags=re.MULTILINE):
+            ran = subprocess.run(
+                ["bash", "-c", f"{command}\nexit $?"],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            killed = "Killed\n" if ran.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) else ""
+            assert ran.stdout + killed == expected, f"$ {command}\n{ran.stdout}{killed}\n{ran.stderr}"
+            assert killed or ran.returncode == 0, f"$ {command}\n{ran.stderr}"
+            commands += 1
+    return commands
