@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import Column
 from pyspark.sql import types as spark
@@ -25,7 +25,7 @@ _SCALARS: dict[Any, Callable[[], spark.DataType]] = {
     decimal.Decimal: lambda: spark.DecimalType(38, 18),
 }
 
-_LAZY = (abc.Iterator, abc.Iterable, abc.Generator)
+LAZY = (abc.Iterator, abc.Iterable, abc.Generator)
 _EAGER = (list, set, frozenset, abc.Sequence, abc.Collection, abc.Set)
 _ARRAYS = (list, abc.Sequence)
 
@@ -36,13 +36,15 @@ class Returns:
 
     `hint` is the annotation of one result. `lazy` is true for an Iterator, an Iterable or a Generator: one call gives
     many results, and `hint` is the annotation of one element. `nothing` is true for None, `column` for a Column.
-    `problem` says why the annotation cannot be read.
+    `pandas` is the pandas class of the result of a function over pandas objects; then there is no `hint`. `problem`
+    says why the annotation cannot be read.
     """
 
     hint: Any = inspect.Signature.empty
     lazy: bool = False
     nothing: bool = False
     column: bool = False
+    pandas: Literal["", "Series", "DataFrame"] = ""
     problem: str = ""
 
     @property
@@ -89,7 +91,7 @@ def read_returns(target: Callable[..., Any]) -> Returns:
     """Read a callable's return annotation, which may be written as text."""
     if isinstance(target, type):
         return Returns(target) if target in _SCALARS else Returns()
-    function = _annotated(target)
+    function = annotated_function(target)
     if function is None:
         return Returns()
     written = getattr(function, "__annotations__", {}).get("return", inspect.Signature.empty)
@@ -97,7 +99,7 @@ def read_returns(target: Callable[..., Any]) -> Returns:
         return Returns()
     if isinstance(written, str):
         try:
-            written = _resolve(function, written)
+            written = resolve_annotation(function, written)
         except Exception as error:
             # The text may hold any expression, so its evaluation may raise anything. A Column is recognized by name.
             name = written.rpartition(".")[2].strip()
@@ -140,7 +142,7 @@ def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
     return None
 
 
-def _annotated(target: Any) -> Any:
+def annotated_function(target: Any) -> Any:
     """Return the function that carries a callable's annotations; None if there is none."""
     while hasattr(target, "func") and not inspect.isroutine(target):  # functools.partial
         target = target.func
@@ -150,8 +152,8 @@ def _annotated(target: Any) -> Any:
     return inspect.unwrap(method) if inspect.isfunction(method) else None
 
 
-def _resolve(function: Any, written: str) -> Any:
-    """Return the object that a textual return annotation names."""
+def resolve_annotation(function: Any, written: str) -> Any:
+    """Return the object that a textual annotation names."""
     # get_type_hints resolves all annotations of a function, and fails at the first unknown name. So it gets a stand-in
     # function with no annotation but this one.
     holder = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
@@ -165,7 +167,7 @@ def _read(hint: Any) -> Returns:
         return Returns(nothing=True)
     if isinstance(hint, type) and issubclass(hint, Column):
         return Returns(column=True)
-    if _origin(hint) in _LAZY:
+    if _origin(hint) in LAZY:
         inner = typing.get_args(hint)
         return Returns(inner[0] if inner else inspect.Signature.empty, lazy=True)
     return Returns(_without_none(hint))

@@ -16,6 +16,7 @@ from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_lifecycle
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
+from trident.operations.pandas_functions import PandasForm, read_pandas_form
 
 _METHODS = {
     "isKeep": ("isKeep",),
@@ -48,9 +49,13 @@ _SCALAR_UDFS = (
 def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
     """Read `target` as an operation, and its return annotation.
 
-    A plain callable is called with one TridentTuple if `tuples` is true, otherwise with one argument for each field.
+    A plain callable is called with one TridentTuple if `tuples` is true, otherwise with one argument for each field. A
+    callable whose annotations name pandas is called with pandas objects in any case.
     """
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
+    form = read_pandas_form(target, step) if call in (Call.VALUES, Call.TUPLE) else None
+    if form is not None:
+        return _pandas_operation(target, form, step)
     operation = Operation(target, site_of(target), call, call is Call.FUNCTION)
     if call in (Call.VALUES, Call.TUPLE):
         returns = read_returns(target)
@@ -59,6 +64,16 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
         many = returns.lazy or is_generator(target)
         return Operation(target, operation.site, call, many), returns
     return operation, Returns()
+
+
+def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operation, Returns]:
+    """Return a function of pandas objects as an operation. Refuse one that gives one value for all tuples."""
+    if form.gives is None:
+        problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
+        hint = "an aggregate takes such a function. To give one value for each tuple, return a pd.Series"
+        raise step.error(TopologyError, f"{problem}; {hint}")
+    call = Call.SERIES if form.takes == "Series" else Call.PANDAS_FRAME
+    return Operation(target, site_of(target), call), Returns(pandas=form.gives)
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
@@ -107,6 +122,10 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         takes_fields = _takes(target, len(names)) and len(names) != 1
         hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if takes_fields else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
+    elif call is Call.SERIES:
+        bind(target, len(names), f"it is called with one pandas Series a field ({', '.join(names)})", step)
+    elif call is Call.PANDAS_FRAME:
+        bind(target, 1, f"it is called with one pandas DataFrame of the fields ({', '.join(names)})", step)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
         bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step, yields=True)
@@ -132,6 +151,9 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
         raise step.error(TypeDeclarationError, f"it gives many results{hint}")
     if returns.nothing:
         raise step.error(TypeDeclarationError, f"it is annotated to return None{hint}")
+    if returns.pandas == "DataFrame":
+        problem = "it is annotated to return a DataFrame; a filter over pandas objects gives a Series of bool"
+        raise step.error(TypeDeclarationError, f"{problem}. To append fields, give outputFields")
     if returns.known:
         kind = type_of(returns.hint)
         if (kind is not None and kind.typeName() != "boolean") or (returns.arity or 1) > 1:

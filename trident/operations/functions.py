@@ -22,18 +22,26 @@ class Call(enum.Enum):
     COLUMN = "a ready Column"
     UDF = "a ready Spark udf"
     FRAME = "a callable from DataFrame to DataFrame"
+    SERIES = "one pandas Series a field, for many tuples at once"
+    PANDAS_FRAME = "one pandas DataFrame of the fields, for many tuples at once"
 
     @property
     def native(self) -> bool:
         """Whether only Spark can run an operation that is called in this way."""
         return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
 
+    @property
+    def pandas(self) -> bool:
+        """Whether one call is for many tuples, as pandas objects."""
+        return self in (Call.SERIES, Call.PANDAS_FRAME)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """A user's operation in a plan: the object (`target`), its source location, and the way in which it is called.
 
-    `many` is true where one call gives many tuples (a generator, an Iterator annotation, flatMap).
+    `many` is true where one call gives many tuples (a generator, an Iterator annotation, flatMap). A call with pandas
+    objects gives one tuple for each; with `many` it gives any number for all of them.
     """
 
     target: Any

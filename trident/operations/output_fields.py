@@ -149,6 +149,10 @@ def _check_result(declared: Declared, operation: Operation, returns: Returns, st
             f"it is annotated to give {returns.arity} value{'' if returns.arity == 1 else 's'} ({shown(returns)}) for "
             f"{count} output field{'s' if count > 1 else ''} ({', '.join(schema.names)})",
         )
+    if returns.pandas == "Series" and count > 1:
+        listed = ", ".join(schema.names)
+        problem = f"it is annotated to return a Series for {count} output fields ({listed})"
+        raise step.error(TypeDeclarationError, f"{problem}: return a DataFrame with these columns")
     if not returns.eager:
         return
     kind = schema.fields[0].dataType
@@ -174,6 +178,8 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
         return f"{fields} is known to Spark only, and a topology is built without it: {write}"
     if operation.call is Call.FUNCTION:
         return f"{fields} is not declared: {write}, or give the Function an attribute outputType"
+    if operation.call.pandas:
+        return f"{fields} is not declared, and pandas has no type of Spark's: {write}"
     why = f" (its annotation cannot be used: {returns.problem})" if returns.problem else ""
     if not why and returns.known:
         why = f" (its annotation {shown(returns)} stands for no type)"

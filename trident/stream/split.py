@@ -165,6 +165,9 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
         raise step.error(
             TopologyError, "it is a function of Spark; give a Python function, which can send tuples to streams"
         )
+    if operation.call.pandas:
+        problem = "it is a function of pandas objects, and each tuple chooses its streams for itself"
+        raise step.error(TopologyError, f"{problem}: give a function of values, or a filter for each stream")
     if operation.call is Call.FILTER:
         raise step.error(
             TopologyError, "it is a Filter; give a function or a Function, which can send tuples to streams"

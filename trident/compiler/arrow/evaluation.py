@@ -6,6 +6,7 @@ A DRPC function answers many requests in one pass, each as if it were alone.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Concatenate, ParamSpec, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.kernels import Work, catching, kernel, work_of
+from trident.compiler.columns.keys import alike
 from trident.compiler.columns.lifecycle import needs_lifecycle, prepared
 from trident.compiler.columns.partitions import (
     PARTITION,
@@ -91,6 +93,10 @@ one row for each part, in hidden fields that the tuples have too; None: all tupl
 
 Answer = Callable[[pa.Table, Read], pa.Table]
 """A compiled DRPC function."""
+
+_P = ParamSpec("_P")
+_OfColumns: TypeAlias = Callable[Concatenate[Columns, _P], Columns]
+"""A kernel, with or without a place for the tuples that it catches."""
 
 _REQUEST = pa.field("\0request", pa.int64())
 """The field that tells requests apart while they run; users cannot give a field this name."""
@@ -196,12 +202,12 @@ class Evaluation:
         return self._native_function(node)
 
     def _work_function(self, node: Node, work: Work, after: frozenset[str]) -> NodeFunction:
-        apply = kernel(work, after)
+        apply = self._apart(work, kernel(work, after))
         if id(node) in self._caught:
             work = replace(work, caught=self._caught[id(node)])
         if not needs_lifecycle([work]):
             if work.caught is not None:
-                catch = catching(work, after)
+                catch = self._apart(work, catching(work, after))
                 return lambda sources, run: catch(sources[0], run.letters)
             return lambda sources, run: apply(sources[0])
         count = self._counts[id(node)]
@@ -211,12 +217,22 @@ class Evaluation:
             for partition, part in parts(sources[0]):
                 with prepared([work], OperationContext(partition, count)) as (ready,):
                     if ready.caught is not None:
-                        results.append(catching(ready, after)(part, run.letters))
+                        results.append(self._apart(ready, catching(ready, after))(part, run.letters))
                     else:
-                        results.append(kernel(ready, after)(part))
+                        results.append(self._apart(ready, kernel(ready, after))(part))
             return concat(results) if results else apply(sources[0])
 
         return with_lifecycle
+
+    def _apart(self, work: Work, apply: _OfColumns[_P]) -> _OfColumns[_P]:
+        """Return a kernel that never gives tuples of two requests or partitions to one call of the user's function."""
+        if work.operation is None or not work.operation.call.pandas or not self._carried:
+            return apply
+
+        def apart(columns: Columns, /, *rest: _P.args, **named: _P.kwargs) -> Columns:
+            return concat([apply(part, *rest, **named) for part in alike(columns, self._carried)])
+
+        return apart
 
     def _aggregate_function(self, node: Aggregate | PersistentAggregate) -> NodeFunction:
         """Return the function of an aggregate; without group fields each part gives one row, even an empty part.

@@ -32,15 +32,15 @@ class Where:
     site: CallSite
     inputs: tuple[str, ...] = ()
 
-    def raised(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int) -> TridentError:
-        """Return the error for a function that raised at this row of its inputs.
+    def raised(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> TridentError:
+        """Return the error for a function that raised at this row of its inputs, the first of `rows` in the call.
 
         A FailedException and a UserFunctionError stay what they are.
         """
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
         what = f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
-        return self.error(f"{what}; {self.tuple_text(lists, row)}" if self.inputs else what, cause)
+        return self.error(f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what, cause)
 
     def calling(self, method: str) -> "Calling":
         """Return a context for calls of a user's method that sees no tuple, or many at once."""
@@ -64,10 +64,11 @@ class Where:
         error.__cause__ = cause
         return error
 
-    def tuple_text(self, lists: Sequence[Sequence[Any]], row: int) -> str:
-        """Return the tuple at this row, short enough to read."""
+    def tuple_text(self, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> str:
+        """Return the tuple at this row, the first of `rows` in one call, short enough to read."""
         shown = [f"{name}={short(values[row])}" for name, values in zip(self.inputs, lists, strict=False)]
-        return f"the tuple was ({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
+        which = "the tuple" if rows == 1 else f"the first of {rows} tuples"
+        return f"{which} was ({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
 
 
 class Calling:

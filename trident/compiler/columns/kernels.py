@@ -16,6 +16,7 @@ from trident.compiler.columns.catching import catching_kernel
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.pandas_calls import PandasKernel
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
@@ -100,6 +101,8 @@ def _kernel(work: Work, after: frozenset[str], letters: Letters | None) -> Kerne
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
     """Return the kernel of one work; its result holds only the fields in `after`."""
     operation = work.operation
+    if operation is not None and operation.call.pandas:
+        return _pandas_kernel(work, operation, after)
     if operation is None:
         return _renaming(work, after) if work.renamed else lambda columns: columns.only(after)
     return _call_kernel(work, operation, after)
@@ -108,7 +111,15 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
 def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
     """Return one work's kernel that leaves out the tuples on which the work fails, and adds them to the letters."""
     assert work.caught is not None and work.operation is not None
+    if work.operation.call.pandas:
+        return _pandas_kernel(work, work.operation, after).catching(work.caught)
     return catching_kernel(_call_kernel(work, work.operation, after), work.where, work.caught)
+
+
+def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> PandasKernel:
+    if work.verb not in ("filter", "each", "map"):
+        raise TypeError(f"{work.where.step}: a {work.verb} calls no function over pandas objects")
+    return PandasKernel(work.verb, operation, work.where, work.outputs, after)
 
 
 def _call_kernel(work: Work, operation: Operation, after: frozenset[str]) -> CallKernel:

@@ -83,3 +83,17 @@ class KeyIndex:
     def named(self, names: Sequence[str]) -> Columns:
         """Return the keys as columns of these names, in the order of their numbers."""
         return Columns(dict(zip(names, self.columns(), strict=True)), len(self))
+
+
+def alike(columns: Columns, names: Sequence[str]) -> list[Columns]:
+    """Return the tuples in parts with equal values of these fields, in the order of the parts' first tuples.
+
+    Without tuples there is one part, which is empty.
+    """
+    index = KeyIndex([columns[name].kind for name in names])
+    rows: list[list[int]] = []
+    for row, number in enumerate(index.numbers([columns[name] for name in names], columns.rows)):
+        if number == len(rows):
+            rows.append([])
+        rows[number].append(row)
+    return [columns.take(own) for own in rows] if len(rows) > 1 else [columns]

@@ -1,0 +1,167 @@
+"""Calls of functions over pandas objects: one call for a slice of the tuples, and checks of what comes back.
+
+A slice is what the engine has at hand: a record batch on Spark, the batch or a partition on the embedded engine, a
+request. A slice is never empty, and never holds tuples of two partitions or requests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from trident.base.errors import UserFunctionError
+from trident.base.values import NotAccepted, type_name
+from trident.compiler.columns.columns import Column, Columns, concat
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.columns.failed_rows import Failure
+from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
+from trident.operations.functions import Call, Operation
+
+_KEPT = pa.field("kept", pa.bool_())
+
+
+def arguments_of(call: Call, columns: Columns, names: tuple[str, ...]) -> "list[pd.Series[Any] | pd.DataFrame]":
+    """Return the arguments with which a function over pandas objects is called."""
+    if call is Call.PANDAS_FRAME:
+        return [to_frame(columns, names)]
+    return [to_series(columns[name], name) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class PandasKernel:
+    """A kernel that calls a function over pandas objects once for all tuples that it gets.
+
+    `outputs` are the fields that the function gives; a filter has none. The result holds only the fields in `after`.
+    """
+
+    verb: Literal["filter", "each", "map"]
+    operation: Operation
+    where: Where
+    outputs: pa.Schema
+    after: frozenset[str]
+
+    def __call__(self, columns: Columns) -> Columns:
+        if not columns.rows:
+            return self._leaving(columns, [Column(field.type, pa.nulls(0, field.type), None) for field in self.outputs])
+        result = self._called(columns)
+        if self.verb == "filter":
+            (kept,) = self._fields(result, columns, pa.schema([_KEPT]))
+            return columns.only(self.after).keep(self._mask(kept, columns))
+        return self._leaving(columns, self._fields(result, columns, self.outputs))
+
+    def catching(self, caught: Caught) -> Callable[[Columns, Letters], Columns]:
+        """Return this kernel, which leaves out the tuples on which the function fails, and adds them to the letters.
+
+        A slice on which it fails is halved until the function fails on a tuple alone. So a function whose result for a
+        tuple does not depend on the other tuples loses exactly the tuples that it would lose one by one.
+        """
+
+        def run(columns: Columns, letters: Letters) -> Columns:
+            try:
+                return self(columns)
+            except UserFunctionError as error:
+                if error.hopeless or error.row is None:
+                    raise
+                failure = Failure.of(error)
+            if columns.rows == 1:
+                letters.add(self.where, caught, columns, [failure])
+                return self(columns.take([]))
+            middle = columns.rows // 2
+            halves = columns.take(range(middle)), columns.take(range(middle, columns.rows))
+            return concat([run(half, letters) for half in halves])
+
+        return run
+
+    def _called(self, columns: Columns) -> Any:
+        arguments = arguments_of(self.operation.call, columns, self.where.inputs)
+        try:
+            return self.operation.target(*arguments)
+        except (Exception, SystemExit) as cause:  # a SystemExit must not end a worker or the driver's thread
+            error = self.where.raised(cause, self._tuple(columns, 0), 0, columns.rows)
+            if isinstance(error, UserFunctionError):
+                error.row = 0  # some tuple's fault
+            if error is cause:
+                raise
+            raise error from cause
+
+    def _fields(self, result: Any, columns: Columns, fields: pa.Schema) -> list[Column]:
+        """Return what the function gave as columns of these fields."""
+        series = self._series(result, fields)
+        if len(result) != columns.rows and not self.operation.many:
+            hint = "one for each tuple" if self.verb == "filter" else "one for each tuple; flatMap takes any number"
+            raise self.where.error(f"gave {len(result)} rows for {columns.rows} tuples: give {hint}")
+        pairs = zip(series, fields, strict=True)
+        return [self._column(own, field, columns) for own, field in pairs]
+
+    def _series(self, result: Any, fields: pa.Schema) -> "list[pd.Series[Any]]":
+        """Return the Series of each field in a result: a DataFrame's columns, or the Series itself."""
+        if isinstance(result, pd.DataFrame):
+            return self._of_frame(result, fields)
+        if isinstance(result, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray) and result.ndim == 1:
+            result = pd.Series(result)
+        if not isinstance(result, pd.Series):
+            expected = "a Series" if len(fields) == 1 else "a DataFrame"
+            raise self.where.error(f"gave {short(result)} ({type(result).__name__}) where {expected} is expected")
+        if len(fields) != 1:
+            declared = ", ".join(fields.names)
+            problem = f"gave a Series for {len(fields)} output fields ({declared})"
+            raise self.where.error(f"{problem}; return a DataFrame with these columns")
+        return [result]
+
+    def _of_frame(self, frame: pd.DataFrame, fields: pa.Schema) -> "list[pd.Series[Any]]":
+        """Return a DataFrame's columns by name; by position if none of its columns has a text as its name."""
+        labels = list(frame.columns)
+        if not any(isinstance(label, str) for label in labels) and len(labels) == len(fields):
+            return [frame.iloc[:, at] for at in range(len(labels))]
+        for name in fields.names:
+            if labels.count(name) != 1:
+                times = "without a column" if name not in labels else "with two columns"
+                listed = ", ".join(map(str, labels))
+                raise self.where.error(f"gave a DataFrame {times} {name!r}; its columns are ({listed})")
+        return [frame[name] for name in fields.names]
+
+    def _column(self, series: "pd.Series[Any]", field: pa.Field, columns: Columns) -> Column:
+        try:
+            return Column.of(from_series(series, field.type))
+        except WrongDtype as error:
+            declared = f"{self._expected(field)}{f' {error}' if str(error) else ''}"
+            raise self.where.error(f"gave a Series of {series.dtype} for {declared}") from None
+        except NotAccepted as error:
+            what = f"{typed(error.value)} for {self._expected(field)}"
+            if not self.operation.many:
+                raise self.where.gave(what, self._tuple(columns, error.row), 0, error.why) from None
+            failure = self.where.error(f"gave {what}{reason(error)}")
+            failure.row = 0  # some tuple's fault: nobody knows which one this row is for
+            raise failure from None
+
+    def _expected(self, field: pa.Field) -> str:
+        if self.verb == "filter":
+            return "a filter, which gives True or False"
+        return f"field {field.name!r}, declared {type_name(field.type)}"
+
+    def _mask(self, kept: Column, columns: Columns) -> list[bool]:
+        """Return which tuples a filter keeps. Refuse a null, which is neither."""
+        mask = kept.values()
+        if None in mask:
+            hint = "write .fillna(False)"
+            raise self.where.gave(f"null for {self._expected(_KEPT)}", self._tuple(columns, mask.index(None)), 0, hint)
+        return mask
+
+    def _tuple(self, columns: Columns, row: int) -> list[list[Any]]:
+        """Return the input fields of one tuple, for errors: a list of one value for each."""
+        return columns.select(self.where.inputs).take([row]).lists(self.where.inputs)
+
+    def _leaving(self, columns: Columns, fields: list[Column]) -> Columns:
+        """Return the tuples with the fields that the function gave."""
+        added = {name: column for name, column in zip(self.outputs.names, fields, strict=True) if name in self.after}
+        rest = columns.only(self.after - added.keys())
+        if not self.operation.many:
+            return rest.plus(added)
+        # A map replaces all fields. What is left marks the tuples' partition or request: it is equal in all rows.
+        rows = len(fields[0])
+        marks = rest.take([0] * rows)
+        return Columns({name: marks[name] for name in marks.names} | added, rows)

@@ -1,0 +1,162 @@
+"""Columns as pandas Series and DataFrames, and Series as columns of a declared type.
+
+A Series has the dtype that PySpark's ``pandas_udf`` gives, with three exceptions that keep values exact: whole numbers
+beyond 2**53 among nulls are Int64, timestamps carry their zone, and nested values are those of functions of tuples.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.compiler.columns.columns import Column, Columns
+
+_EXACT_IN_DOUBLE = 2**53
+
+
+class WrongDtype(TypeError):
+    """A Series is of a dtype whose values a column of the declared type does not take."""
+
+
+# --- from columns -------------------------------------------------------------------------------------------------
+
+
+def to_series(column: Column, name: str) -> "pd.Series[Any]":
+    """Return a column as a Series that a user's function may change."""
+    series = _viewed(column, name)
+    return series if series.dtype == object else series.copy()  # Arrow's memory is not for writing
+
+
+def to_frame(columns: Columns, names: Sequence[str]) -> pd.DataFrame:
+    """Return these columns as a DataFrame that a user's function may change."""
+    series = {name: _viewed(columns[name], name) for name in names}
+    return pd.DataFrame(series, index=pd.RangeIndex(columns.rows), copy=True)
+
+
+def _viewed(column: Column, name: str) -> "pd.Series[Any]":
+    """Return a column as a Series, perhaps over Arrow's memory."""
+    if kinds.is_nested(column.kind):
+        series: pd.Series[Any] = pd.Series(column.values(), dtype=object)
+    else:
+        array = column.array()
+        mapper = _nullable_integers if array.null_count and _is_beyond_double(array) else None
+        series = array.to_pandas(types_mapper=mapper)
+    series.name = name
+    return series
+
+
+def _is_beyond_double(array: pa.Array) -> bool:
+    """Return whether a double could not hold a whole number of this column exactly."""
+    if not kinds.is_int64(array.type):
+        return False
+    least, most = pc.min_max(array).as_py().values()
+    return least is not None and (least < -_EXACT_IN_DOUBLE or most > _EXACT_IN_DOUBLE)
+
+
+def _nullable_integers(kind: pa.DataType) -> Any:
+    return pd.Int64Dtype() if kinds.is_int64(kind) else None
+
+
+# --- to columns ---------------------------------------------------------------------------------------------------
+
+
+def from_series(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
+    """Return a Series as a column of type `kind`; None, NaN, NaT and NA become null.
+
+    Whole numbers become doubles, and doubles that are whole become whole numbers, because pandas makes doubles of whole
+    numbers among nulls. Nothing else is converted: nothing is rounded, parsed or truncated. Raises NotAccepted for the
+    first value that is not of that type, WrongDtype where no value of the Series' dtype is.
+    """
+    if series.dtype == object:
+        return _from_objects(series.to_numpy(), kind)
+    try:
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise WrongDtype(f"({error})") from None
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    array = array.dictionary_decode() if kinds.is_dictionary(array.type) else array
+    if array.type.equals(kind):
+        return array
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)
+    if _fits(array.type, kind):
+        return _cast(array, kind)
+    raise WrongDtype(_hint(array.type, kind))
+
+
+def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
+    """Return a NumPy array of objects as a column."""
+    try:
+        array = pa.array(values, from_pandas=True)
+        if array.type.equals(kind):
+            return array
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # mixed or nested values, which only the way value by value reads
+    whole = kinds.is_integer(kind)
+    return to_arrow([_plain(value, whole, row, kind) for row, value in enumerate(values)], kind)
+
+
+def _plain(value: Any, whole: bool, row: int, kind: pa.DataType) -> Any:
+    """Return an object of a Series as a function of tuples would give it."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float):  # numpy.float64 too
+        if value != value:
+            return None
+        return int(value) if whole and value.is_integer() else value
+    if isinstance(value, pd.Timestamp) and value.nanosecond:
+        raise NotAccepted(value, kind, row, _FINER)
+    return value
+
+
+_FINER = "finer than a microsecond; write .dt.floor('us')"
+
+
+def _fits(kind: pa.DataType, declared: pa.DataType) -> bool:
+    """Return whether values of type `kind` may be of the declared type."""
+    if kinds.is_integer(kind):
+        return _is_number(declared)
+    if kinds.is_floating(kind):
+        return bool(kinds.is_integer(declared) or kinds.is_floating(declared))
+    if kinds.is_timestamp(kind):
+        return kinds.is_timestamp(declared) and (kind.tz is None) == (declared.tz is None)
+    if kinds.is_large_string(kind) or kinds.is_string_view(kind):
+        return bool(kinds.is_string(declared))
+    if kinds.is_large_binary(kind) or kinds.is_binary_view(kind):
+        return bool(kinds.is_binary(declared))
+    of_values = kinds.is_decimal if kinds.is_decimal(kind) else kinds.is_nested
+    return bool(of_values(kind) and of_values(declared))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kinds.is_nested(kind) or kinds.is_decimal(kind):
+        return to_arrow(to_python(array), kind)
+    try:
+        return array.cast(kind, safe=not kinds.is_floating(kind))
+    except pa.ArrowInvalid as error:
+        rounded = array.cast(kind, safe=False)
+        for row in range(len(array)):
+            if array[row].is_valid and not array[row].equals(rounded[row].cast(array.type)):
+                why = _FINER if kinds.is_timestamp(kind) else ""
+                raise NotAccepted(array[row].as_py(), kind, row, why) from None
+        raise NotAccepted(array, kind, 0, str(error)) from error
+
+
+def _hint(kind: pa.DataType, declared: pa.DataType) -> str:
+    """Return what to write in place of values of type `kind`, where another type is declared; "" if nothing."""
+    if kinds.is_timestamp(kind) and kinds.is_timestamp(declared):
+        zoned = "give it a zone with .dt.tz_localize('UTC'), or declare timestamp_ntz"
+        return f"({zoned})" if kind.tz is None else "(declare timestamp, or write .dt.tz_localize(None))"
+    if kinds.is_timestamp(kind) and kinds.is_date(declared):
+        return "(write .dt.date)"
+    if kinds.is_boolean(kind) and _is_number(declared):
+        return "(a bool is not a number here; write .astype('int64'))"
+    return ""

@@ -1,0 +1,128 @@
+"""Functions of pandas Series and DataFrames, known by their annotations as PySpark's ``pandas_udf`` knows them."""
+
+import inspect
+import sys
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trident.base.errors import TypeDeclarationError
+from trident.base.step import Step
+from trident.operations.annotations import LAZY, annotated_function, resolve_annotation
+
+Kind = Literal["Series", "DataFrame"]
+
+_ACCEPTED = "f(a: pd.Series, b: pd.Series) -> pd.Series, f(df: pd.DataFrame) -> pd.DataFrame, or a mix of both"
+
+
+@dataclass(frozen=True, slots=True)
+class PandasForm:
+    """The annotations of a function of pandas objects.
+
+    `takes` is "Series" for one Series a field, "DataFrame" for one DataFrame of all fields. `gives` is None where the
+    function gives one value for all tuples; `value` is the annotation of that value then.
+    """
+
+    takes: Kind
+    gives: Kind | None
+    value: Any = None
+
+
+def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
+    """Return the form of a function of pandas objects; None for every other function.
+
+    Raises TypeDeclarationError if some annotations name pandas, and the others do not fit.
+    """
+    read = _read_annotations(target)
+    if read is None:
+        return None
+    parameters, returned = read
+    kinds = {name: _kind(hint) for name, hint in parameters.items()}
+    gives = _kind(returned)
+    if any(_of_pandas(hint) for hint in (*parameters.values(), returned) if _iterates(hint)):
+        problem = (
+            "it takes or gives an Iterator of pandas objects, and is called with one slice of the tuples at a time"
+        )
+        hint = "take and return the objects themselves; what is made once goes into the prepare(context) of an object"
+        raise step.error(TypeDeclarationError, f"{problem}: {hint}")
+    if gives is None and not any(kinds.values()):
+        return None
+    other = [name for name, kind in kinds.items() if kind is None]
+    if other or not kinds:
+        listed = ", ".join(map(repr, other)) or "its parameters"
+        raise step.error(
+            TypeDeclarationError,
+            f"some of its annotations are of pandas, and {listed} not: annotate every parameter and what it returns, "
+            f"such as {_ACCEPTED}",
+        )
+    if returned is inspect.Signature.empty:
+        raise step.error(
+            TypeDeclarationError,
+            "it takes pandas objects, and does not say what it returns: annotate -> pd.Series or -> pd.DataFrame (one "
+            "row for each tuple), or the type of the one value that an aggregate takes, such as -> float",
+        )
+    if "DataFrame" in kinds.values() and len(kinds) > 1:
+        problem = "a DataFrame holds all input fields and stands alone"
+        raise step.error(TypeDeclarationError, f"{problem}, not beside other parameters: write {_ACCEPTED}")
+    takes: Kind = "DataFrame" if "DataFrame" in kinds.values() else "Series"
+    return PandasForm(takes, gives, None if gives else returned)
+
+
+def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:
+    """Return the annotations of the parameters that a call fills, and of what the call returns."""
+    function = annotated_function(target)
+    written: dict[str, Any] = getattr(function, "__annotations__", {})
+    if not written:
+        return None
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
+    hints = {name: _resolved(function, hint) for name, hint in written.items()}
+    empty = inspect.Signature.empty
+    parameters = {
+        name: hints.get(name, empty)
+        for name, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    }
+    optional = {name: hints[name] for name in signature.parameters if name in hints and _kind(hints[name])}
+    return parameters | optional, hints.get("return", empty)
+
+
+def _resolved(function: Any, hint: Any) -> Any:
+    """Return the object that an annotation names; its text where Python cannot tell.
+
+    pandas' classes take no type arguments at runtime: only type checkers can read the text ``pd.Series[int]``.
+    """
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return resolve_annotation(function, hint)
+    except Exception:  # the text may hold any expression, so its evaluation may raise anything
+        head = hint.partition("[")[0].strip()
+        if head == hint:
+            return hint
+        resolved = _resolved(function, head)
+        return resolved if _kind(resolved) else hint
+
+
+def _kind(hint: Any) -> Kind | None:
+    """Return the class of pandas that an annotation stands for; None if it stands for none of the two."""
+    if isinstance(hint, str):  # pandas may be imported for type checkers only
+        return _BY_TEXT.get(hint.partition("[")[0].strip())
+    pandas = sys.modules.get("pandas")  # without pandas there is no such annotation
+    if pandas is None:
+        return None
+    return "Series" if hint is pandas.Series else "DataFrame" if hint is pandas.DataFrame else None
+
+
+_BY_TEXT: dict[str, Kind] = {f"{module}{kind}": kind for module in ("pd.", "pandas.") for kind in typing.get_args(Kind)}
+
+
+def _iterates(hint: Any) -> bool:
+    return typing.get_origin(hint) in LAZY
+
+
+def _of_pandas(hint: Any) -> bool:
+    """Return whether an annotation names a class of pandas within it, such as ``Iterator[tuple[pd.Series, ...]]``."""
+    return _kind(hint) is not None or any(_of_pandas(inner) for inner in typing.get_args(hint))
