@@ -17,6 +17,7 @@ from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
 from benchmarks.rows.over_time import over_time
+from benchmarks.rows.pandas import pandas
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
+    "pandas": pandas,
     "aggregates": aggregates,
     "windows": windows,
     "time": over_time,

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from tests.compiler.stage_runner import Slots, leaving, stream, table
-from trident import TridentTopology
+from trident import Count, TridentTopology
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
 
@@ -76,3 +76,43 @@ def test_each_request_is_called_for_alone() -> None:
 def repeated(n: pd.Series) -> pd.Series:
     assert len(n) == 1
     return pd.Series([1 / n[0]] * n[0])
+
+
+def spread(n: pd.Series) -> float:
+    return n.max() - n.min()
+
+
+def share(df: pd.DataFrame) -> float:
+    return (df["x"] > 1).mean()
+
+
+def total(n: pd.Series) -> int:
+    return n.sum()
+
+
+def test_aggregates_of_a_batch_and_of_groups(engine: Slots) -> None:
+    topology = TridentTopology()
+    rows = [("a", 1, 0.5), ("b", 10, 2.0), ("a", 4, 2.0), ("b", None, None), ("c", 7, 1.5)]
+    tuples = words(topology, rows)
+    grouped = tuples.groupBy("word").aggregate({"spread": ("n", spread), "share": ("n, x", share), "n": Count()})
+    assert sorted(leaving(engine, grouped)) == [("a", 3.0, 0.5, 2), ("b", 0.0, 0.5, 2), ("c", 0.0, 1.0, 1)]
+    assert leaving(engine, grouped, batch=1) == []
+    batch = tuples.aggregate("n", total, "total")
+    assert leaving(engine, batch) == [(22,)]
+    assert leaving(engine, batch, batch=1) == [(0,)]
+    partitions = tuples.parallelismHint(1).partitionAggregate("n", spread, "spread double")
+    assert leaving(engine, partitions) == [(9.0,)]
+    assert leaving(engine, partitions, batch=1) == [(None,)]
+
+
+def test_aggregates_of_each_request() -> None:
+    topology = TridentTopology()
+    asked = topology.newDRPCStream("spread", "n long").flatMap("n", countdown, "m long")
+    asked.aggregate("m", spread, "spread")
+    (plan,) = cut(topology).requests
+    answers = compile_request(plan)(table("request long, n long", (1, 2), (2, 5), (3, 0)), None)
+    assert [tuple(row.values()) for row in answers.to_pylist()] == [(1, 1.0), (2, 4.0), (3, None)]
+
+
+def countdown(n: pd.Series) -> pd.Series:
+    return pd.Series(range(n[0]))

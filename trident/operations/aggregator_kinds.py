@@ -9,17 +9,19 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.base.types import type_ddl
-from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, Reduction
-from trident.operations.annotations import read_returns
+from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, PandasAggregation, Reduction
+from trident.operations.annotations import Returns, read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.bundles import BundleMember, bundle_of
-from trident.operations.callables import bind, check_not_class, kind_of
+from trident.operations.callables import bind, check_not_class, check_pandas_arguments, kind_of
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
+from trident.operations.pandas_functions import PandasForm, read_pandas_form
 
 _COMBINER = "a CombinerAggregator: an object with init(tuple), combine(a, b) and zero(), such as Count()"
 _REDUCER = "a ReducerAggregator: init() and reduce(curr, tuple)"
 _EMITTER = "an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector)"
+_PANDAS = "a function of pandas objects to one value, such as f(price: pd.Series) -> float"
 
 
 def read_aggregator(
@@ -30,8 +32,12 @@ def read_aggregator(
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)
         return emitting, emitting.outputs
+    form = None if kind else read_pandas_form(target, step)
+    if form is not None:
+        over_pandas = _read_pandas(target, form, inputs, declared, step)
+        return over_pandas, spark.StructType([spark.StructField(over_pandas.output, over_pandas.type)])
     if kind not in ("aggregator", "reducer"):
-        raise _not_an_aggregator(target, f"{_COMBINER}; {_REDUCER}; or {_EMITTER}", step)
+        raise _not_an_aggregator(target, f"{_COMBINER}; {_REDUCER}; {_EMITTER}; or {_PANDAS}", step)
     folding: Aggregation | Reduction
     folding = (
         _read_combiner(target, inputs, declared, step, presents=True)
@@ -44,6 +50,8 @@ def read_aggregator(
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
     """Read `target` as a combiner or a reducer: an aggregator whose one value a state can hold."""
     kind = kind_of(target)
+    if not kind:
+        check_not_pandas(target, step)
     if kind == "emitter":
         raise step.error(
             TopologyError,
@@ -55,6 +63,17 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
     if kind != "aggregator":
         raise _not_an_aggregator(target, f"{_COMBINER}; or {_REDUCER}", step)
     return _read_combiner(target, inputs, declared, step, presents=False)
+
+
+def check_not_pandas(target: Any, step: Step) -> None:
+    """Refuse a function of pandas objects where the values of several batches or panes have to be combined."""
+    if read_pandas_form(target, step) is not None:
+        raise step.error(
+            TopologyError,
+            f"{brief(target)} is a function of pandas objects: it sees all tuples of a batch at once, and its values "
+            "for two batches cannot be combined. Take aggregate for the batch and a state behind it, or a "
+            "CombinerAggregator, whose initColumn(columns, groups, count) works on whole columns too",
+        )
 
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
@@ -142,6 +161,24 @@ def _read_emitting(target: Any, declared: Declared, step: Step) -> Emitting:
     bind(target.aggregate, 3, "aggregate is called with the state, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the state and a collector", step)
     return Emitting(target, site_of(target), typed_outputs(target, declared, step, "Aggregator"))
+
+
+def _read_pandas(
+    target: Any, form: PandasForm, inputs: spark.StructType, declared: Declared, step: Step
+) -> PandasAggregation:
+    if form.gives is not None:
+        problem = f"it is annotated to return a {form.gives}, and an aggregate is one value: return the value"
+        raise step.error(TopologyError, f"{problem}, or take each, map or flatMap, which give a row for each tuple")
+    output = _one_field(declared, step)
+    check_pandas_arguments(target, form.call, inputs.names, step)
+    types = (output.dataType,) if declared.typed[0] else own_types(target, 1, step) or Returns(form.value).types(1)
+    if types is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of output field {output.name!r} is not declared: write it with the field, such as "
+            f"'{output.name} double', or annotate what the function returns, such as -> float",
+        )
+    return PandasAggregation(target, site_of(target), output.name, types[0], form.call)
 
 
 def _not_an_aggregator(target: Any, accepted: str, step: Step) -> TopologyError:

@@ -1,12 +1,13 @@
 """The contracts of aggregators, which fold the tuples of a batch or of a state's batches; and aggregators in a plan."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.callsite import CallSite
-from trident.operations.functions import TridentCollector
+from trident.operations.functions import Call, TridentCollector
 
 
 class CombinerAggregator(Protocol):
@@ -162,5 +163,16 @@ class Emitting:
     outputs: StructType
 
 
-AnyAggregation = Aggregation | Reduction | Emitting
+@dataclass(frozen=True, slots=True, eq=False)
+class PandasAggregation:
+    """A function over pandas objects in a plan: called once for each group, with all its tuples, it gives one value."""
+
+    aggregator: Callable[..., Any]
+    site: CallSite
+    output: str
+    type: DataType
+    call: Call
+
+
+AnyAggregation = Aggregation | Reduction | Emitting | PandasAggregation
 """An aggregator of any kind, in a plan."""

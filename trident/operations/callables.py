@@ -1,7 +1,7 @@
 """The reading of users' operations: what an operation is, how it is called, and whether it takes the arguments."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -72,8 +72,7 @@ def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operat
         problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
         hint = "an aggregate takes such a function. To give one value for each tuple, return a pd.Series"
         raise step.error(TopologyError, f"{problem}; {hint}")
-    call = Call.SERIES if form.takes == "Series" else Call.PANDAS_FRAME
-    return Operation(target, site_of(target), call), Returns(pandas=form.gives)
+    return Operation(target, site_of(target), form.call), Returns(pandas=form.gives)
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
@@ -122,10 +121,8 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         takes_fields = _takes(target, len(names)) and len(names) != 1
         hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if takes_fields else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
-    elif call is Call.SERIES:
-        bind(target, len(names), f"it is called with one pandas Series a field ({', '.join(names)})", step)
-    elif call is Call.PANDAS_FRAME:
-        bind(target, 1, f"it is called with one pandas DataFrame of the fields ({', '.join(names)})", step)
+    elif call.pandas:
+        check_pandas_arguments(target, call, names, step)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
         bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step, yields=True)
@@ -136,6 +133,15 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
             f"it is called with one Column a field ({', '.join(names)})",
             step,
         )
+
+
+def check_pandas_arguments(target: Any, call: Call, names: Sequence[str], step: Step) -> None:
+    """Refuse a function of pandas objects that cannot be called with these fields."""
+    fields = ", ".join(names)
+    if call is Call.SERIES:
+        bind(target, len(names), f"it is called with one pandas Series a field ({fields})", step)
+    else:
+        bind(target, 1, f"it is called with one pandas DataFrame of the fields ({fields})", step)
 
 
 def _absent(*_: object) -> None:

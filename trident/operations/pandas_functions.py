@@ -9,6 +9,7 @@ from typing import Any, Literal
 from trident.base.errors import TypeDeclarationError
 from trident.base.step import Step
 from trident.operations.annotations import LAZY, annotated_function, resolve_annotation
+from trident.operations.functions import Call
 
 Kind = Literal["Series", "DataFrame"]
 
@@ -26,6 +27,11 @@ class PandasForm:
     takes: Kind
     gives: Kind | None
     value: Any = None
+
+    @property
+    def call(self) -> Call:
+        """The way in which the function is called."""
+        return Call.SERIES if self.takes == "Series" else Call.PANDAS_FRAME
 
 
 def read_pandas_form(target: Any, step: Step) -> PandasForm | None:

@@ -9,7 +9,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.step import Step
 from trident.base.text import brief
-from trident.operations.aggregator_kinds import presented_type, read_folding
+from trident.operations.aggregator_kinds import check_not_pandas, presented_type, read_folding
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.bundles import bundle_of
@@ -89,6 +89,7 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
     elif has("init", "aggregate", "complete"):
         kind = "aggregator"
     else:
+        check_not_pandas(target, step)
         builtin = called_like(getattr(target, "__name__", ""))
         hint = "" if builtin is None else f"{builtin}, or "
         raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {hint}{_ACCEPTED}")

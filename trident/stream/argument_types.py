@@ -3,7 +3,9 @@
 Type checkers refuse everything else. Which argument is which, only the call itself tells (`trident.stream.arguments`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column
@@ -20,7 +22,10 @@ _Fields = FieldsLike | StructType
 FunctionArgument = _Fields | Callable[..., Any] | Function | Filter | Debug | Expression | Column
 """An argument of a verb that takes a function of tuples."""
 
-_Aggregator = CombinerAggregator | ReducerAggregator | Aggregator
+_OfPandas = Callable[..., float | str | bytes | bool | date | Decimal | Sequence[Any] | Mapping[Any, Any] | None]
+"""A function of pandas objects to one value."""
+
+_Aggregator = CombinerAggregator | ReducerAggregator | Aggregator | _OfPandas
 
 AggregatorArgument = _Fields | _Aggregator | Mapping[str, _Aggregator | tuple[FieldsLike, _Aggregator]]
 """An argument of a verb that takes an aggregator, or several by the names of their output fields."""

@@ -1,24 +1,27 @@
-"""Aggregators that see every tuple of a group: reducers, and those that emit any number of tuples.
+"""Aggregators that see every tuple of a group: reducers, those that emit any number of tuples, and pandas functions.
 
 All tuples of a group are in one partition. Tuples are added as they come, and none is kept: each member keeps a state
-for each group, and the tuples that it emits.
+for each group, and the tuples that it emits. Only a function over pandas objects has its tuples kept, because it sees
+all tuples of a group in one call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldMember, accumulators_of
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.keys import KeyIndex
-from trident.operations.aggregators import Emitting, Reduction
+from trident.compiler.columns.pandas_calls import call_pandas, value_column
+from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
 from trident.operations.tuples import tuple_type
 
 
@@ -51,10 +54,26 @@ class EmitMember:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PandasMember:
+    """A function over pandas objects as it travels to the workers. `inputs` are the fields that it sees."""
+
+    where: Where
+    function: PandasAggregation
+    inputs: pa.Schema
+
+    def open(self, batch: int | None) -> "MemberRun":
+        """Return a new run of this member over the groups of one batch."""
+        return _PandasRun(self)
+
+
+GatherMember = FoldMember | ReduceMember | EmitMember | PandasMember
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GatherSpec:
     """Aggregators of any kind over the same groups, as they travel to the workers."""
 
-    members: tuple[FoldMember | ReduceMember | EmitMember, ...]
+    members: tuple[GatherMember, ...]
     keys: pa.Schema
     leaving: pa.Schema
     """The key fields, then the output fields of each member."""
@@ -144,7 +163,7 @@ class Gather:
         return groups, list(member_rows)
 
 
-def _opened(member: FoldMember | ReduceMember | EmitMember, batch: int | None) -> MemberRun:
+def _opened(member: GatherMember, batch: int | None) -> MemberRun:
     return _FoldRun(member, batch) if isinstance(member, FoldMember) else member.open(batch)
 
 
@@ -246,3 +265,38 @@ class _EmitRun:
         )
         columns = [emitted[name] for name in emitted.names]
         return columns, [len(collector.emitted) for _, collector in self._groups]
+
+
+class _PandasRun:
+    """A function over pandas objects: one call for each group."""
+
+    def __init__(self, member: PandasMember) -> None:
+        self._member = member
+        self._count = 0
+        self._numbers: list[int] = []
+        self._parts: list[Columns] = []
+
+    def grow(self, count: int) -> None:
+        self._count = count
+
+    def add(self, numbers: list[int], columns: Columns) -> None:
+        if numbers:
+            self._numbers += numbers
+            self._parts.append(columns.select(self._member.inputs.names))
+
+    def result(self) -> tuple[list[Column], list[int] | None]:
+        function, where = self._member.function, self._member.where
+        values = [call_pandas(function.aggregator, function.call, where, group) for group in self._groups()]
+        field = pa.field(function.output, arrow_type(function.type))
+        return [value_column(where, values, field)], None
+
+    def _groups(self) -> Iterator[Columns]:
+        """Yield the tuples of each group, in the order in which they came."""
+        inputs = self._member.inputs
+        together = concat(self._parts) if self._parts else Columns.of(inputs.empty_table(), inputs)
+        numbers = np.asarray(self._numbers, np.int64)
+        order = np.argsort(numbers, kind="stable")
+        arrays = {name: together[name].array().take(pa.array(order)) for name in together.names}
+        ends = np.searchsorted(numbers[order], np.arange(self._count), "right").tolist()
+        for start, end in pairwise([0, *ends]):
+            yield Columns({name: Column.of(array[start:end]) for name, array in arrays.items()}, end - start)

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
-from trident.compiler.aggregates.gathers import EmitMember, GatherSpec, ReduceMember
+from trident.compiler.aggregates.gathers import EmitMember, GatherMember, GatherSpec, PandasMember, ReduceMember
 from trident.compiler.columns.function_errors import Where
-from trident.operations.aggregators import Aggregation, Emitting, Reduction
+from trident.operations.aggregators import Aggregation, Emitting, PandasAggregation, Reduction
 from trident.plan.nodes import Aggregate, Member, PersistentAggregate
 
 
@@ -45,12 +45,15 @@ def _keys(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field]) -> 
     return pa.schema([*hidden, *(field.with_nullable(True) for field in group)])
 
 
-def _member(node: Aggregate, member: Member) -> FoldMember | ReduceMember | EmitMember:
+def _member(node: Aggregate, member: Member) -> GatherMember:
     match member.how:
         case Emitting() as how:
             return EmitMember(Where(node.step, how.site, member.inputs), how)
         case Reduction() as how:
             return ReduceMember(Where(node.step, how.site, member.inputs), how, _presented_type(member, how))
+        case PandasAggregation() as how:
+            inputs = arrow_schema(select(node.source.schema, member.inputs))
+            return PandasMember(Where(node.step, how.site, member.inputs), how, inputs)
         case Aggregation() as how:
             return _fold_member(node, member, how)
 

@@ -66,6 +66,8 @@ class Where:
 
     def tuple_text(self, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> str:
         """Return the tuple at this row, the first of `rows` in one call, short enough to read."""
+        if not rows:
+            return "it was called without a tuple, for an empty batch, request or partition"
         shown = [f"{name}={short(values[row])}" for name, values in zip(self.inputs, lists, strict=False)]
         which = "the tuple" if rows == 1 else f"the first of {rows} tuples"
         return f"{which} was ({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"

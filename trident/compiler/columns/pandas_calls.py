@@ -4,7 +4,7 @@ A slice is what the engine has at hand: a record batch on Spark, the batch or a 
 request. A slice is never empty, and never holds tuples of two partitions or requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,11 +24,40 @@ from trident.operations.functions import Call, Operation
 _KEPT = pa.field("kept", pa.bool_())
 
 
-def arguments_of(call: Call, columns: Columns, names: tuple[str, ...]) -> "list[pd.Series[Any] | pd.DataFrame]":
-    """Return the arguments with which a function over pandas objects is called."""
+def call_pandas(target: Callable[..., Any], call: Call, where: Where, columns: Columns) -> Any:
+    """Call a function over pandas objects with these tuples, and return what it gives.
+
+    An exception of the user's code becomes an error that shows the first tuple.
+    """
+    names = where.inputs
     if call is Call.PANDAS_FRAME:
-        return [to_frame(columns, names)]
-    return [to_series(columns[name], name) for name in names]
+        arguments: list[Any] = [to_frame(columns, names)]
+    else:
+        arguments = [to_series(columns[name], name) for name in names]
+    try:
+        return target(*arguments)
+    except (Exception, SystemExit) as cause:  # a SystemExit must not end a worker or the driver's thread
+        error = where.raised(cause, tuple_at(columns, names, 0), 0, columns.rows)
+        if isinstance(error, UserFunctionError):
+            error.row = 0  # some tuple's fault
+        if error is cause:
+            raise
+        raise error from cause
+
+
+def tuple_at(columns: Columns, names: Sequence[str], row: int) -> list[list[Any]]:
+    """Return these fields of one tuple, for errors: a list of one value for each; empty lists where there is none."""
+    return columns.select(names).take([row] if columns.rows else []).lists(names)
+
+
+def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
+    """Return the values that a function gave, one for each group, as a column of their declared type."""
+    objects = pd.Series(np.fromiter(values, object, len(values)))  # each value as it is: pandas would make them alike
+    try:
+        return Column.of(from_series(objects, field.type))
+    except NotAccepted as error:
+        what = f"gave {typed(error.value)} for field {field.name!r}, declared {type_name(field.type)}"
+        raise where.error(f"{what}{reason(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +76,7 @@ class PandasKernel:
     def __call__(self, columns: Columns) -> Columns:
         if not columns.rows:
             return self._leaving(columns, [Column(field.type, pa.nulls(0, field.type), None) for field in self.outputs])
-        result = self._called(columns)
+        result = call_pandas(self.operation.target, self.operation.call, self.where, columns)
         if self.verb == "filter":
             (kept,) = self._fields(result, columns, pa.schema([_KEPT]))
             return columns.only(self.after).keep(self._mask(kept, columns))
@@ -75,18 +104,6 @@ class PandasKernel:
             return concat([run(half, letters) for half in halves])
 
         return run
-
-    def _called(self, columns: Columns) -> Any:
-        arguments = arguments_of(self.operation.call, columns, self.where.inputs)
-        try:
-            return self.operation.target(*arguments)
-        except (Exception, SystemExit) as cause:  # a SystemExit must not end a worker or the driver's thread
-            error = self.where.raised(cause, self._tuple(columns, 0), 0, columns.rows)
-            if isinstance(error, UserFunctionError):
-                error.row = 0  # some tuple's fault
-            if error is cause:
-                raise
-            raise error from cause
 
     def _fields(self, result: Any, columns: Columns, fields: pa.Schema) -> list[Column]:
         """Return what the function gave as columns of these fields."""
@@ -133,7 +150,7 @@ class PandasKernel:
         except NotAccepted as error:
             what = f"{typed(error.value)} for {self._expected(field)}"
             if not self.operation.many:
-                raise self.where.gave(what, self._tuple(columns, error.row), 0, error.why) from None
+                raise self.where.gave(what, tuple_at(columns, self.where.inputs, error.row), 0, error.why) from None
             failure = self.where.error(f"gave {what}{reason(error)}")
             failure.row = 0  # some tuple's fault: nobody knows which one this row is for
             raise failure from None
@@ -148,12 +165,10 @@ class PandasKernel:
         mask = kept.values()
         if None in mask:
             hint = "write .fillna(False)"
-            raise self.where.gave(f"null for {self._expected(_KEPT)}", self._tuple(columns, mask.index(None)), 0, hint)
+            raise self.where.gave(
+                f"null for {self._expected(_KEPT)}", tuple_at(columns, self.where.inputs, mask.index(None)), 0, hint
+            )
         return mask
-
-    def _tuple(self, columns: Columns, row: int) -> list[list[Any]]:
-        """Return the input fields of one tuple, for errors: a list of one value for each."""
-        return columns.select(self.where.inputs).take([row]).lists(self.where.inputs)
 
     def _leaving(self, columns: Columns, fields: list[Column]) -> Columns:
         """Return the tuples with the fields that the function gave."""
