@@ -6,7 +6,7 @@ the metadata into tuples. It calls ``emit`` again if an attempt has failed, and 
 
 import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -97,6 +97,27 @@ class SpoutExecutor(Protocol):
     def close(self) -> None:
         """Release connections and files."""
         return
+
+
+class ReadSoFar(NamedTuple):
+    """How much of a source was read, of what is known of it: `done` of `total`, in the plural `unit` ("bytes")."""
+
+    done: int
+    total: int
+    unit: str
+
+
+@runtime_checkable
+class MeasuredExecutor(Protocol):
+    """An executor whose source has a size that is known, so that a display can show how far it was read."""
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        """Return how much the batches up to `position` have read; None while that is not known.
+
+        `position` is what the next `plan` gets as `previous`. Any thread may call this, beside any other call, so it
+        must be quick, and change nothing.
+        """
+        ...
 
 
 class Spout(Protocol):

@@ -10,7 +10,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
-from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import foreign_metadata_error
 
@@ -94,6 +94,11 @@ class _FixedExecutor(SpoutExecutor):
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return ArrowEmission(self._spout.tables[self._index(metadata)])
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        if self._spout.cycle:  # there is no end
+            return None
+        return ReadSoFar(0 if position is None else self._index(position) + 1, len(self._spout.tables), "batches")
 
     @staticmethod
     def _index(metadata: Metadata) -> int:

@@ -1,13 +1,10 @@
 """Cells in a real kernel: a cell runs twice, is edited, looks at a stream, and fails."""
 
-import os
-import sys
 from collections.abc import Iterator
-from queue import Empty
-from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
+
+from tests.support.notebook_kernel import Kernel
 
 SETUP = """
 from trident import Count, TridentTopology
@@ -17,44 +14,6 @@ topology = TridentTopology()
 """
 WORDS = 'words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))'
 COUNTS = 'counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")'
-
-
-class Kernel:
-    """A notebook's kernel, without a notebook: cells are its requests."""
-
-    def __init__(self) -> None:
-        self._manager = KernelManager(kernel_name="python3")
-        self._manager.start_kernel(env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-        self._client = self._manager.client()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=60)
-
-    def run(self, code: str, cell: str | None = None) -> str:
-        """Run a cell, and return all it put out as text. `cell` is the id that a front end would send."""
-        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
-        message = self._client.session.msg("execute_request", content, metadata={"cellId": cell} if cell else {})
-        self._client.shell_channel.send(message)
-        texts = list[str]()
-        while True:
-            try:
-                reply: Any = self._client.get_iopub_msg(timeout=60)
-            except Empty:
-                raise AssertionError(f"the kernel does not answer to {code!r}") from None
-            if reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
-                continue
-            kind, given = reply["msg_type"], reply["content"]
-            if kind == "stream":
-                texts.append(given["text"])
-            elif kind == "error":
-                texts.append("\n".join(given["traceback"]))
-            elif kind == "execute_result":
-                texts.append(given["data"]["text/plain"])
-            elif kind == "status" and given["execution_state"] == "idle":
-                return "".join(texts).strip()
-
-    def stop(self) -> None:
-        self._client.stop_channels()
-        self._manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(scope="module")

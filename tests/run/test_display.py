@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.run.test_progress import batch, failure
-from trident.run.display import LiveProgress, html_of, text_of
+from trident.run.display import html_of, text_of
+from trident.run.live_progress import show_progress
 from trident.run.progress import Progress
+from trident_spouts.executor import ReadSoFar
 
 
 class Watched:
@@ -21,7 +23,11 @@ class Watched:
         self.progress = Progress()
         self.isActive = True
         self.debugOutput: list[str] = []
+        self.readSoFar: dict[str, ReadSoFar] = {}
         self.error: BaseException | None = None
+
+    def stop_soon(self) -> None:
+        self.isActive = False
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
@@ -64,7 +70,7 @@ def test_what_went_wrong_and_the_newest_debug_lines() -> None:
 
 def test_without_a_notebook_a_line_is_printed_where_something_changed(capsys: pytest.CaptureFixture[str]) -> None:
     watched = Watched()
-    live = LiveProgress(watched, every=0.01)
+    live = show_progress(watched, every=0.01)
     time.sleep(0.1)
     watched.progress.tell(batch(1))
     deadline = time.monotonic() + 5
@@ -84,7 +90,7 @@ def test_without_a_notebook_a_line_is_printed_where_something_changed(capsys: py
 
 def test_it_ends_with_the_topology_and_shows_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     watched = Watched()
-    live = LiveProgress(watched, every=0.01)
+    live = show_progress(watched, every=0.01)
     watched.isActive = False
     live._thread.join(5)
     assert not live._thread.is_alive()
@@ -93,6 +99,6 @@ def test_it_ends_with_the_topology_and_shows_the_end(capsys: pytest.CaptureFixtu
 
 def test_showing_needs_no_ipython() -> None:
     code = (
-        "import sys; import trident.run.display as s; assert not s.in_notebook(); assert 'IPython' not in sys.modules"
+        "import sys; from trident.run.live_output import *; assert not in_notebook() and 'IPython' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -21,6 +21,7 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
+from trident.base.html_table import html_table
 from trident.base.names import did_you_mean
 from trident.base.types import arrow_schema, ddl
 from trident.base.values import NotAccepted, to_arrow, to_python
@@ -149,9 +150,7 @@ class DRPCResult(list[Row]):
         return frame
 
     def _repr_html_(self) -> str:
-        names = "".join(f"<th>{html.escape(name)}</th>" for name in self.fields)
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in self)
-        return f"<table><tr>{names}</tr>{rows}</table><i>as of txid {html.escape(str(self.asOfTxid))}</i>"
+        return f"{html_table(self.fields, self)}<i>as of txid {html.escape(str(self.asOfTxid))}</i>"
 
 
 class _Function:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from trident.base.checks import check_whole_number
 from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, TridentError
+from trident.base.html_table import html_table
 from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.operations.bundles import presented
@@ -189,21 +190,33 @@ class StateView(StateMapping):
         StateError
             The values have no order, or no such field. Errors of the function pass unchanged.
         """
+        return list(self._listings.pairs_of(self._top(n, by)[0]))
+
+    def ranked(self, n: int, by: str | Callable[[Any], Any] | None = None) -> pa.Table:
+        """Return what `top` returns, as `toArrow` shows it. Values that are structs or lists need no `by`: any `n`."""
+        if by is None and self._present is None and pa.types.is_nested(self._shape.value):
+            return self.toArrow(n)
+        return self._shown(*self._top(n, by))
+
+    def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
+        """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""
         check_whole_number(f"state {self.name!r}: top: n", n, least=0, error=ValueError)
         where = f"state {self.name!r}: top"
-        table, _ = self._table(None)
+        table, as_of = self._table(None)
         if self._present is None and not callable(by):
-            return list(self._listings.pairs_of(top_of_columns(table, n, by, where)))
+            return top_of_columns(table, n, by, where), as_of
         values = list(self._listings.values_of(table))
         # `by` is user code, as `present` is: both run after the read, so that no commit waits for them.
         rank = by if callable(by) else (lambda value: value) if by is None else lambda value: field_of(value, by, where)
         rows = top_of_values(table, values, n, rank, where)
-        keys = [key for key, _ in self._listings.pairs_of(table.take(pa.array(rows, pa.int64())))]
-        return [(key, values[row]) for key, row in zip(keys, rows, strict=True)]
+        return table.take(pa.array(rows, pa.int64())), as_of
 
     def toArrow(self, limit: int | None = None) -> pa.Table:
         """Return key fields and value as a table as of one txid; ``asOfTxid`` in the schema's metadata names it."""
-        table, as_of = self._table(limit)
+        return self._shown(*self._table(limit))
+
+    def _shown(self, table: pa.Table, as_of: dict[str, int]) -> pa.Table:
+        """Return stored entries with their values as readers see them, and the metadata that names their txid."""
         if self._parts is not None:
             table = self._flat(table, self._parts)
         elif self._present is not None:
@@ -256,11 +269,9 @@ class StateView(StateMapping):
         except TridentError as error:
             # A notebook's cell may show a view whose store is away: it shows the head all the same, and no traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
-        names = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
-        cells = zip(*[to_python(column) for column in table.columns], strict=True)
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in cells)
+        rows = html_table(table.column_names, zip(*map(to_python, table.columns), strict=True))
         more = f"<br><i>the first {_SHOWN_ROWS} rows</i>" if table.num_rows == _SHOWN_ROWS else ""
-        return f"<div>{head}<table><tr>{names}</tr>{rows}</table>{more}</div>"
+        return f"<div>{head}{rows}{more}</div>"
 
     def _as_of(self) -> str:
         return ", the latest values" if self.isolation == "latest" else f", as of txid {self.asOfTxid}"

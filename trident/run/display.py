@@ -1,13 +1,12 @@
-"""The display of a running topology: a line of text, a piece of HTML, and a notebook cell that stays up to date."""
+"""A running topology as it is shown: lines of text, and a piece of HTML with bars of progress."""
 
 import html
-import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from trident.run.progress import ProgressEvent, rows_per_second
+from trident_spouts.executor import ReadSoFar
 
 _DEBUG_LINES = 20
 
@@ -27,6 +26,11 @@ class Watched(Protocol):
     @property
     def debugOutput(self) -> Sequence[str]:
         """The newest lines of Debug steps, oldest first."""
+        ...
+
+    @property
+    def readSoFar(self) -> Mapping[str, ReadSoFar]:
+        """How far each stream's source was read, for the sources whose size is known."""
         ...
 
     def exception(self) -> BaseException | None: ...
@@ -102,7 +106,33 @@ def text_of(watched: Watched) -> str:
     lines = lines_of(watched.recentProgress)
     if not lines:
         return f"{head}: no batch yet"
-    return "\n".join(f"{head} {line.group}: {_line_text(line)}" for line in lines)
+    bars = [f"{head} {stream}: {_read_text(read)}" for stream, read in watched.readSoFar.items()]
+    return "\n".join([*bars, *(f"{head} {line.group}: {_line_text(line)}" for line in lines)])
+
+
+def _read_text(read: ReadSoFar) -> str:
+    return f"{percent(read):.0f} % of {_amount(read)} read"
+
+
+def percent(read: ReadSoFar) -> float:
+    """Return how much of a source was read, in percent; 100 for an empty source.
+
+    >>> percent(ReadSoFar(1, 4, "batches")), percent(ReadSoFar(0, 0, "bytes"))
+    (25.0, 100.0)
+    """
+    return 100 * read.done / read.total if read.total else 100.0
+
+
+def _amount(read: ReadSoFar) -> str:
+    """Return the size of a source: ``25 batches``, ``1.3 MB``.
+
+    >>> _amount(ReadSoFar(0, 1_300_000, "bytes"))
+    '1.3 MB'
+    """
+    if read.unit != "bytes":
+        return f"{read.total:,} {read.unit}"
+    scale = next((scale for scale in (3, 2, 1) if read.total >= 1000**scale), 0)
+    return f"{read.total / 1000**scale:.1f} {'kMG'[scale - 1]}B" if scale else f"{read.total} bytes"
 
 
 def _line_text(line: GroupLine) -> str:
@@ -116,7 +146,7 @@ def _line_text(line: GroupLine) -> str:
 
 
 def html_of(watched: Watched, picture: str = "") -> str:
-    """Return the display as HTML: the status, a row for each group, the newest Debug lines.
+    """Return the display as HTML: the status, a bar for each source, a row for each group, the newest Debug lines.
 
     A `picture` (SVG, trusted) is shown below them.
     """
@@ -135,80 +165,20 @@ def html_of(watched: Watched, picture: str = "") -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
     shown = list(watched.debugOutput)[-_DEBUG_LINES:]
     debug = f"<pre>{html.escape(chr(10).join(shown))}</pre>" if shown else ""
-    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))} {table}{debug}{picture}</div>"
+    bars = "".join(_bar(stream, read) for stream, read in watched.readSoFar.items())
+    head = f"<b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))}"
+    return f"<div>{head} {bars}{table}{debug}{picture}</div>"
+
+
+def _bar(stream: str, read: ReadSoFar) -> str:
+    """Return a bar of how far a stream's source was read."""
+    # A source without anything has a full bar: nothing of it is left.
+    value, most = (read.done, read.total) if read.total else (1, 1)
+    bar = f'<progress value="{value}" max="{most}" style="width:14em;max-width:50%;vertical-align:middle"></progress>'
+    return f"<div>{html.escape(stream)} {bar} {_read_text(read)}</div>"
 
 
 def _time_cells(line: GroupLine, timed: bool) -> str:
     """Return the cells of a group's watermarks and late rows; "" if no group has windows by event time."""
     times = ", ".join(f"{name} {time}" for name, time in line.watermarks.items() if time)
     return f"<td>{html.escape(times)}</td><td>{line.late:,}</td>" if timed else ""
-
-
-def in_notebook() -> bool:
-    """Return whether this Python is a notebook's kernel (and not, say, a terminal's IPython)."""
-    if "IPython" not in sys.modules:
-        return False
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    return shell is not None and hasattr(shell, "kernel")
-
-
-class LiveProgress:
-    """Shows a running topology, and keeps what it shows up to date until the topology ends.
-
-    In a notebook, the output below the cell that began this is replaced again and again. Elsewhere a line is printed
-    whenever something has changed.
-
-    Parameters
-    ----------
-    every : seconds between two looks.
-    """
-
-    def __init__(self, watched: Watched, every: float = 0.5) -> None:
-        self._watched = watched
-        self._every = every
-        self._end = threading.Event()
-        self._handle: Any = None
-        if in_notebook():
-            from IPython.display import display
-
-            self._handle = display(self._bundle(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._print()
-        self._thread = threading.Thread(target=self._follow, daemon=True, name="trident-live-progress")
-        self._thread.start()
-
-    def stop(self, timeout: float | None = 5) -> None:
-        """Show the newest status once more, then end."""
-        self._end.set()
-        self._thread.join(timeout)
-
-    def _follow(self) -> None:
-        shown = self._mark()
-        while True:
-            ended = self._end.wait(self._every) or not self._watched.isActive
-            mark = self._mark()
-            if mark != shown:
-                shown = mark
-                self._update()
-            if ended:
-                return
-
-    def _mark(self) -> tuple[Any, ...]:
-        """Return a value that changes whenever there is something new to show."""
-        events, lines = self._watched.recentProgress, list(self._watched.debugOutput)
-        newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
-        return (*newest, len(lines), *lines[-1:], status_of(self._watched))
-
-    def _update(self) -> None:
-        if self._handle is None:
-            self._print()
-        else:
-            self._handle.update(self._bundle(), raw=True)
-
-    def _print(self) -> None:
-        print(text_of(self._watched), flush=True)
-
-    def _bundle(self) -> dict[str, str]:
-        return {"text/plain": text_of(self._watched), "text/html": html_of(self._watched)}

@@ -11,7 +11,7 @@ these. All threads talk to the loop by events, through one queue, so the coordin
 touches these attributes:
 
     attribute                       written by                  why this is safe
-    coordinator                     loop                        others read `finished`, `frozen` and copies only
+    coordinator                     loop                        others read `finished`, `frozen`, `positions`, copies
     turns.committed                 commit                      an int that only grows; late readers do too much work
     turns.at_hand                   loop sets, commit removes   set before the turn is submitted
     turns.waiting_for               commit, watch               only shown
@@ -43,6 +43,7 @@ from trident.run.rests import Rests
 from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
+from trident_spouts.executor import ReadSoFar
 
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that it has just cancelled."""
@@ -112,6 +113,11 @@ class GroupRun:
     def committed(self) -> int:
         """The last committed txid."""
         return self.turns.committed
+
+    @property
+    def read_so_far(self) -> dict[str, ReadSoFar]:
+        """How far the frozen batches have read each stream's source, for the sources whose size is known."""
+        return self._context.sources.read_so_far(self.coordinator.positions)
 
     @property
     def hanging(self) -> list[dict[str, Any]]:

@@ -18,10 +18,14 @@ from trident.run import events as on
 from trident.run import registry, sigterm
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
-from trident.run.display import LiveProgress, html_of, status_of
+from trident.run.display import html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
+from trident.run.live_output import LiveOutput
+from trident.run.live_progress import show_progress, show_run
+from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
+from trident_spouts.executor import ReadSoFar
 
 logger = logging.getLogger(__name__)
 
@@ -129,14 +133,54 @@ class RunningTopology:
         """The tuples that the Debug steps of the topology saw lately, one line for each tuple."""
         return list(self._context.trace.debug)
 
-    def showProgress(self, every: Duration = 0.5) -> LiveProgress:
+    @property
+    def readSoFar(self) -> dict[str, ReadSoFar]:
+        """How far each stream's source was read: ``done``, ``total`` and ``unit`` ("bytes", "batches"), by stream.
+
+        It counts what is frozen. Sources whose size is not known are missing: endless ones, and those of your own.
+        """
+        return {stream: read for run in self._runs.values() for stream, read in run.read_so_far.items()}
+
+    def showProgress(self, every: Duration = 0.5) -> LiveOutput:
         """Show the progress of the run, with a look every `every` (a duration), until the run ends.
 
         ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
-        itself up to date and also shows what Debug steps see; elsewhere a line is printed whenever something
-        has changed.
+        itself up to date: a button that stops the run (with the package ipywidgets), a bar for each source whose size
+        is known, a row for each batch group, and what Debug steps see. Elsewhere a line is printed whenever something
+        has changed. A cell that ends in the run itself shows the same.
         """
-        return LiveProgress(self, read_seconds("every", every))
+        return show_progress(self, read_seconds("every", every))
+
+    def showState(
+        self, name: str, n: int = 10, by: str | Callable[[Any], Any] | None = None, every: Duration = 1
+    ) -> LiveOutput:
+        """Show a table of the `n` entries of a state with the greatest values, kept up to date until the run ends.
+
+        In a notebook the output of the cell is replaced; elsewhere the table is printed again. The table is as of one
+        committed batch, and is read again when a later one is committed, at most every `every` (a duration). The
+        reads look through the whole state, and take at most a twentieth of the time, so that they do not hold up
+        commits: a large state is read less often. ``.stop()`` of the returned object ends the display earlier.
+
+        Parameters
+        ----------
+        name : str
+            The state's name.
+        n : int
+            The number of rows.
+        by : str or callable, optional
+            What ranks a value, as for ``top`` of a state's view: a field of the value, or a function of it. By
+            default the value itself, or nothing if values have no order.
+        every : duration
+            The time between two looks.
+
+        Raises
+        ------
+        StateError
+            There is no state of this name, or `by` is no field of its values.
+        """
+        view = self.state(name)
+        group = self._read_source.group_of(name)
+        return show_state(self, view, lambda: self._read_source.committed(group), n, by, read_seconds("every", every))
 
     def exception(self) -> BaseException | None:
         """Return the error of the first batch group that failed; None if none failed."""
@@ -279,6 +323,10 @@ class RunningTopology:
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))
+
+    def _ipython_display_(self) -> None:
+        """Show the progress, kept up to date, and the picture; IPython calls this for a cell that ends in the run."""
+        show_run(self, self._context.topology.draw("svg"))
 
     # --- the run's own -----------------------------------------------------------------------------------------
 

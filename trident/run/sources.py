@@ -17,7 +17,7 @@ from trident.base.log_fields import RunLogger
 from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
-from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Emission, MeasuredExecutor, Metadata, ReadSoFar, Spout, SpoutExecutor, SpoutKind
 
 T = TypeVar("T")
 
@@ -117,6 +117,15 @@ class Sources:
         by_stream = {stream: emissions[node] for stream, node in self._nodes.items()}
         emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
+
+    def read_so_far(self, positions: Positions) -> dict[str, ReadSoFar]:
+        """Return how far each stream's source was read up to `positions`, for the sources whose size is known."""
+        measured = {
+            stream: executor.read_so_far(positions.get(stream))
+            for stream, executor in self._executors.items()
+            if isinstance(executor, MeasuredExecutor)
+        }
+        return {stream: amount for stream, amount in measured.items() if amount is not None}
 
     def success(self, txid: int, plan: BatchPlan) -> None:
         """Tell the spouts that everything up to `txid` is committed.

@@ -62,6 +62,13 @@ class ReadFiles:
         place = self.place(file.mtime, file.name)
         return file.name not in self.entries and self.cutoff is not None and place <= self.cutoff
 
+    def bytes_read(self, file: ListedFile) -> int:
+        """Return how many bytes of a file were read."""
+        entry = self.entries.get(file.name)
+        if entry is None:
+            return file.size if self.is_past(file) else 0
+        return min(entry.end, file.size)
+
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "ReadFiles":
         """Return the record after the files in `read` were read; `waiting` is the place of the first unread file."""
         entries = {**self.entries, **dict(read)}

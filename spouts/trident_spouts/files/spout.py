@@ -22,7 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
-from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
@@ -325,6 +325,16 @@ class _FileExecutor(SpoutExecutor):
         raise SourceUnreadableError(
             f"FileSpout: the files at {self._source} come and go faster than they can be listed"
         )
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        listing, (text, known) = self._listing, self._known  # each is replaced as a whole, by the thread that plans
+        if not listing:
+            return None
+        seen = ReadFiles()
+        if position is not None:
+            read = _read(position, "seen", str)
+            seen = known if read == text else ReadFiles.decode(read)
+        return ReadSoFar(sum(map(seen.bytes_read, listing)), sum(file.size for file in listing), "bytes")
 
     def _seen(self, previous: Metadata, anew: bool) -> ReadFiles:
         """Return the record of the files read up to the previous batch, under the names that they have in the listing.

@@ -1,0 +1,106 @@
+"""An output that keeps itself up to date until the run ends: of a notebook's cell, or as text on the terminal."""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+Bundle = dict[str, str]
+"""What is shown, by media type: "text/plain", and for notebooks "text/html"."""
+
+_SHARE = 20
+"""Making what is shown takes at most this part of the time."""
+
+_LOOK_SECONDS = 0.25
+"""How soon the thread of a display notices the end of the run."""
+
+
+def in_notebook() -> bool:
+    """Return whether this Python is a notebook's kernel (and not, say, a terminal's IPython)."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class LiveOutput:
+    """Shows something of a run, and shows it again whenever it has changed, until the run ends or `stop` is called.
+
+    In a notebook, the output below the cell that began this is replaced again and again. Elsewhere the text is printed.
+    The thread that does it ends with the run.
+
+    Parameters
+    ----------
+    active : returns whether the run is at work.
+    mark : returns a value that changes whenever there may be something new to show; it is quick.
+    bundle : returns what is shown.
+    every : seconds between two looks, at least; more if `bundle` takes long.
+    first : returns what is shown first, and may raise; by default as `bundle`.
+    ended : called once at the end, in the same thread.
+    """
+
+    def __init__(
+        self,
+        active: Callable[[], bool],
+        mark: Callable[[], object],
+        bundle: Callable[[], Bundle],
+        every: float,
+        first: Callable[[], Bundle] | None = None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._active, self._mark, self._bundle, self._every, self._ended = active, mark, bundle, every, ended
+        self._stopped = threading.Event()
+        self._handle: Any = None
+        self._shown = mark()
+        began = monotonic()
+        shown = (first or bundle)()
+        self._cost = monotonic() - began
+        if in_notebook():
+            from IPython.display import display
+
+            self._handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._put(shown)
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="trident-live")
+        self._thread.start()
+
+    def stop(self, timeout: float | None = 5) -> None:
+        """Show the newest once more, then end."""
+        self._stopped.set()
+        self._thread.join(timeout)
+
+    def _follow(self) -> None:
+        try:
+            while True:
+                last = self._wait()
+                mark = self._mark()
+                if mark != self._shown:
+                    began = monotonic()
+                    self._put(self._bundle())
+                    self._cost, self._shown = monotonic() - began, mark
+                if last:
+                    return
+        except Exception:  # the run goes on without its display
+            logger.exception("a display ends")
+        finally:
+            self._ended()
+
+    def _wait(self) -> bool:
+        """Wait until it is time to look again. Return whether this is the last look."""
+        until = monotonic() + max(self._every, _SHARE * self._cost)
+        while (left := until - monotonic()) > 0:
+            if self._stopped.wait(min(left, _LOOK_SECONDS)) or not self._active():
+                return True
+        return self._stopped.is_set() or not self._active()
+
+    def _put(self, bundle: Bundle) -> None:
+        if self._handle is None:
+            print(bundle["text/plain"], flush=True)
+        else:
+            self._handle.update(bundle, raw=True)

@@ -1,0 +1,52 @@
+"""The progress of a run in a notebook's cell: a button that stops it, bars, and a table that stays up to date."""
+
+import html
+from typing import Any, Protocol
+
+from trident.run.display import Watched, html_of, status_of, text_of
+from trident.run.live_output import Bundle, LiveOutput, in_notebook
+from trident.run.stop_button import MISSING, stop_button
+
+
+class Stoppable(Watched, Protocol):
+    """A running topology, as a display with a button sees it."""
+
+    def stop_soon(self) -> None: ...
+
+
+def show_progress(running: Stoppable, every: float) -> LiveOutput:
+    """Show the progress of a run until it ends, in a notebook with a button that stops it."""
+    button, note = None, ""
+    if in_notebook() and running.isActive:
+        button = stop_button(running.stop_soon)
+        note = "" if button else f"<div><i>{html.escape(MISSING)}</i></div>"
+
+    def bundle() -> Bundle:
+        shown = html_of(running) + (note if running.isActive else "")
+        return {"text/plain": text_of(running), "text/html": shown}
+
+    return LiveOutput(
+        lambda: running.isActive,
+        lambda: _mark(running),
+        bundle,
+        every,
+        ended=button.remove if button else lambda: None,
+    )
+
+
+def show_run(running: Stoppable, picture: str) -> None:
+    """Show a run that is the value of a cell: its progress, kept up to date, and the picture (SVG) of its topology."""
+    if not in_notebook():
+        print(repr(running))
+        return
+    from IPython.display import SVG, display
+
+    show_progress(running, every=0.5)
+    display(SVG(picture))  # type: ignore[no-untyped-call]
+
+
+def _mark(running: Watched) -> tuple[Any, ...]:
+    """Return a value that changes whenever there is something new to show."""
+    events, lines = running.recentProgress, list(running.debugOutput)
+    newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
+    return (*newest, len(lines), *lines[-1:], status_of(running), *running.readSoFar.items())

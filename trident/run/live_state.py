@@ -1,0 +1,55 @@
+"""A table of a state in a notebook's cell, or as text, which is read again when a batch is committed."""
+
+import html
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.checks import check_whole_number
+from trident.base.errors import TridentError
+from trident.base.html_table import html_table
+from trident.base.values import to_python
+from trident.reads.state_view import StateView
+from trident.run.display import Watched
+from trident.run.live_output import Bundle, LiveOutput
+
+
+def show_state(
+    running: Watched,
+    view: StateView,
+    committed: Callable[[], int],
+    n: int,
+    by: str | Callable[[Any], Any] | None,
+    every: float,
+) -> LiveOutput:
+    """Show the `n` entries with the greatest values, as `by` ranks them, until the run ends.
+
+    `committed` returns the last committed txid of the state's group. Raises what the first read raises.
+    """
+    check_whole_number("showState: n", n, error=ValueError)
+
+    def read() -> Bundle:
+        return _bundle(view.name, view.ranked(n, by))
+
+    def read_again() -> Bundle:
+        try:
+            return read()
+        except TridentError as error:  # a store that is away comes back, and a later batch is shown again
+            text = f"{view.name}: {error}"
+            return {"text/plain": text, "text/html": f"<div><i>{html.escape(text)}</i></div>"}
+
+    def mark() -> object:
+        return committed(), running.isActive  # a run that ends is read once more: its last batch may be committed late
+
+    return LiveOutput(lambda: running.isActive, mark, read_again, every, first=read)
+
+
+def _bundle(state: str, table: pa.Table) -> Bundle:
+    """Return a state's table as text and as HTML, with the txid as of which it was read."""
+    txid = (table.schema.metadata or {}).get(b"asOfTxid")
+    as_of = "the latest values" if txid is None else f"as of txid {txid.decode()}"
+    text = table.to_pandas().to_string(index=False) if table.num_rows else "no entries"
+    rows = html_table(table.column_names, zip(*map(to_python, table.columns), strict=True))
+    head = f"<b>{html.escape(state)}</b> {as_of}"
+    return {"text/plain": f"{state}, {as_of}\n{text}", "text/html": f"<div>{head}{rows}</div>"}

@@ -1,0 +1,45 @@
+"""The button that stops a run, in a notebook. It needs the package ipywidgets."""
+
+from collections.abc import Callable
+from typing import Any
+
+MISSING = 'no Stop button without ipywidgets (pip install "trident-pyspark[notebook]"); running.stop() stops the run'
+
+
+class StopButton:
+    """A button below a notebook's cell. A press asks the run to stop, and returns at once.
+
+    Parameters
+    ----------
+    widgets : the module ipywidgets.
+    ask : asks the run to stop, and does not wait for it.
+    """
+
+    def __init__(self, widgets: Any, ask: Callable[[], None]) -> None:
+        from IPython.display import display
+
+        self._ask = ask
+        self._button = widgets.Button(description="Stop", icon="stop", tooltip="Stop the topology in good order")
+        self._button.on_click(self._pressed)
+        shown = {**self._button._repr_mimebundle_(), "text/plain": "running.stop() stops the topology"}
+        self._handle: Any = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def _pressed(self, button: Any) -> None:
+        # Shown at once: a commit under way is finished before the run ends.
+        button.disabled, button.description = True, "Stopping"
+        self._ask()
+
+    def remove(self) -> None:
+        """Take the button away, because there is nothing to stop any more."""
+        # Replaced first: a saved notebook must not refer to a button that its next reader does not have.
+        self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
+        self._button.close()
+
+
+def stop_button(ask: Callable[[], None]) -> StopButton | None:
+    """Show a button that calls `ask`; return None without ipywidgets."""
+    try:
+        import ipywidgets
+    except ImportError:
+        return None
+    return StopButton(ipywidgets, ask)
