@@ -1,5 +1,6 @@
 """An opaque spout whose partitions are functions that read rows from a position on, or lists that grow."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -69,6 +70,11 @@ class PollingSpout:
             raise TopologyError(
                 f"PollingSpout: expected a mapping of partition names to functions or lists, got {brief(partitions)}"
             )
+        if callable(partitions) and not _needs_nothing(partitions):
+            raise TopologyError(
+                f"PollingSpout: {brief(partitions)} is called without arguments and gives the mapping of partitions; "
+                f"for one partition that is a function, write {{'name': {site_of(partitions).name}}}"
+            )
         check_whole_number("PollingSpout: maxRows", maxRows)
         object.__setattr__(self, "schema", read_schema(fields))
         object.__setattr__(self, "partitions", partitions)
@@ -114,3 +120,13 @@ class _PolledPartitions(OpaquePartitionedSpout):
             )
         batch = list(rows[start : start + self._spout.maxRows])
         return batch, start + len(batch)
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a known signature
+        pass
+    return True

@@ -99,7 +99,7 @@ def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
     if seconds is None:
         return None
     if not 0.001 <= seconds < 1e10:
-        raise ValueError(f"ttlSecs={ttl!r}: expected 1 millisecond or more, or None for values that stay")
+        raise ValueError(f"ttlSecs={ttl!r}: expected from 1 millisecond to 300 years, or None for values that stay")
     if kind is StateKind.NON_TRANSACTIONAL:
         raise ValueError(
             f"ttlSecs={ttl!r}: a nonTransactional state keeps no txid beside its values, which would tell their age; "

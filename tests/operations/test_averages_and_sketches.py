@@ -164,7 +164,16 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
         (lambda: TopK(0), "TopK: k=0: expected a whole number of at least 1"),
         (lambda: TopK(True), "k=True: expected a whole number"),
         (lambda: CountDistinct(3), "CountDistinct: lgK=3: expected a whole number from 4 to 21"),
-        (lambda: Quantiles(), "Quantiles takes ranks from 0 to 1, at least one; write Quantiles(0.5, 0.99)"),
+        (
+            lambda: Quantiles(),
+            "Quantiles takes ranks from 0 to 1, at least one; name the field before it, as in ('price',",
+        ),
+        (lambda: Quantiles("v"), "not 'v'; name the field before it, as in ('v', Quantiles(0.5, 0.99))"),
+        (
+            lambda: CountDistinct("v"),
+            "lgK is a whole number; name a field before the aggregator, as in ('v',",
+        ),
+        (lambda: TopK("v"), "TopK('v'): k is a whole number; name a field before the aggregator, as in ('v', TopK("),
         (lambda: Quantiles(50), "Quantiles takes ranks from 0 to 1, not 50"),
         (lambda: Quantiles(0.5, k=1), "Quantiles: k=1: expected a whole number from 8 to 65535"),
     ],
@@ -173,6 +182,15 @@ def test_what_cannot_be_meant_is_refused(make: Any, says: str) -> None:
     with pytest.raises(TopologyError) as raised:
         make()
     assert says in str(raised.value)
+
+
+def test_the_ranks_0_and_1_are_the_least_and_the_greatest_value() -> None:
+    ends = Quantiles(0.0, 1.0)
+    values = [float(n * 7919 % 10_007) for n in range(6000)] + [-5.5, 99_999.0]
+    sketch = ends.combine(
+        ends.gathered([(value,) for value in values[:3000]]), ends.gathered([(v,) for v in values[3000:]])
+    )
+    assert ends.present(sketch) == [-5.5, 99_999.0]
 
 
 @pytest.mark.parametrize("make", [lambda: CountDistinct(), lambda: Quantiles(0.5)], ids=["distinct", "quantiles"])

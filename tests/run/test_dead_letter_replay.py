@@ -8,7 +8,7 @@ import pytest
 
 import trident
 from trident import DeadLetter, Sum, TridentTopology
-from trident.errors import TopologyError
+from trident.errors import TopologyError, UserFunctionError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -51,7 +51,7 @@ def test_letters_come_back_once_and_leave_their_state(tmp_path: Path) -> None:
         running.processAllAvailable(timeout=20)
         assert letters(running) == ['{"line":"x","extra":"NaN"}', '{"line":"y","extra":null}']
         BROKEN.clear()
-        assert running.replayDeadLetters("lines", lambda letter: "no x" in letter["message"]) == 1
+        assert running.replayDeadLetters("lines", lambda letter: "no x" in letter.message) == 1
         running.processAllAvailable(timeout=20)
         assert letters(running) == ['{"line":"y","extra":null}'] and running.state("sum").value == 11
         assert running.replayDeadLetters("lines") == 1
@@ -151,3 +151,17 @@ def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) ->
         TopologyError, match="a DRPC request that fails returns its error to the caller, and nothing comes back"
     ):
         TridentTopology().newDRPCStream("ask").replayable()
+
+
+def test_a_choice_of_letters_that_fails_is_told_with_its_line_and_puts_none_back(tmp_path: Path) -> None:
+    feeder = FeederBatchSpout("line string, extra double")
+    with start_local(topology(feeder), name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed([("x", 0.5)], wait=True, timeout=20)
+        with pytest.raises(
+            UserFunctionError, match=r"where raised PySparkAttributeError: .*; the letter .*replay\.py:\d+"
+        ):
+            running.replayDeadLetters("lines", where=lambda letter: letter.wrong == 1)
+        with pytest.raises(TopologyError, match=r"where=\"error == 'ValueError'\": expected a function of a letter"):
+            running.replayDeadLetters("lines", where="error == 'ValueError'")  # type: ignore[arg-type]
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == ['{"line":"x","extra":0.5}']

@@ -206,3 +206,9 @@ def test_what_may_pass_is_tried_again_and_told_once(caplog: pytest.LogCaptureFix
 def test_every_error_says_whether_it_is_hopeless() -> None:
     assert SpoutContractError.hopeless and TopologyError.hopeless
     assert not UserFunctionError.hopeless and not BatchFailedError.hopeless
+
+
+@pytest.mark.parametrize("option", ["availableNow", "requireExactlyOnce", "replace"])
+def test_an_option_that_is_true_or_false_takes_nothing_else(option: str) -> None:
+    with pytest.raises(TopologyError, match=f"{option}='no': expected True or False"):
+        start_local(word_count(), **{option: "no"})

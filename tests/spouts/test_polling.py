@@ -95,3 +95,11 @@ def test_what_a_partition_gives_is_checked(partition: Any, position: Any, said: 
 def test_what_is_no_mapping_is_refused() -> None:
     with pytest.raises(TopologyError, match="expected a mapping of partition names to functions or lists"):
         PollingSpout("n long", [1, 2])  # type: ignore[arg-type]
+
+
+def test_a_partitions_function_in_the_place_of_the_mapping_is_refused() -> None:
+    def pages(position: Any, limit: int) -> Any:
+        return [], None
+
+    with pytest.raises(TopologyError, match=r"'pages' is called without arguments .*write \{'name': pages\}"):
+        PollingSpout("n long", pages)  # type: ignore[arg-type]

@@ -44,10 +44,11 @@ def to_microseconds(duration: object) -> int | None:
         return round(duration * 1_000_000) if math.isfinite(duration) else None
     if not isinstance(duration, str):
         return None
-    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", duration.lower())
-    if match is None:
+    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", duration)
+    if match is None or match[2] == "M":  # pandas and ISO 8601 have M for months too
         return None
-    unit = _UNITS.get(match[2]) or _UNITS.get(match[2].removesuffix("s"))
+    name = match[2].lower()
+    unit = _UNITS.get(name) or _UNITS.get(name.removesuffix("s"))
     return None if unit is None else round(float(match[1]) * unit)
 
 
@@ -65,7 +66,8 @@ def read_microseconds(
     number = to_microseconds(duration)
     if number is None:
         raise error(
-            f"{name}={brief(duration)} is no duration; write '5 minutes', '5m', a number of seconds or a timedelta"
+            f"{name}={brief(duration)} is no duration; write '5 minutes', '5m', a number of seconds or a timedelta "
+            f"(units: us, ms, s, m, h, d, w, and their names; no months or years)"
         )
     if number < 0 or (number == 0 and not zero):
         raise error(f"{name}={brief(duration)}: expected a {'non-negative' if zero else 'positive'} duration")

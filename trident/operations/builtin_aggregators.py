@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
+from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.text import brief
 from trident.base.types import ddl, type_ddl
@@ -273,6 +274,14 @@ def added(a: Any, b: Any) -> Any:
     """
     exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # one of the two may be zero(), an int
     return EXACT.add(a, b) if exact else a + b
+
+
+def check_parameter(name: str, parameter: str, value: object, least: int = 1, most: int | None = None) -> None:
+    """Raise TopologyError unless the parameter of the aggregator `name` is a whole number from `least` to `most`."""
+    if isinstance(value, str):
+        way_out = f"name a field before the aggregator, as in ({value!r}, {name}(...))"
+        raise TopologyError(f"{name}({brief(value)}): {parameter} is a whole number; {way_out}")
+    check_whole_number(f"{name}: {parameter}", value, least, most)
 
 
 def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 from trident.base.checks import check_whole_number
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggregator, one_field
+from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class CountDistinct(BuiltinAggregator):
 
     def __post_init__(self) -> None:
         _library("CountDistinct")
-        check_whole_number("CountDistinct: lgK", self.lgK, 4, 21)
+        check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
 
     def init(self, tuple: Any) -> bytes:
         return self.gathered([tuple])
@@ -95,7 +95,8 @@ class Quantiles(BuiltinAggregator):
 
     ``Quantiles(0.5, 0.99)`` gives an array of two doubles, the median and the value that 99 % do not exceed. With
     ``k=200`` the rank of each value is within 1.33 % of the requested rank, with 99 % confidence, and a sketch takes
-    some 2 kB; a greater `k` is more exact. Up to `k` values are kept as they are. Nulls and NaN are skipped; without
+    some 2 kB; a greater `k` is more exact. Up to `k` values are kept as they are. The ranks 0 and 1 are the
+    exact least and greatest value. Nulls and NaN are skipped; without
     any value the result is null. A state does not hold the ranks: a topology may later ask for others.
 
     Raises
@@ -119,7 +120,9 @@ class Quantiles(BuiltinAggregator):
         wrong = [rank for rank in ranks if not isinstance(rank, int | float) or not 0 <= rank <= 1]
         if wrong or not ranks:
             problem = f"not {wrong[0]!r}" if wrong else "at least one"
-            raise TopologyError(f"Quantiles takes ranks from 0 to 1, {problem}; write Quantiles(0.5, 0.99)")
+            field = wrong[0] if wrong and isinstance(wrong[0], str) else "price"
+            way_out = f"name the field before it, as in ({field!r}, Quantiles(0.5, 0.99))"
+            raise TopologyError(f"Quantiles takes ranks from 0 to 1, {problem}; {way_out}")
         check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))
         object.__setattr__(self, "k", k)
@@ -139,7 +142,10 @@ class Quantiles(BuiltinAggregator):
     def present(self, acc: bytes) -> list[float] | None:
         """Return the value at each rank."""
         sketch = _library("Quantiles").kll_doubles_sketch.deserialize(acc)
-        return None if sketch.is_empty() else [float(sketch.get_quantile(rank, True)) for rank in self.ranks]
+        if sketch.is_empty():
+            return None
+        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}  # exact, where a quantile is an estimate
+        return [float(ends[rank]() if rank in ends else sketch.get_quantile(rank, True)) for rank in self.ranks]
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> bytes:
         sketch = _library("Quantiles").kll_doubles_sketch(self.k)

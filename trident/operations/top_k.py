@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_whole_number
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator
+from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, check_parameter
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,8 @@ class TopK(BuiltinAggregator):
     Over several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the
     score first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of
     structs if there are several fields. A tuple with a null in the first field is skipped; in the other fields a null
-    is the least value. NaN is greater than every number (Spark's order).
+    is the least value. NaN is greater than every number (Spark's order). If `k` grows between two starts, a state holds
+    for its former keys what the smaller `k` kept.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class TopK(BuiltinAggregator):
     gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole_number("TopK: k", self.k)
+        check_parameter("TopK", "k", self.k)
 
     def init(self, tuple: Any) -> list[Any]:
         return self.gathered([tuple])

@@ -1,7 +1,10 @@
-"""Tables whose structs are spread over columns, for pandas."""
+"""Tables for pandas: structs are spread over columns, and no value is rounded."""
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from trident.base.pandas_series import flat_series
 
 
 def spread_structs(table: pa.Table) -> pa.Table:
@@ -17,6 +20,16 @@ def spread_structs(table: pa.Table) -> pa.Table:
     short = [path[-1] for path, _ in columns]
     names = [path[-1] if len(path) == 1 or short.count(path[-1]) == 1 else ".".join(path) for path, _ in columns]
     return pa.table([column for _, column in columns], names=names).replace_schema_metadata(table.schema.metadata)
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table as a DataFrame: structs as dicts, lists and maps as lists, with the numbers in them unchanged."""
+    series = {
+        # Arrow would make doubles of whole numbers beside nulls in structs too.
+        name: pd.Series(column.to_pylist(), dtype=object) if pa.types.is_nested(column.type) else flat_series(column)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pd.DataFrame(series, index=pd.RangeIndex(table.num_rows))
 
 
 def _leaves(path: tuple[str, ...], column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], pa.ChunkedArray]]:

@@ -17,7 +17,7 @@ from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
-from trident.reads.flat_tables import spread_structs
+from trident.reads.flat_tables import spread_structs, to_frame
 from trident.reads.listing_at_hand import MISSING, calling_frame
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
@@ -205,6 +205,9 @@ class StateView(StateMapping):
         table, as_of = self._table(None)
         if self._present is None and not callable(by):
             return top_of_columns(table, n, by, where), as_of
+        if by is None and self._parts is not None:
+            first = next(iter(self._parts))
+            raise StateError(f"{where}: values of several fields have no order; name one field: by={first!r}")
         values = list(self._listings.values_of(table))
         # `by` is user code, as `present` is: both run after the read, so that no commit waits for them.
         rank = by if callable(by) else (lambda value: value) if by is None else lambda value: field_of(value, by, where)
@@ -239,10 +242,11 @@ class StateView(StateMapping):
 
         With `flat`, a value with fields is a column for each of them, as the error, message and tuple of dead letters.
         Such a column has the name of its field, or ``value.field`` if another column has that name. Without `flat`
-        such a value is a dict.
+        such a value is a dict. Whole numbers beside nulls are doubles, as ever in pandas, or of dtype ``Int64`` if a
+        double would round one of them.
         """
         table = self.toArrow(limit)
-        frame: pd.DataFrame = (spread_structs(table) if flat else table).to_pandas()
+        frame = to_frame(spread_structs(table) if flat else table)
         for name, txid in (table.schema.metadata or {}).items():
             frame.attrs[name.decode()] = int(txid)
         return frame

@@ -1,15 +1,18 @@
 """Dead letters of a running topology, put back into the stream that they fell out of."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from trident.base.errors import TopologyError
-from trident.base.names import did_you_mean
+from pyspark.sql import Row
+
+from trident.base.callsite import site_of
+from trident.base.errors import TopologyError, UserFunctionError
+from trident.base.names import brief, did_you_mean
 from trident.plan.nodes import Node, SpoutSource
 from trident.reads.state_view import StateView
 from trident.spouts.dead_letters import Letter, Look, ReplaySpout
 
-Where = Callable[[Mapping[str, Any]], bool]
+Where = Callable[[Row], bool]
+"""A function that says of a letter, a Row with the letter's fields, whether the user wants it back."""
 
 
 def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
@@ -31,8 +34,12 @@ def letter_finder(view: StateView, committed: Callable[[], int], stream: str, wh
 
     Its first call, in the user's thread, chooses letters by `where`. Later calls return those of the chosen letters
     that are still in the state. They call no user code, since an error of that would fail a batch. `committed`
-    returns the last committed txid of the group that writes the letters' state.
+    returns the last committed txid of the group that writes the letters' state. Raises TopologyError if `where` is no
+    function, and the returned function UserFunctionError if `where` raises.
     """
+    if where is not None and not callable(where):
+        problem = f"replayDeadLetters: where={brief(where)}: expected a function of a letter"
+        raise TopologyError(f"{problem}, such as lambda letter: letter.error == 'ValueError'")
     chosen: set[str] | None = None
 
     def find() -> tuple[int, list[Letter]]:
@@ -42,11 +49,21 @@ def letter_finder(view: StateView, committed: Callable[[], int], stream: str, wh
         as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
         letters: list[Letter] = []
         for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):
-            letter = {"id": row["id"], **row[table.column_names[-1]]}
-            wanted = where is None or where(letter) if chosen is None else letter["id"] in chosen
-            if letter["stream"] == stream and wanted:
-                letters.append((letter["id"], letter["tuple"]))
+            letter = Row(id=row["id"], **row[table.column_names[-1]])
+            wanted = where is None or _wanted(letter, where) if chosen is None else letter.id in chosen
+            if letter.stream == stream and wanted:
+                letters.append((letter.id, letter.tuple))
         chosen = {id for id, _ in letters} if chosen is None else chosen
         return as_of, letters
 
     return find
+
+
+def _wanted(letter: Row, where: Where) -> bool:
+    try:
+        return bool(where(letter))
+    except Exception as error:
+        raise UserFunctionError(
+            f"replayDeadLetters: where raised {type(error).__name__}: {error}; the letter was {brief(letter)} "
+            f"[{site_of(where)}]"
+        ) from error

@@ -54,6 +54,13 @@ def folder(checkpointLocation: str | Path) -> Path:
     )
 
 
+def flag(option: str, value: bool) -> bool:
+    """Return the value of an option if it is True or False. Refuse anything else: Python takes "no" for true."""
+    if not isinstance(value, bool):
+        raise TopologyError(f"{option}={value!r}: expected True or False")
+    return value
+
+
 def at_least(least: int, option: str, value: int) -> int:
     """Return the value of an option if it is a whole number of at least `least`; refuse it otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

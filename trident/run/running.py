@@ -8,6 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from pyspark.sql import Row
+
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
@@ -284,7 +286,7 @@ class RunningTopology:
         return StateView(self._read_source, StateDescription.of(step, self._shapes[name]), isolation, asOf)
 
     def replayDeadLetters(
-        self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"
+        self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str = "deadLetters"
     ) -> int:
         """Put dead letters back into the stream that they fell out of, and return how many.
 
@@ -298,7 +300,7 @@ class RunningTopology:
         stream : str
             The stream's name.
         where : callable, optional
-            Chooses the letters: it gets each letter as a dict of its fields (``id, step, error, message, tuple, ...``),
+            Chooses the letters: it gets each letter as a Row (``id, step, error, message, tuple, ...``),
             and is called only before this method returns.
         state : str
             The name that `deadLetterState` was given.
@@ -307,6 +309,8 @@ class RunningTopology:
         ------
         TopologyError
             No letters come back into this stream, or a letter's tuple lacks a field that the stream has now.
+        UserFunctionError
+            `where` raised an error. No letter is put back.
         """
         spout = replay_spout(stream, (node for run in self._runs.values() for node in run.group.spouts))
         view = self.state(state)

@@ -42,7 +42,7 @@ from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, check_known, folder
+from trident.run.options import at_least, check_known, flag, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
@@ -110,7 +110,7 @@ def start_on(
         raise TopologyError(
             "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
         )
-    if requireExactlyOnce:
+    if flag("requireExactlyOnce", requireExactlyOnce):
         check_exactly_once(topology)
         if checkpointLocation is None and log is None:
             raise GuaranteeError(
@@ -124,7 +124,7 @@ def start_on(
         name=name,
         folder=base / name,
         lasting=lasting,
-        availableNow=availableNow,
+        availableNow=flag("availableNow", availableNow),
         processingTime=read_limit("processingTime", processingTime, zero=True),
         maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
         maxAttempts=at_least(1, "maxAttempts", maxAttempts),
@@ -134,7 +134,7 @@ def start_on(
         clock=clock or SystemClock(),
         log=log,
     )
-    registry.reserve(name, replace)
+    registry.reserve(name, flag("replace", replace))
     sigterm.watch()  # already here: from now on the start may hold the log
     try:
         return _start(topology, program, settings, engine_of)

@@ -87,7 +87,11 @@ def several(call: Arguments) -> list[Arguments]:
             problem = f"{brief(outputs)} is no output field"
             raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
         inputs, operation = _with_inputs(value)
-        calls.append(Arguments(inputs, operation, outputs, replace(call.step, function=operation_site(operation))))
+        if is_fields(operation) or isinstance(operation, tuple):
+            problem = f"{outputs!r}: {brief(value)} is no aggregator, nor a pair of input fields and aggregator"
+            raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
+        step = replace(call.step, label=f"{call.step.label}: {outputs!r}", function=operation_site(operation))
+        calls.append(Arguments(inputs, operation, outputs, step))
     return calls
 
 

@@ -48,8 +48,8 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         Null is a key like any other. Progress events count the tuples that did not go on, as ``dropped``.
 
         Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With one, a tuple
-        is a duplicate if its time is at most `within` after that of the tuple that went on before it, and the state
-        forgets a key once the watermark is past that; a tuple behind the watermark is late, and dropped.
+        is a duplicate if its time is before, or at most `within` after, that of the last tuple of its key that went on;
+        the state forgets a key once the watermark is past that. A tuple behind the watermark is late, and dropped.
         Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark``, of a streaming DataFrame, with a state that
         can be queried. Trident has no such verb.
 

@@ -151,9 +151,14 @@ class CsvFormat:
         except (ValueError, decimal.InvalidOperation):
             raise ValueError(
                 f"field {field.name!r}: expected {type_name(field.type)}, got {shorten(repr(text))}"
-                f"{self.values.hint(text, field.type)}"
+                f"{self._hint(text, field)}"
             ) from None
         return value
+
+    def _hint(self, text: str, field: pa.Field) -> str:
+        if text.lower() in _NULLS:
+            return f" (nullValue={text!r} reads it as null)"
+        return self.values.hint(text, field.type)
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -210,6 +215,9 @@ class CsvFormat:
         read = self.values.from_text
         return to_arrow([None if text is None else read(text, kind) for text in texts.to_pylist()], kind)
 
+
+_NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
+"""Texts that other programs write for null, in lower case."""
 
 _MOST_BLOCK = 1 << 28
 

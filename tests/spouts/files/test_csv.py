@@ -173,9 +173,18 @@ def test_lenient_numbers_are_whole_numbers_without_a_fraction() -> None:
     assert form.parse(text.encode(), "f.csv", 0).to_pylist() == [
         {"n": 517, "small": 1}, {"n": 1000, "small": None}, {"n": 0, "small": 5}
     ]  # fmt: skip
-    for bad in ("517.5", "9007199254740993.0", "nan", "1e400"):
+    for bad in ("517.5", "9007199254740993.0", "1e400"):
         with pytest.raises(MalformedInputError, match=rf":2: field 'n': expected bigint, got '{bad}'; correct"):
             form.parse(f"n,small\n{bad},1\n".encode(), "f.csv", 0)
+
+
+@pytest.mark.parametrize("text", ["NA", "nan", "NULL", "\\N"])
+def test_a_text_that_means_null_elsewhere_is_told_with_the_option_that_reads_it(text: str) -> None:
+    data = f"n\n{text}\n".encode()
+    with pytest.raises(MalformedInputError) as raised:
+        bound(form_of("n long"), data).parse(data, "f.csv", 0)
+    assert f"got {text!r} (nullValue={text!r} reads it as null)" in str(raised.value)
+    assert bound(form_of("n long", nullValue=text), data).parse(data, "f.csv", 0).to_pylist() == [{"n": None}]
 
 
 def test_times_without_a_zone_get_the_one_that_is_given() -> None:

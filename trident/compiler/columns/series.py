@@ -9,13 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from trident.base.pandas_series import flat_series
 from trident.base.values import NotAccepted, to_arrow, to_python
 from trident.compiler.columns.columns import Column, Columns
-
-_EXACT_IN_DOUBLE = 2**53
 
 
 class WrongDtype(TypeError):
@@ -42,23 +40,9 @@ def _viewed(column: Column, name: str) -> "pd.Series[Any]":
     if kinds.is_nested(column.kind):
         series: pd.Series[Any] = pd.Series(column.values(), dtype=object)
     else:
-        array = column.array()
-        mapper = _nullable_integers if array.null_count and _is_beyond_double(array) else None
-        series = array.to_pandas(types_mapper=mapper)
+        series = flat_series(column.array())
     series.name = name
     return series
-
-
-def _is_beyond_double(array: pa.Array) -> bool:
-    """Return whether a double could not hold a whole number of this column exactly."""
-    if not kinds.is_int64(array.type):
-        return False
-    least, most = pc.min_max(array).as_py().values()
-    return least is not None and (least < -_EXACT_IN_DOUBLE or most > _EXACT_IN_DOUBLE)
-
-
-def _nullable_integers(kind: pa.DataType) -> Any:
-    return pd.Int64Dtype() if kinds.is_int64(kind) else None
 
 
 # --- to columns ---------------------------------------------------------------------------------------------------
