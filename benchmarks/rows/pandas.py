@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -139,7 +140,8 @@ def _groups(sales: Stream) -> object:
 
 def _by_hand(bench: Bench, case: Case) -> tuple[float, Counts]:
     with Timed() as timed:
-        tables = [case.by_hand(bench.spark.read.parquet(str(file))).toArrow() for file in case.files]
+        reader = bench.spark.read.schema(case.schema)
+        tables = [case.by_hand(reader.parquet(str(file))).toArrow() for file in case.files]
     return timed.seconds, counts_of(tables)
 
 
@@ -159,5 +161,5 @@ def _frame_by_hand(lines: DataFrame) -> DataFrame:
 
 
 def _groups_by_hand(sales: DataFrame) -> DataFrame:
-    over = pandas_udf(spread, "long")
+    over = cast("Any", pandas_udf)(spread, "long")
     return sales.groupBy(F.col("shop").alias("word")).agg(over("amount").alias("count"))

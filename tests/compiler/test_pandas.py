@@ -1,11 +1,18 @@
 """Functions over pandas objects mean on both engines, and in requests, what the same function means tuple by tuple."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.compiler.stage_runner import Slots, leaving, stream, table
-from trident import Count, TridentTopology
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, leaving, run, stream, table
+from tests.compiler.test_failed_tuples import letters
+from trident import Count, DeadLetter, TridentTopology
+from trident.base.errors import FailedException, UserFunctionError
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
 
@@ -116,3 +123,267 @@ def test_aggregates_of_each_request() -> None:
 
 def countdown(n: pd.Series) -> pd.Series:
     return pd.Series(range(n[0]))
+
+
+# --- the same function by tuple and by column ----------------------------------------------------------------------
+
+
+def next_by_tuple(n: int | None) -> int | None:
+    return None if n is None else n // 3 + 1
+
+
+def next_by_column(n: pd.Series) -> pd.Series:
+    return n // 3 + 1
+
+
+def loud_by_tuple(word: str | None, n: int | None) -> str | None:
+    return None if word is None or n is None else word.upper() + "!" * (n % 3)
+
+
+def loud_by_column(word: pd.Series, n: pd.Series) -> pd.Series:
+    return word.str.upper() + n.map(lambda each: "!" * int(each % 3), na_action="ignore").astype(object)
+
+
+def big_by_tuple(n: int | None) -> bool:
+    return n is not None and n > 4
+
+
+def big_by_column(n: pd.Series) -> pd.Series:
+    return (n > 4).fillna(False)
+
+
+def letters_by_tuple(word: str | None) -> list[str]:
+    return list(word or "")
+
+
+def letters_by_column(word: pd.Series) -> pd.Series:
+    return word.fillna("").map(list).explode().dropna()
+
+
+BY_TUPLE: dict[str, Callable[..., Any]] = {
+    "next": next_by_tuple,
+    "loud": loud_by_tuple,
+    "big": big_by_tuple,
+    "letters": letters_by_tuple,
+}
+BY_COLUMN: dict[str, Callable[..., Any]] = {
+    "next": next_by_column,
+    "loud": loud_by_column,
+    "big": big_by_column,
+    "letters": letters_by_column,
+}
+
+
+def flow(rows: Any, functions: dict[str, Callable[..., Any]], count: int) -> Any:
+    tuples = stream(TridentTopology(), "word string, n long", rows, []).shuffle().parallelismHint(count)
+    found = tuples.each("n", functions["next"], "m long").filter("m", functions["big"])
+    found = found.map("word, m", functions["loud"], "word string")
+    return found.flatMap("word", functions["letters"], "letter string")
+
+
+_ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.text("aBc", max_size=3)),
+        st.one_of(st.none(), st.integers(-(2**62), 2**62), st.integers(0, 40)),
+    ),
+    max_size=30,
+)
+
+
+@given(rows=_ROWS, count=st.integers(1, 3))
+@settings(deadline=None, derandomize=True, max_examples=150)
+def test_any_batch_means_what_it_means_tuple_by_tuple(rows: Any, count: int) -> None:
+    by_tuple, by_column = (leaving(OnArrow(), flow(rows, how, count)) for how in (BY_TUPLE, BY_COLUMN))
+    assert sorted(by_column) == sorted(by_tuple)
+
+
+def test_both_engines_mean_what_it_means_tuple_by_tuple(engine: Slots) -> None:
+    rows = [("aB", 2**61 + 1), (None, 20), ("c", None), ("", 31), ("Bc", 40), ("a", 3)] * 7
+    found = sorted(leaving(engine, flow(rows, BY_COLUMN, 2)))
+    assert found == sorted(leaving(engine, flow(rows, BY_TUPLE, 2))) and ("B",) in found
+
+
+# --- tuples on which a function fails ------------------------------------------------------------------------------
+
+
+def parsed(line: pd.Series) -> pd.Series:
+    return line.astype("int64")
+
+
+def small(n: pd.Series) -> pd.Series:
+    return n * 10**6
+
+
+def checked(line: pd.Series) -> pd.Series:
+    if line.str.startswith("stop").any():
+        raise FailedException("the service is away")
+    return line.astype("int64")
+
+
+LINES = [str(n) if n % 7 else f"bad {n}" for n in range(1, 41)]
+GOOD = [(n,) for n in range(1, 41) if n % 7]
+
+
+def test_a_failing_slice_is_halved_down_to_the_tuples_that_fail(engine: Slots) -> None:
+    topology = TridentTopology()
+    numbers = stream(topology, "line string", LINES).each("line", parsed, "n long", onError=DeadLetter(attempts=0))
+    numbers.groupBy("n").persistentAggregate(STATE, Count(), "count", name="counts")
+    topology.deadLetterState(STATE)
+    result = run(engine, topology)
+    counts = result.results["counts"]
+    assert isinstance(counts, pa.Table)
+    assert sorted(counts["n"].to_pylist()) == [n for (n,) in GOOD]
+    dead = letters(result)
+    assert [(step, error, tuple_["line"]) for step, error, _, tuple_ in dead] == [
+        ("s/1", "ValueError", f"bad {n}") for n in (14, 21, 28, 35, 7)
+    ]
+
+
+def test_a_value_that_does_not_fit_is_its_tuples_fault(engine: Slots) -> None:
+    numbers = stream(TridentTopology(), "n long", [(1,), (5000,), (3,), (None,)])
+    found = leaving(engine, numbers.map("n", small, "m int", onError="skip"))
+    assert sorted(found, key=repr) == [(1000000,), (3000000,), (None,)]
+
+
+def test_flat_map_filter_and_data_frames_skip_too() -> None:
+    def shouted(df: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"n": df["line"].astype("int64").repeat(2)})
+
+    def even(line: pd.Series) -> pd.Series:
+        return line.astype("int64") % 2 == 0
+
+    lines = stream(TridentTopology(), "line string", LINES).parallelismHint(3)
+    assert sorted(leaving(OnArrow(), lines.flatMap("line", shouted, "n long", onError="skip"))) == sorted(GOOD * 2)
+    kept = leaving(OnArrow(), lines.filter("line", even, onError="skip"))
+    assert sorted(int(line) for (line,) in kept) == [n for (n,) in GOOD if n % 2 == 0]
+
+
+def test_a_failed_exception_fails_the_batch_whatever_the_policy() -> None:
+    lines = stream(TridentTopology(), "line string", ["1", "stop", "bad"])
+    with pytest.raises(FailedException, match="the service is away"):
+        leaving(OnArrow(), lines.each("line", checked, "n long", onError="skip"))
+
+
+def shorter(n: pd.Series) -> pd.Series:
+    return n[n > 1]
+
+
+def as_text(n: pd.Series) -> pd.Series:
+    return n.astype(str)
+
+
+def one_value(n: pd.Series) -> pd.Series:
+    return n.sum()  # type: ignore[no-any-return]
+
+
+def other_names(df: pd.DataFrame) -> pd.DataFrame:
+    return df.rename(columns={"n": "m"})
+
+
+def untold(n: pd.Series) -> pd.Series:
+    return pd.Series([True, None, True], dtype="boolean")
+
+
+def ending(n: pd.Series) -> pd.Series:
+    raise SystemExit(3)
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "length": (
+        lambda s: s.each("n", shorter, "y long"),
+        r"shorter \(test_pandas.py:\d+\) gave 2 rows for 3 tuples: give one for each tuple; flatMap takes any",
+    ),
+    "dtype": (
+        lambda s: s.each("n", as_text, "y int"),
+        r"as_text \(.*\) gave 1 \(str\)|'1' \(str\) for field 'y', declared int",
+    ),
+    "a value": (
+        lambda s: s.each("n", one_value, "y long"),
+        r"one_value \(.*\) gave .*6.* \(int64\) where a Series is expected",
+    ),
+    "names": (
+        lambda s: s.map("n", other_names, "y long"),
+        r"gave a DataFrame without a column 'y'; its columns are \(m\)",
+    ),
+    "null of a filter": (
+        lambda s: s.filter("n", untold),
+        r"gave null for a filter, which gives True or False; the tuple was \(n=2\) \(write \.fillna",
+    ),
+    "numbers of a filter": (
+        lambda s: s.filter("n", small),
+        "gave a Series of int64 for a filter, which gives True or False",
+    ),
+    "raised": (
+        lambda s: s.each("n", ending, "y long"),
+        r"ending \(.*\) raised SystemExit: 3; the first of 3 tuples was \(n=1\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_names_the_step_the_function_and_what_came(case: str) -> None:
+    verb, words = WRONG[case]
+    numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
+    with pytest.raises(UserFunctionError, match=words) as failed:
+        leaving(OnArrow(), verb(numbers))
+    assert str(failed.value).startswith("s/1:")
+
+
+def test_a_contract_that_is_broken_is_no_tuples_fault() -> None:
+    numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
+    with pytest.raises(UserFunctionError, match="gave 2 rows for 3 tuples"):
+        leaving(OnArrow(), numbers.each("n", shorter, "y long", onError="skip"))
+
+
+@pytest.mark.spark
+def test_errors_come_from_sparks_workers_with_all_they_say(on_spark: Slots) -> None:
+    numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
+    with pytest.raises(
+        UserFunctionError, match=r"s/1:each\(shorter\): shorter \(test_pandas.py:\d+\) gave 2 rows for 3"
+    ):
+        leaving(on_spark, numbers.parallelismHint(1).each("n", shorter, "y long"))
+
+
+def first(n: pd.Series) -> int:
+    return n.iloc[0]  # type: ignore[no-any-return]
+
+
+def test_an_aggregate_of_no_tuples_says_so() -> None:
+    numbers = stream(TridentTopology(), "n long", [])
+    with pytest.raises(
+        UserFunctionError, match="raised IndexError: .*; it was called without a tuple, for an empty batch"
+    ):
+        leaving(OnArrow(), numbers.aggregate("n", first, "y"))
+
+
+def test_an_aggregates_value_is_checked() -> None:
+    def fraction(n: pd.Series) -> int:
+        return n.mean()  # type: ignore[return-value]
+
+    numbers = stream(TridentTopology(), "n long", [(1,), (2,)])
+    with pytest.raises(
+        UserFunctionError, match=r"fraction \(.*\) gave .*1\.5.* \(float.*\) for field 'y', declared bigint"
+    ):
+        leaving(OnArrow(), numbers.aggregate("n", fraction, "y"))
+
+
+# --- set-up, groups and chains -------------------------------------------------------------------------------------
+
+
+class Model:
+    """A callable with a prepare: called once for each partition with tuples."""
+
+    outputType = "long"
+
+    def prepare(self, context: Any) -> None:
+        self.bias = 100 * context.partitionIndex
+
+    def __call__(self, n: pd.Series) -> pd.Series:
+        return n + self.bias
+
+
+def test_an_object_may_be_prepared_for_its_partition(engine: Slots) -> None:
+    placed = (
+        stream(TridentTopology(), "n long", [(1,), (2,), (3,)]).partition("n", lambda n, of: n % of).parallelismHint(2)
+    )
+    assert sorted(leaving(engine, placed.map("n", Model(), "m"))) == [(2,), (101,), (103,)]

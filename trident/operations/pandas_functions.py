@@ -105,17 +105,22 @@ def _resolved(function: Any, hint: Any) -> Any:
     try:
         return resolve_annotation(function, hint)
     except Exception:  # the text may hold any expression, so its evaluation may raise anything
-        head = hint.partition("[")[0].strip()
+        head = _without_arguments(hint)
         if head == hint:
             return hint
         resolved = _resolved(function, head)
         return resolved if _kind(resolved) else hint
 
 
+def _without_arguments(hint: str) -> str:
+    """Return ``pd.Series`` of ``pd.Series[int]``, which may stand in quotes once more."""
+    return hint.strip("'\" ").partition("[")[0]
+
+
 def _kind(hint: Any) -> Kind | None:
     """Return the class of pandas that an annotation stands for; None if it stands for none of the two."""
     if isinstance(hint, str):  # pandas may be imported for type checkers only
-        return _BY_TEXT.get(hint.partition("[")[0].strip())
+        return _BY_TEXT.get(_without_arguments(hint))
     pandas = sys.modules.get("pandas")  # without pandas there is no such annotation
     if pandas is None:
         return None

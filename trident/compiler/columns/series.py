@@ -125,13 +125,19 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return to_arrow(to_python(array), kind)
     try:
         return array.cast(kind, safe=not kinds.is_floating(kind))
-    except pa.ArrowInvalid as error:
-        rounded = array.cast(kind, safe=False)
-        for row in range(len(array)):
-            if array[row].is_valid and not array[row].equals(rounded[row].cast(array.type)):
-                why = _FINER if kinds.is_timestamp(kind) else ""
-                raise NotAccepted(array[row].as_py(), kind, row, why) from None
-        raise NotAccepted(array, kind, 0, str(error)) from error
+    except pa.ArrowInvalid:
+        why = _FINER if kinds.is_timestamp(kind) else ""
+        raise NotAccepted(*_first_misfit(array, kind), why) from None
+
+
+def _first_misfit(array: pa.Array, kind: pa.DataType) -> tuple[Any, pa.DataType, int]:
+    """Return the first value that a cast to this type would change, the type, and the value's row."""
+    for row in range(len(array)):  # Arrow does not name the row, so each value is tried alone
+        try:
+            array[row : row + 1].cast(kind)
+        except pa.ArrowInvalid:
+            return array[row].as_py(), kind, row
+    raise AssertionError(f"every value of {array.type} fits {kind} alone")
 
 
 def _hint(kind: pa.DataType, declared: pa.DataType) -> str:
