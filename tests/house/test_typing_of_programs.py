@@ -16,6 +16,8 @@ RIGHT = """
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from trident import (
     Average, Count, DeadLetter, Debug, FilterNull, FirstN, MapGet, SnapshotGet, Sum, TopK, TridentTopology,
     TumblingEventTimeWindow, expr, verb,
@@ -52,6 +54,22 @@ class Last:
         return str(tuple.word)
 
 
+def size(word: pd.Series) -> pd.Series:
+    return word.str.len()
+
+
+def next_size(size: "pd.Series[int]") -> "pd.Series[int]":
+    return size + 1
+
+
+def described(df: pd.DataFrame) -> pd.DataFrame:
+    return df.assign(loud=df["word"].str.upper())
+
+
+def spread(size: "pd.Series[int]") -> float:
+    return float(size.max() - size.min())
+
+
 def last_seen(state: Any, tuples: list[Any], collector: Any) -> None:
     state.multiPut([t.word for t in tuples], [1 for _ in tuples])
 
@@ -75,12 +93,14 @@ counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Coun
 words.partitionPersist(MemoryMapState.opaque(), ["word"], last_seen, keyFields="word", valueType="long", name="seen")
 words.stateQuery(counts, "word", MapGet(), "n").split("word", split, streams={"a": "x string"}).a.peek(print)
 longer(words, 3).peek(print)
+sizes = words.each("word", size, "size long").map("size", next_size, "size long").flatMap(described, "loud string")
+sizes.aggregate("size", spread, "spread").aggregate({"n": ("spread", spread), "m": Count()}).peek(print)
 running = topology.start(name="words", checkpointLocation="ckpt", availableNow=True, maxAttempts=3)
 running.state("counts").get("cow")
 running.stop()
 """
 PLANTED = """
-from trident import TridentTopology
+from trident import Count, TridentTopology
 from trident.spouts import FixedBatchSpout
 
 
@@ -93,6 +113,7 @@ def program() -> None:
     topology.strat(name="x")  # 4
     running = topology.start(checkpointLoc="y")  # 5
     running.stat("x")  # 6
+    lines.aggregate("line", Count, "n")  # 7
 """
 
 
@@ -122,10 +143,10 @@ def test_a_right_program_passes(folder: Path) -> None:
     assert _mypy(RIGHT, folder) == []
 
 
-def test_six_of_six_planted_errors_are_found(folder: Path) -> None:
+def test_seven_of_seven_planted_errors_are_found(folder: Path) -> None:
     lines = PLANTED.splitlines()
     found = {lines[int(number) - 1].partition("# ")[2]: why for number, why in _mypy(PLANTED, folder)}
-    assert sorted(found) == list("123456"), found
+    assert sorted(found) == list("1234567"), found
     assert '"group_by"' in found["1"] and '"map"' in found["3"] and '"strat"' in found["4"] and '"stat"' in found["6"]
     assert "checkpointLoc" in found["5"]
 

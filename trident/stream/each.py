@@ -51,6 +51,8 @@ class EachVerbs(StreamBase[StreamT]):
         function, filter : callable, Function, Filter, expr, Column or udf
             A callable returns one value; a tuple stands for several values, None for a null. A generator, or a callable
             annotated with ``Iterator``, gives any number of tuples; if it gives none, the input tuple is dropped.
+            A callable whose annotations are pandas Series or DataFrames gets many tuples in one call, as whole columns,
+            and gives one row for each of them.
             ``Debug()`` shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
             Names for the results, with types if the function has no annotations: ``"word string"``.
@@ -90,7 +92,8 @@ class EachVerbs(StreamBase[StreamT]):
         """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``expr("n > 3")``.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
+        fields. A callable whose annotations are of pandas gives a Series of bool. `onError` works as in `each`.
+        Meaning: ``org.apache.storm.trident.Stream.filter``.
 
         >>> from trident import TridentTopology, expr
         >>> from trident.spouts import FixedBatchSpout
