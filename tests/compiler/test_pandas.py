@@ -37,6 +37,7 @@ def positive(n: pd.Series) -> pd.Series:
 
 
 def known(df: pd.DataFrame) -> pd.DataFrame:
+    assert len(df), "a slice is never empty"
     return df[df["word"].notna()].sort_values("word", ascending=False)
 
 
@@ -339,7 +340,7 @@ def test_a_contract_that_is_broken_is_no_tuples_fault() -> None:
 def test_errors_come_from_sparks_workers_with_all_they_say(on_spark: Slots) -> None:
     numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
     with pytest.raises(
-        UserFunctionError, match=r"s/1:each\(shorter\): shorter \(test_pandas.py:\d+\) gave 2 rows for 3"
+        UserFunctionError, match=r"s/2:each\(shorter\): shorter \(test_pandas.py:\d+\) gave 2 rows for 3"
     ):
         leaving(on_spark, numbers.parallelismHint(1).each("n", shorter, "y long"))
 
