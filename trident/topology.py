@@ -183,11 +183,16 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
                 "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
                 "each(Debug()), peek(...) or show()"
             )
-        from trident.run.start import start
-
         named = {"name": name, "checkpointLocation": checkpointLocation}
         given = {key: value for key, value in named.items() if value is not None}
-        return start(self, spark, engine=engine, **given, **options)
+        warm_up = None
+        if engine == "spark":
+            from trident.compiler.spark.warm_up import WarmUp
+
+            warm_up = WarmUp.begin(spark, self.nodes)  # first of all: the imports below take long
+        from trident.run.start import start
+
+        return start(self, spark, warm_up, engine=engine, **given, **options)
 
     def reset(
         self,

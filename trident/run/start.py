@@ -58,6 +58,7 @@ from trident.user_calls.watched_store import WatchedStore, unwatched
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trident.compiler.spark.warm_up import WarmUp
     from trident.log import RedisLog
 
 logger = logging.getLogger(__name__)
@@ -68,21 +69,35 @@ FORMER_SCRATCH = "scratch"
 
 
 def start(
-    topology: TopologyPlan, spark: "SparkSession | None" = None, *, engine: EngineName = "spark", **options: Any
+    topology: TopologyPlan,
+    spark: "SparkSession | None" = None,
+    warm_up: "WarmUp | None" = None,
+    /,
+    *,
+    engine: EngineName = "spark",
+    **options: Any,
 ) -> RunningTopology:
-    """Start a topology on the engine of this name. The options are those of ``TridentTopology.start``."""
+    """Start a topology on the engine of this name. The options are those of ``TridentTopology.start``.
+
+    `warm_up` has begun to warm up Spark; it ends with the run, or if the start fails.
+    """
 
     def on_spark(settings: Settings) -> Engine:
         from trident.compiler.spark.engine import SparkEngine
 
-        return SparkEngine(session_for(spark), settings.files)
+        return SparkEngine(session_for(spark), settings.files, warm_up=warm_up)
 
     def embedded(settings: Settings) -> Engine:
         return ArrowEngine()
 
-    check_known((start, start_on), options)
-    check_engine(engine, spark, topology.nodes)
-    return start_on(on_spark if engine == "spark" else embedded, topology, **options)
+    try:
+        check_known((start, start_on), options)
+        check_engine(engine, spark, topology.nodes)
+        return start_on(on_spark if engine == "spark" else embedded, topology, **options)
+    except BaseException:
+        if warm_up is not None:
+            warm_up.end()
+        raise
 
 
 def start_on(

@@ -4,13 +4,13 @@ A combiner of this kind has ``initColumn``, which makes the accumulators of many
 ``combineColumn``, which combines two columns of accumulators. Its ``init`` and ``combine`` mean the same for one value.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 from pyarrow import types as kinds
 
@@ -171,7 +171,7 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
         given = one_chunk(given)
     if isinstance(given, list):
         column = output_column(where, given, field).array()
-    elif isinstance(given, pa.Array | np.ndarray | pd.Series):
+    elif isinstance(given, pa.Array | np.ndarray) or _is_series(given):
         column = _converted(where, given, field, method)
     else:
         what = f"gave {type(given).__name__} in {method}, which gives a column"
@@ -181,10 +181,16 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
     return column
 
 
+def _is_series(given: object) -> bool:
+    """Return whether a column is a pandas Series. pandas is not imported for that: each worker would pay for it."""
+    loaded = sys.modules.get("pandas")
+    return loaded is not None and isinstance(given, loaded.Series)
+
+
 def _converted(where: Where, given: Any, field: pa.Field, method: str) -> pa.Array:
     """Return a column as one of the accumulators' type. Numbers may widen; nothing is rounded or parsed."""
     try:
-        column = given if isinstance(given, pa.Array) else pa.array(given, from_pandas=isinstance(given, pd.Series))
+        column = given if isinstance(given, pa.Array) else pa.array(given, from_pandas=_is_series(given))
         if column.type.equals(field.type):
             return column
         if _family(column.type) == _family(field.type):

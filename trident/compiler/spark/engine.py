@@ -30,6 +30,7 @@ from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark.stage_job import StageJob
+from trident.compiler.spark.warm_up import WarmUp
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -51,9 +52,14 @@ class SparkEngine:
     name: EngineName = "spark"
 
     def __init__(
-        self, spark: SparkSession, folders: FrozenFolders | None = None, inlineBytes: int = INLINE_BYTES
+        self,
+        spark: SparkSession,
+        folders: FrozenFolders | None = None,
+        inlineBytes: int = INLINE_BYTES,
+        warm_up: WarmUp | None = None,
     ) -> None:
         self._spark = spark
+        self._warm_up = warm_up
         self._folders = None if folders is None else FrozenFolders(folders.checkpoint.absolute(), folders.log)
         self._reached: bool | None = None
         self._lock = threading.Lock()
@@ -84,7 +90,9 @@ class SparkEngine:
         return SparkFrames(self._spark, None if self._folders is None else self._folders.checkpoint)
 
     def close(self) -> None:
-        """Give back the session for DRPC steps; the user's session stays open."""
+        """End the warm-up and give back the session for DRPC steps; the user's session stays open."""
+        if self._warm_up is not None:
+            self._warm_up.end()
         self._steps.close()
 
 

@@ -11,17 +11,19 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import SparkSetupError
-from trident.compiler.program import Stage
-from trident.compiler.results import StageResult
 from trident.compiler.spark.java import why_no_java
 from trident.compiler.spark.pinned_confs import PINNED, pin
+
+if TYPE_CHECKING:  # workers import this module, and need none of the plan
+    from trident.compiler.program import Stage
+    from trident.compiler.results import StageResult
 
 SMALL_ROWS = 20_000
 """A batch with up to this number of tuples is small: one job with few tasks, and nothing re-planned on the way."""
@@ -276,7 +278,7 @@ class Sizes:
         self._large: dict[tuple[str, int], frozenset[str]] = {}
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
 
-    def profile(self, group: str, stage: Stage, rows: int | None) -> Profile:
+    def profile(self, group: str, stage: "Stage", rows: int | None) -> Profile:
         """Return how to run a batch of this number of tuples (None: the number is not known)."""
         if rows is None:
             small = self._seconds.get((group, stage.number), SMALL_SECONDS) < SMALL_SECONDS
@@ -286,16 +288,16 @@ class Sizes:
             partitions = self._tasks if not small else 1 if rows <= TINY_ROWS else min(4, self._tasks)
         return Profile(small, partitions, self._one_process)
 
-    def large(self, group: str, stage: Stage) -> frozenset[str]:
+    def large(self, group: str, stage: "Stage") -> frozenset[str]:
         """Return the outputs whose last result was too large to come to the driver."""
         return self._large.get((group, stage.number), frozenset())
 
-    def few(self, group: str, stage: Stage) -> frozenset[str]:
+    def few(self, group: str, stage: "Stage") -> frozenset[str]:
         """Return the outputs with so few rows in their last result that all accumulators may come to the driver."""
         rows = self._rows.get((group, stage.number), {})
         return frozenset(name for name, count in rows.items() if count * self._tasks <= DRIVER_MERGE_ROWS)
 
-    def ran(self, group: str, stage: Stage, result: StageResult, seconds: float) -> None:
+    def ran(self, group: str, stage: "Stage", result: "StageResult", seconds: float) -> None:
         """Remember the time and the sizes of a batch's results."""
         large = set()
         for name, outcome in result.results.items():
@@ -311,7 +313,7 @@ class Sizes:
             self._large[group, stage.number] = frozenset(large)
             self._rows[group, stage.number] = rows
 
-    def failed(self, group: str, stage: Stage, error: BaseException) -> None:
+    def failed(self, group: str, stage: "Stage", error: BaseException) -> None:
         """Remember a result that was too large for the driver: the executors write it the next time."""
         if "maxResultSize" in str(error):
             with self._lock:

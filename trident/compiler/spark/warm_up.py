@@ -1,0 +1,137 @@
+"""The warm-up of Spark while a topology starts: its JVM, and the Python workers with what their functions import.
+
+The first job in a Spark process takes seconds: the JVM loads its classes, and each Python worker imports this library.
+A start spends as long on its own imports, on the log and on the states. So both happen side by side. The warm-up runs a
+job over rows of its own, in a session of its own, and calls no code of the user's: no spout, no function, no state.
+Nothing waits for it, and its failures are only logged: whatever is wrong with Spark, the first batch reports it.
+"""
+
+import importlib
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from trident.plan.nodes import Node
+from trident.plan.traits import PYTHON, traits_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+_NOT_WARM = "Spark was not warmed up; the first batch does without"
+
+_END_SECONDS = 1.0
+"""The most seconds that a stop waits for a warm-up that it has interrupted."""
+
+_INTERRUPT_AGAIN = 0.05
+"""Seconds between interruptions."""
+
+_MOST_WORKERS = 32
+"""The most Python workers that a warm-up starts."""
+
+
+class WarmUp:
+    """A warm-up of Spark, in a thread of its own. `python`: whether the topology needs Python workers."""
+
+    def __init__(self, spark: "SparkSession", python: bool) -> None:
+        self._spark = spark
+        self._python = python
+        self._session: SparkSession | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="trident-warm-up", daemon=True)
+
+    @classmethod
+    def begin(cls, spark: "SparkSession | None", nodes: Iterable[Node]) -> "WarmUp | None":
+        """Begin to warm up the Spark of this session, or of the active one, for a topology of these nodes.
+
+        Return None where there is no session yet, or where a former start has warmed its Spark up.
+        """
+        from pyspark.sql import SparkSession
+
+        python = any(traits_of(node).runner(node) == PYTHON for node in nodes)
+        try:
+            session = SparkSession.getActiveSession() if spark is None else spark
+            if session is None or not _first(session, python):
+                return None
+        except Exception:  # it is no session, or one that has been stopped: the start says so
+            logger.debug(_NOT_WARM, exc_info=True)
+            return None
+        warm_up = cls(session, python)
+        warm_up._thread.start()  # noqa: SLF001  # its own
+        return warm_up
+
+    def end(self) -> None:
+        """End the warm-up, if it still runs. Its thread gives its session back."""
+        self._ended.set()
+        if self._thread.is_alive() and self._session is not None:
+            # In a thread of its own: Spark may take long to answer, and this is called when a run stops.
+            threading.Thread(target=self._interrupt, args=(self._session,), name="trident-cancel", daemon=True).start()
+            self._thread.join(_END_SECONDS)
+
+    def _interrupt(self, session: "SparkSession") -> None:
+        try:
+            while self._thread.is_alive():  # again and again: its job may not have been submitted yet
+                session.interruptAll()
+                self._thread.join(_INTERRUPT_AGAIN)
+        except Exception:
+            logger.debug("the warm-up was not interrupted; it ends by itself", exc_info=True)
+
+    def _run(self) -> None:
+        from trident.compiler.spark.sessions import released, run_session
+
+        began = time.perf_counter()
+        try:
+            self._session = session = run_session(self._spark)
+            try:
+                if not self._ended.is_set():
+                    self._warm(session)
+                    logger.debug("Spark is warm after %.1f s", time.perf_counter() - began)
+            finally:
+                released(session)
+        except Exception:
+            logger.debug(_NOT_WARM, exc_info=True)
+
+    def _warm(self, session: "SparkSession") -> None:
+        import pyarrow as pa
+
+        from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, is_connect
+        from trident_spouts.workers import parallelism
+
+        tasks = min(parallelism(session), _MOST_WORKERS) if self._python else 1
+        if not is_connect(session):
+            session.sparkContext.setJobDescription("trident: warm-up of Spark, no batch")  # of this thread's jobs only
+        Confs(session).apply(Profile(small=True, partitions=tasks))
+        rows = pa.table({"line": ["warm up"] * tasks})
+        with active_session_kept():
+            frame = session.createDataFrame(rows, "line string")
+        if self._python:
+            frame.mapInArrow(import_all, "line string").toArrow()
+        else:
+            frame.selectExpr("explode(split(line, ' ')) AS word").groupBy("word").count().toArrow()
+
+
+def import_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Import, in a worker, what the functions of batches are made of; yield the batches as they are."""
+    importlib.import_module("trident.compiler.spark.worker_aggregates")
+    yield from batches
+
+
+_warm: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
+"""For each Spark that a start has warmed up, whether with Python workers. A classic one is known by its context."""
+
+_lock = threading.Lock()
+
+
+def _first(spark: "SparkSession", python: bool) -> bool:
+    """Return whether no start has warmed this Spark up, and note that this one does."""
+    key = getattr(spark, "_sc", spark)
+    with _lock:
+        if key in _warm and _warm[key] >= python:
+            return False
+        _warm[key] = python
+        return True
