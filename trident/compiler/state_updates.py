@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from trident.compiler.states.latest import last_of_key
+from trident.compiler.states.letters import keep_letters, keeper_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.combined import combined_update
@@ -50,6 +51,8 @@ def _of_one_source(step: PersistentReduce | PartitionPersist | WindowUpdate) -> 
             return first_of_key(step)
         if isinstance(step.updating, LastOfKey):
             return last_of_key(step)
+        if (keeper := keeper_of(step)) is not None:
+            return keep_letters(step, keeper)
     update = compile_update(step)
 
     def run(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:

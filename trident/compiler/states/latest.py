@@ -26,7 +26,7 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         del stored, batch
         tuples = conform(table.select(leaving.names), leaving)
-        tuples = tuples.take(pa.array(_last_rows(tuples.select(shape.keys.names))))
+        tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
         fields = [one(tuples.column(name)) for name in names]
         value = pa.StructArray.from_arrays(fields, fields=list(shape.value))
         keys = [tuples.column(name) for name in shape.keys.names]
@@ -35,7 +35,7 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
     return update
 
 
-def _last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
+def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
     """Return the row of each key's last tuple, in ascending order."""
     encoded = pc.dictionary_encode(one(encode_keys(keys)))
     last = np.zeros(len(encoded.dictionary), np.int64)

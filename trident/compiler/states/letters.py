@@ -1,0 +1,55 @@
+"""Dead letters in a state, as whole columns: what `KeepLetters` means, without an object for each letter."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.types import arrow_schema, select
+from trident.base.values import conform
+from trident.compiler.states.latest import last_rows
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.updates import Updated
+from trident.compiler.windows.tuple_lists import one
+from trident.compiler.windows.types import RunWindow, WindowBatch
+from trident.operations.error_policy import LETTER, KeepLetters
+from trident.plan.nodes import PartitionPersist
+
+_ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
+
+
+def keeper_of(step: PartitionPersist) -> KeepLetters | None:
+    """Return the updater of a step that keeps dead letters; None where another one does, or over other fields."""
+    keeper = getattr(getattr(step.updating, "call", None), "__self__", None)
+    inputs = select(step.source.schema, step.inputs)
+    of_letters = [field.dataType for field in inputs] == [field.dataType for field in LETTER]
+    return keeper if type(keeper) is KeepLetters and of_letters else None
+
+
+def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
+    """Return the function that stores a batch's letters as `KeepLetters.updateState` does."""
+    entering, shape = arrow_schema(select(step.source.schema, step.inputs)), shape_of(step)
+    puts = shape.keys.append(pa.field(step.schema.names[-1], shape.value))
+    emitted = arrow_schema(step.outputs).empty_table()
+
+    def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        del batch
+        letters = conform(table.select(entering.names), entering)
+        if not letters.num_rows:
+            return Updated(puts.empty_table(), emitted)
+        is_new = pc.is_valid(letters.column(_STEP))
+        new, back = letters.filter(is_new), letters.filter(pc.invert(is_new))
+        new = new.take(pa.array(last_rows(new.select([_ID]))))
+        ids = {id for page in stored.scan() for id in page.column(0).to_pylist()}
+        removed = set(back.column(_ID).to_pylist())
+        ids = (ids | set(new.column(_ID).to_pylist())) - removed
+        if len(ids) > keeper.most:
+            removed |= set(sorted(ids)[: len(ids) - keeper.most])
+        gone = pa.array(sorted(removed), shape.keys.types[0])
+        new = new.filter(pc.invert(pc.is_in(new.column(_ID), gone)))
+        fields = [one(column) for at, column in enumerate(new.columns) if at != _ID]
+        values = pa.StructArray.from_arrays(fields, fields=list(shape.value))
+        keys = pa.concat_arrays([one(new.column(_ID)), gone])
+        values = pa.concat_arrays([values, pa.nulls(len(gone), shape.value)])
+        return Updated(pa.Table.from_arrays([keys, values], schema=puts), emitted)
+
+    return update
