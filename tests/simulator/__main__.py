@@ -1,4 +1,4 @@
-"""python -m tests.simulator [--schedules 100000] [--seed N] [--minutes M] [--changing 4] [--trace]
+"""python -m tests.simulator [--schedules 100000] [--seed N] [--minutes M] [--changing 4] [--flow NAME] [--trace]
 
 Runs that many schedules over all cores, or one with its trace; ends non-zero where one of them came out wrong.
 """
@@ -20,19 +20,21 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=None, help="stop then, however many were run")
     parser.add_argument("--trace", action="store_true", help="run the one schedule of --seed and print what happens")
     parser.add_argument("--changing", type=int, default=EVERY, help="every so manyth is of a program that changes (4)")
+    parser.add_argument("--flow", default="", help="only unchanging programs whose names begin so: interval,table")
     asked = parser.parse_args()
+    every = 0 if asked.flow else asked.changing
     if asked.trace:
-        return traced(asked.seed, asked.changing)
-    return many(asked.seed, asked.schedules, asked.minutes, asked.changing)
+        return traced(asked.seed, every, asked.flow)
+    return many(asked.seed, asked.schedules, asked.minutes, every, asked.flow)
 
 
-def many(seed: int, schedules: int, minutes: float | None, every: int = EVERY) -> int:
+def many(seed: int, schedules: int, minutes: float | None, every: int = EVERY, flow: str = "") -> int:
     began = time.monotonic()
-    tally = everything(seed, schedules, minutes, every=every)
+    tally = everything(seed, schedules, minutes, every=every, flow=flow)
     for line in tally.lines():
         print(line)
     print(f"minutes    {(time.monotonic() - began) / 60:.2f}")
-    which = "" if every == EVERY else f" --changing {every}"
+    which = f" --flow '{flow}'" if flow else "" if every == EVERY else f" --changing {every}"
     for at, text in sorted(tally.wrong.items()):
         print(f"\nWRONG with seed {at}: {text}\n  replay it: python -m tests.simulator --seed {at}{which} --trace")
     if tally.wrong:
@@ -41,11 +43,11 @@ def many(seed: int, schedules: int, minutes: float | None, every: int = EVERY) -
     return 0
 
 
-def traced(seed: int, every: int = EVERY) -> int:
+def traced(seed: int, every: int = EVERY, flow: str = "") -> int:
     logging.disable(logging.CRITICAL)
     with machine():
         try:
-            print(world_of(seed, every, print).run())
+            print(world_of(seed, every, print, flow).run())
         except BaseException:
             traceback.print_exc(file=sys.stdout)
             return 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulator import flows
+from tests.simulator import flows, verbs
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
@@ -260,7 +260,11 @@ class FakeSlot:
         poisoned = poison is not None and any(seq == poison for _, seq in tuples)
         if trouble == "fails" or poisoned:
             raise UserFunctionError(f"attempt {attempt}: a function raised")
-        results = flows.worked(stage, tuples, inputs)
+        flow = world.setting.flow
+        if flow in verbs.MADE:
+            results = flows.computed(flow, stage, inputs, attempt)
+        else:
+            results = flows.worked(stage, tuples, inputs)
         world.scheduler.point("ran", attempt, "stage", stage.number)
         return StageResult(results, len(tuples))
 

@@ -13,9 +13,12 @@ EVERY = 4
 """Every so many schedules one is of a program that changes."""
 
 
-def world_of(seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None) -> World | Changing:
-    """The schedule of a seed. `every`: 0 for none of a program that changes."""
-    return Changing(seed, trace) if every and seed % every == every - 1 else World(seed, trace)
+def world_of(
+    seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None, flow: str = ""
+) -> World | Changing:
+    """The schedule of a seed. `every`: 0 for none of a program that changes. `flow`: how the names of the topologies
+    begin that do not change."""
+    return Changing(seed, trace) if every and seed % every == every - 1 else World(seed, trace, flow)
 
 
 @contextmanager

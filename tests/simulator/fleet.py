@@ -107,14 +107,14 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, former)
 
 
-def some(seeds: range, every: int = EVERY, seconds: float = _MOST_SECONDS) -> Tally:
+def some(seeds: range, every: int = EVERY, seconds: float = _MOST_SECONDS, flow: str = "") -> Tally:
     """These schedules, in this process, each within so many seconds."""
     tally = Tally()
     with thrift(), machine():
         for seed in seeds:
             try:
                 with _limited(seconds):
-                    result = world_of(seed, every).run()
+                    result = world_of(seed, every, flow=flow).run()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -146,7 +146,12 @@ def _settle(turn: Any) -> None:
 
 
 def everything(
-    first: int, schedules: int, minutes: float | None = None, processes: int | None = None, every: int = EVERY
+    first: int,
+    schedules: int,
+    minutes: float | None = None,
+    processes: int | None = None,
+    every: int = EVERY,
+    flow: str = "",
 ) -> Tally:
     """So many schedules from seed `first` on, or as many as there is time for. Stops early where much is wrong."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -156,12 +161,12 @@ def everything(
     chunks = (range(at, min(at + _AT_ONCE, first + schedules)) for at in count(first, _AT_ONCE))
     tally = Tally()
     with ProcessPoolExecutor(number, context, _settle, (context.Value("i", 0),)) as pool:
-        under_way = {pool.submit(partial(some, every=every), next(chunks)) for _ in range(number + 1)}
+        under_way = {pool.submit(partial(some, every=every, flow=flow), next(chunks)) for _ in range(number + 1)}
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for each in done:
                 tally.add(each.result())
                 seeds = next(chunks)
                 if seeds and time.monotonic() < until and len(tally.wrong) < _MOST_WRONG:
-                    under_way.add(pool.submit(partial(some, every=every), seeds))
+                    under_way.add(pool.submit(partial(some, every=every, flow=flow), seeds))
     return tally

@@ -1,52 +1,37 @@
 """The topologies that are simulated, cut by the real compiler, and what fake workers make of a batch of each."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Row
 
+from tests.simulator import meanings, verbs
+from tests.simulator.in_world import InWorld, Worlds, checksum
 from tests.simulator.memo import kept, remembered
 from tests.simulator.spouts import Numbers, Tuple
 from trident import Count, MapGet, Sum, TridentTopology
+from trident.base.attempt import TransactionAttempt
+from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Program, Stage
 from trident.compiler.stages import cut
 from trident.plan.nodes import Node
-from trident_state.state_shape import StateIdentity, StateKind, StateShape
-from trident_state.store import Home, Store
+from trident.plan.state_schema import present_of
 
 Values = dict[str, dict[str, int]]
 """State, key, value."""
 
-FLOWS = ("one", "two", "stages", "query", "merged", "distinct")
+KEYS = ("apple", "avocado", "banana", "blueberry")
+LETTERS = ("a", "b")
 
-
-class Worlds:
-    """The world that is simulated just now: programs are cut once and serve all of them."""
-
-    now: Any = None
-
-
-@dataclass(frozen=True)
-class InWorld:
-    """A state whose kind and home the world decides."""
-
-    name: str
-    worlds: type[Worlds] = Worlds
-
-    @property
-    def kind(self) -> StateKind:
-        kind: StateKind = self.worlds.now.kind if self.worlds.now is not None else StateKind.OPAQUE
-        return kind
-
-    @property
-    def survives(self) -> Literal["process", "checkpoint", "server"]:
-        return "checkpoint"
-
-    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
-        store: Store = self.worlds.now.open_store(identity, shape, home)
-        return store
+FLOWS = {
+    **{"one": 25, "two": 20, "stages": 30, "query": 10, "merged": 10, "distinct": 5},
+    **{"recent": 6, "table": 8, "several": 8},
+    **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
+}
+"""And how often each is drawn."""
 
 
 @cache
@@ -54,8 +39,12 @@ def program(flow: str) -> Program:
     """counts: how often each word came. sums: the sum of the checksums of its numbers, a word. totals, by the word's
     first letter, in a second stage: the sum of all counts right after ("stages") or before ("query") each batch; or
     ("distinct") the sum of the numbers of the first tuple of each word. seen: the txid in which each word first came.
+    The others stand in `verbs.py`.
     """
     topology = TridentTopology()
+    if flow in verbs.MADE:
+        verbs.MADE[flow](lambda name: topology.newStream(name, _spout(name)), topology)
+        return cut(topology)
     numbers = topology.newStream("numbers", _spout("numbers"))
     if flow == "merged":
         numbers = topology.merge(numbers, topology.newStream("others", _spout("others")))
@@ -84,11 +73,6 @@ def first_letter(word: str) -> str:
     return word[0]
 
 
-def checksum(seq: int) -> int:
-    """What a tuple's number adds: sums of these tell one multiset from another."""
-    return (seq + 1) * 0x9E3779B97F4A7C15 >> 3 & 0xFFFFFFFFFFF
-
-
 def deltas(flow: str, txid: int, tuples: Iterable[Tuple], counts: Mapping[str, int]) -> Values:
     """What batch `txid` adds to each state; `counts` are those before it. The oracle's side."""
     found: Values = {"counts": {}, "sums": {}, "totals": {}, "seen": {}}
@@ -110,9 +94,24 @@ def deltas(flow: str, txid: int, tuples: Iterable[Tuple], counts: Mapping[str, i
     return {state: found[state] for state in states_of(flow)}
 
 
+def streams_of(flow: str) -> tuple[str, ...]:
+    return ("numbers", "others") if flow == "merged" else verbs.streams_of(flow)
+
+
 @cache
 def states_of(flow: str) -> tuple[str, ...]:
     return tuple(step.state.name for step in program(flow).groups[0].states)
+
+
+@cache
+def _engine(flow: str) -> ArrowSlot:
+    """The driver's own engine; nothing stops it in the middle, so that one serves all schedules."""
+    return ArrowSlot(program(flow).groups[0])
+
+
+def computed(flow: str, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt) -> dict[str, pa.Table]:
+    """What workers make of a stage of the programs in `verbs.py`."""
+    return dict(_engine(flow).run(stage, inputs, attempt, Path("nowhere")).results)
 
 
 def worked(stage: Stage, tuples: list[Tuple], inputs: Mapping[Node, Any]) -> dict[str, pa.Table]:
@@ -148,5 +147,28 @@ table = remembered(_table, lambda *asked: asked)
 
 
 @cache
-def key_table(name: str, keys: tuple[str, ...]) -> pa.Table:
-    return kept(pa.table({name: pa.array(keys, pa.string())}))
+def keys_of(flow: str, state: str) -> pa.Table | None:
+    """All keys that a state may have, to be looked up; None where there are too many of them."""
+    keys = program(flow).shapes[state].keys
+    if keys.names == []:
+        return kept(pa.table({"": pa.nulls(1)}).select([]))
+    if len(keys) > 1:
+        return None
+    return kept(pa.table({keys.names[0]: pa.array(LETTERS if keys.names[0] == "letter" else KEYS, pa.string())}))
+
+
+@cache
+def presenting(flow: str, state: str) -> Any:
+    """What makes of a stored value the one that users see."""
+    (writer,) = (step for step in program(flow).groups[0].states if step.state.name == state)
+    present = present_of(writer)
+
+    def shown(value: Any) -> Any:
+        value = value if present is None or value is None else present(value)
+        if isinstance(value, Row):
+            value = value.asDict()
+        if not isinstance(value, dict):
+            return value
+        return {name: meanings.rounded(each) for name, each in value.items()}
+
+    return shown

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyarrow.types import is_nested as nested
 
 _T = TypeVar("_T")
 
@@ -61,5 +62,12 @@ def _number(thing: Any) -> int:
 
 def _content(thing: Any) -> Any:
     if isinstance(thing, pa.Table):
-        return tuple(thing.column_names), tuple(tuple(column.to_pylist()) for column in thing.columns)
-    return tuple(thing.to_pylist())
+        names, types = tuple(thing.column_names), tuple(map(str, thing.schema.types))
+        return names, types, thing.num_rows, tuple(map(_values, thing.columns))
+    return str(thing.type), _values(thing)
+
+
+def _values(column: Any) -> Any:
+    """The values of a column, which can be hashed; those of lists and structs as text."""
+    values = column.to_pylist()
+    return tuple(map(repr, values)) if nested(column.type) else tuple(values)

@@ -14,9 +14,11 @@ from unittest.mock import patch
 import msgspec
 import pyarrow as pa
 
-from tests.simulator.flows import Worlds
+from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from trident.base import crash_points
+from trident.compiler import program
+from trident.compiler.outline import outline_of
 from trident.compiler.states.queries import compile_query
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
@@ -266,9 +268,9 @@ def _all() -> list[tuple[Any, str, Any]]:
     """What is put in the place of what: module, name, and the other thing."""
     encode = remembered(lambda keys: kept(_encode(keys)), content)
     hashed = remembered(hash_keys, content)
-    decode = remembered(decode_keys, lambda encoded, schema: (content(encoded), schema.names[0]))
+    decode = remembered(decode_keys, lambda encoded, schema: (content(encoded), schema))
     arguments = remembered(Arguments, content)
-    unpack = remembered(unpack_records, lambda form, records, where: (type(form), *records))  # values are all longs
+    unpack = remembered(unpack_records, lambda form, records, where: (form, *records))
     packed = lru_cache(MOST)(command)
     return [
         (committer, "freeze", lambda result, beside=None: Kept(result)),
@@ -279,6 +281,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
         *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
         (query_answers, "compile_query", cache(compile_query)),
+        (program, "outline_of", remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen))),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),

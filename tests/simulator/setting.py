@@ -16,15 +16,14 @@ from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
-KEYS = ("apple", "avocado", "banana", "blueberry")
-
 
 class Setting:
     """Drawn once a schedule, in one order: a seed tells everything."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, flow: str = "") -> None:
         self._scheduler, chance = scheduler, scheduler.random
-        self.flow = chance.choices(flows.FLOWS, (25, 20, 30, 10, 10, 5))[0]
+        able = [name for name in flows.FLOWS if name.startswith(tuple(flow.split(",")))]
+        self.flow = chance.choices(able, [flows.FLOWS[name] for name in able])[0]
         self.program = flows.program(self.flow)
         self.group = self.program.groups[0].name
         self.states = flows.states_of(self.flow)
@@ -38,23 +37,24 @@ class Setting:
         self._pace = Pace(bytes=chance.choice((1, 2**30)), seconds=chance.choice((0.5, 30.0)))
         self.sources = self._sources(chance)
         self.tuples = [row for source in self.sources.values() for row in source.tuples()]
-        self.poison = chance.randrange(len(self.tuples)) if chance.random() < 0.04 else None
+        self.poison = chance.choice(self.tuples)[1] if chance.random() < 0.04 else None
         """The tuple that always fails."""
 
     def _sources(self, chance: Random) -> dict[str, Source]:
         sources, seq = dict[str, Source](), 0
-        for name in ("numbers", "others") if self.flow == "merged" else ("numbers",):
+        for name in flows.streams_of(self.flow):
             opaque = chance.random() < 0.6
             partitions: dict[str, list[Tuple]] = {}
             for partition in ("p", "q")[: 2 if opaque else 1]:
                 count = chance.randint(1, 7 if opaque else 12)
-                partitions[partition] = [(chance.choice(KEYS), seq + at) for at in range(count)]
+                partitions[partition] = [(chance.choice(flows.KEYS), seq + at) for at in range(count)]
                 seq += count
             source = Source(partitions, opaque, not opaque or chance.random() < 0.5, self._scheduler)
             sources[name] = source
             if chance.random() < 0.3:  # the rest comes later
                 source.shown = {p: chance.randint(0, len(rows)) for p, rows in partitions.items()}
                 self._scheduler.after(chance.choice((0.01, 0.3, 3.0)), source.show_all)
+            seq += -seq % 12  # so that the times of all streams begin alike
         return sources
 
     def open_store(self, identity: StateIdentity, shape: StateShape, home: Home, network: Network) -> Store:

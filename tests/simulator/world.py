@@ -10,6 +10,7 @@ from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.faults import NEVER, Faults
+from tests.simulator.in_world import Worlds
 from tests.simulator.network import Network
 from tests.simulator.oracle import Oracle, Wrong
 from tests.simulator.reads import Reads
@@ -44,18 +45,19 @@ class Result:
 
 
 class World:
-    """A schedule. Everything that chance decides is decided by `seed`."""
+    """A schedule. Everything that chance decides is decided by `seed`. `flow`: how the name of its
+    topology begins; several with commas."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None, flow: str = "") -> None:
         self.result = Result(seed)
         self.scheduler = Scheduler(seed)
         if trace is not None:
             self.scheduler.trace = lambda text: trace(f"{self.scheduler.now:10.4f} {text}")
         self.scheduler.passed = self._passed  # type: ignore[method-assign]
         self.chance = chance = self.scheduler.random
-        flows.Worlds.now = None
-        self.setting = Setting(self.scheduler)
-        self.oracle = Oracle(self.setting.flow, self.setting.tuples)
+        Worlds.now = None
+        self.setting = Setting(self.scheduler, flow)
+        self.oracle = Oracle(self.setting.flow, self.setting.sources)
         self.disk = LogDisk()
         self.server = FakeRedis()
         self.network = Network(self.scheduler, self.server)
@@ -108,7 +110,7 @@ class World:
 
     def run(self) -> Result:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
-        flows.Worlds.now = self
+        Worlds.now = self
         vars(writer)["PUT_KEYS"] = self._put_keys
         scheduler = self.scheduler
         crash_points.listen(scheduler.point)
@@ -122,7 +124,7 @@ class World:
                 raise self.wrong
         finally:
             self._close()
-            flows.Worlds.now = None
+            Worlds.now = None
             crash_points.listen(None)
         result = self.result
         result.batches, result.drivers = len(self.oracle.batches), len(self.drivers)

@@ -252,7 +252,7 @@ def _same(work: Any) -> Any:
 
 
 def _now() -> Any:
-    from tests.simulator.flows import Worlds
+    from tests.simulator.in_world import Worlds
 
     return Worlds.now
 

@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 from tests.simulator.changing import spouts
-from tests.simulator.flows import InWorld, Worlds, first_letter
+from tests.simulator.flows import first_letter
+from tests.simulator.in_world import InWorld, Worlds
 from trident import Count, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut

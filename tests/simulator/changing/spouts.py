@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from tests.simulator.flows import Worlds
+from tests.simulator.in_world import Worlds
 from tests.simulator.oracle import Wrong
 from trident.spouts import OpaquePartitionedSpout, PartitionedSpout, PollingSpout
 

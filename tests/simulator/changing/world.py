@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from tests.simulator import flows, patches
+from tests.simulator import patches
 from tests.simulator.changing import core, programs
 from tests.simulator.changing.driver import Driver
 from tests.simulator.changing.faults import NEVER, Faults
@@ -18,6 +18,7 @@ from tests.simulator.changing.readers import Readers
 from tests.simulator.changing.spouts import sources_of
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
+from tests.simulator.in_world import Worlds
 from tests.simulator.network import FakeAddress, Network
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process, Scheduler, Stuck
@@ -49,7 +50,7 @@ class World:
             self.scheduler.trace = lambda text: trace(f"{self.scheduler.now:10.4f} {text}")
         self.scheduler.passed = self._passed  # type: ignore[method-assign]
         self.chance = chance = self.scheduler.random
-        flows.Worlds.now = None
+        Worlds.now = None
         self.disk = LogDisk()
         self.server = FakeRedis()
         self.network = Network(self.scheduler, self.server)
@@ -133,7 +134,7 @@ class World:
 
     def run(self) -> Result:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
-        flows.Worlds.now = self
+        Worlds.now = self
         vars(writer)["PUT_KEYS"] = 1000
         scheduler = self.scheduler
         crash_points.listen(self._reached)
@@ -148,7 +149,7 @@ class World:
                 raise self.wrong
         finally:
             self._close()
-            flows.Worlds.now = None
+            Worlds.now = None
             crash_points.listen(None)
         result = self.result
         result.batches, result.drivers = len(self.history.batches), len(self.drivers)

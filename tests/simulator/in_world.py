@@ -1,0 +1,47 @@
+"""What all simulated programs are made of: states whose kind and home the world decides."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, Store
+
+
+class Worlds:
+    """The world that is simulated just now: programs are cut once and serve all of them."""
+
+    now: Any = None
+
+
+@dataclass(frozen=True)
+class InWorld:
+    """A state whose kind and home the world decides."""
+
+    name: str
+    worlds: type[Worlds] = Worlds
+
+    @property
+    def kind(self) -> StateKind:
+        kind: StateKind = self.worlds.now.kind if self.worlds.now is not None else StateKind.OPAQUE
+        return kind
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        return "checkpoint"
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
+        store: Store = self.worlds.now.open_store(identity, shape, home)
+        return store
+
+
+def checksum(seq: int) -> int:
+    """What a tuple's number adds: sums of these tell one multiset from another."""
+    return (seq + 1) * 0x9E3779B97F4A7C15 >> 3 & 0xFFFFFFFFFFF
+
+
+def moment(seq: int) -> datetime | None:
+    """The event time of a tuple. Of a few minutes, out of order; some tuples have none."""
+    if seq % 13 == 12:
+        return None
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=30 * (seq % 12) + checksum(seq) % 60)

@@ -1,0 +1,220 @@
+"""What the states of `verbs.py` must hold after each batch: from all tuples so far, by the plainest means.
+
+Nothing of the library is used, and nothing is carried from batch to batch.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from tests.simulator.in_world import checksum, moment
+from tests.simulator.spouts import Tuple
+from tests.simulator.verbs import BETWEEN, LATENESS, NUMBERS, OTHERS, WITHIN, initial, pair, score
+
+Batch = Mapping[str, list[Tuple]]
+"""The tuples of each stream, in their order."""
+Held = dict[Any, Any]
+"""By key; a key of several fields is a tuple."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """A value that a state may have forgotten by now."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The tuples that wait in the state of an interval join: side, word, batch and number. A join may hold one for
+    longer than it needs it, and none that came too late."""
+
+    needed: frozenset[tuple[str, str, int, int]]
+    allowed: frozenset[tuple[str, str, int, int]]
+
+
+def difference(expected: Held | Waiting, found: Mapping[Any, Any]) -> str:
+    """What is wrong with what was found; "" if nothing is."""
+    if isinstance(expected, Waiting):
+        return _of_waiting(expected, found)
+    for key in {*expected, *found}:
+        ought, value = expected.get(key), found.get(key)
+        if isinstance(ought, Maybe) and value is None:
+            continue
+        if value != (ought.value if isinstance(ought, Maybe) else ought):
+            return f"{key!r} is {value}, and ought to be {ought} (found {dict(found)}, expected {expected})"
+    return ""
+
+
+def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
+    held = []
+    for (_, bucket, word, txid), value in found.items():
+        for side in ("left", "right"):
+            for row in (value or {}).get(side) or ():
+                held.append((side, row["word"], txid, row["seq"]))
+                start = (row["at"] - EPOCH) // timedelta(microseconds=1)
+                if row["word"] != word or not bucket <= start < bucket + BUCKET // timedelta(microseconds=1):
+                    return f"{row} waits under {word!r} and {bucket}"
+    if len({*held}) != len(held):
+        return f"a tuple waits twice: {sorted(held)}"
+    missing, surplus = expected.needed - {*held}, {*held} - expected.allowed
+    return f"{sorted(missing)} do not wait, and {sorted(surplus)} wait" if missing or surplus else ""
+
+
+# --- each flow ---------------------------------------------------------------------------------------------------------
+
+
+def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:
+    mark: datetime | None = None
+    went: dict[str, datetime] = {}
+    on, late = list[tuple[str, int]](), list[tuple[str, int]]()
+    for batch in history:
+        before = mark
+        for word, seq in batch[NUMBERS]:
+            at = moment(seq)
+            if at is None or (before is not None and at < before):
+                late.append((word, checksum(seq)))
+            elif word not in went or at > went[word] + WITHIN:
+                went[word] = at
+                on.append((word, checksum(seq)))
+        mark = _moved(mark, batch[NUMBERS])
+    over = {word for word, at in went.items() if mark is not None and at + WITHIN < mark}
+    recent = {word: Maybe(at) if word in over else at for word, at in went.items()}
+    return {"recent": recent, "recent.watermark": _global(mark), "once": _sums(on), "late": _sums(late)}
+
+
+def _table(history: list[Batch]) -> dict[str, Held | Waiting]:
+    latest: dict[str, int] = {}
+    joined, own = list[tuple[str, int]](), list[tuple[str, int]]()
+    for batch in history:
+        joined += [(word, pair(seq, latest.get(word))) for word, seq in batch[OTHERS]]
+        own += [(word, pair(seq, latest[word])) for word, seq in batch[NUMBERS] if word in latest]
+        latest |= dict(batch[NUMBERS])
+    held = {word: {"seq": seq, "check": checksum(seq)} for word, seq in latest.items()}
+    return {"latest": held, "joined": _sums(joined), "own": _sums(own)}
+
+
+def _several(history: list[Batch]) -> dict[str, Held | Waiting]:
+    by_word: dict[str, list[int]] = {}
+    totals: dict[str, dict[str, int]] = {}
+    for batch in history:
+        for word, seq in batch[NUMBERS]:
+            by_word.setdefault(word, []).append(seq)
+        for word in dict(batch[NUMBERS]):
+            known = totals.setdefault(initial(word), {"n": 0, "greatest": -1})
+            known["n"] += len(by_word[word])
+            known["greatest"] = max(known["greatest"], sum(by_word[word]))
+    everything = [row for batch in history for row in batch[NUMBERS]]
+    top = max(everything, key=lambda row: score(row[1]))[0] if everything else None
+    whole = {"n": len(everything), "top": top}
+    stats = {word: _described(numbers) for word, numbers in by_word.items()}
+    return {"stats": stats, "whole": {(): whole} if history else {}, "totals": totals}
+
+
+def _described(numbers: list[int]) -> dict[str, Any]:
+    mean = sum(numbers) / len(numbers)
+    squares = sum((number - mean) ** 2 for number in numbers)
+    return {
+        "n": len(numbers),
+        "total": sum(numbers),
+        "least": min(numbers),
+        "first": numbers[0],
+        "last": numbers[-1],
+        "all": numbers,
+        "scores": sorted({score(number) for number in numbers}),
+        "high": max(numbers, key=score),  # of several the first
+        "low": min(numbers, key=score),
+        "apart": rounded(math.sqrt(squares / (len(numbers) - 1))) if len(numbers) > 1 else None,
+        "variance": rounded(squares / len(numbers)),
+    }
+
+
+def rounded(value: Any) -> Any:
+    """Without the last digits of a double: these depend on the order of the operations."""
+    return round(value, 9) if isinstance(value, float) else value
+
+
+LOWER, UPPER = BETWEEN
+BUCKET = max(UPPER - LOWER, timedelta(minutes=1))
+"""Tuples whose times lie in one bucket leave together when none of them can meet a partner any more (decision 20)."""
+
+
+def _interval(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held | Waiting]:
+    came: dict[str, list[tuple[int, str, int, datetime]]] = {NUMBERS: [], OTHERS: []}
+    late: dict[str, list[tuple[str, int]]] = {NUMBERS: [], OTHERS: []}
+    marks: dict[str, datetime | None] = {NUMBERS: None, OTHERS: None}
+    low: datetime | None = None
+    for txid, batch in enumerate(history, 1):
+        for stream, rows in batch.items():
+            for word, seq in rows:
+                at = moment(seq)
+                if at is None or (low is not None and at < low):
+                    late[stream].append((word, checksum(seq)))
+                else:
+                    came[stream].append((txid, word, seq, at))
+        marks = {stream: _moved(mark, batch[stream]) for stream, mark in marks.items()}
+        known = [mark for mark in marks.values() if mark is not None]
+        low = min(known) if len(known) == 2 else None
+    met: set[int] = set()
+    left = list[tuple[str, int]]()
+    for _, word, seq, at in came[NUMBERS]:
+        for _, other, right, when in came[OTHERS]:
+            if word == other and LOWER <= when - at <= UPPER:
+                left.append((word, pair(seq, right)))
+                met |= {seq, right}
+    for stream, leaves, wait in zip((NUMBERS, OTHERS), outer, (UPPER, -LOWER), strict=True):
+        for _, word, seq, at in came[stream]:
+            closed = low is not None and EPOCH + ((at - EPOCH) // BUCKET + 1) * BUCKET + wait <= low
+            if leaves and closed and seq not in met:
+                left.append((word, pair(seq, None) if stream == NUMBERS else pair(None, seq)))
+    return {
+        "pairs": _waiting(came, low),
+        "pairs.left.watermark": _global(marks[NUMBERS]),
+        "pairs.right.watermark": _global(marks[OTHERS]),
+        "matched": _sums(left),
+        "lateLeft": _sums(late[NUMBERS]),
+        "lateRight": _sums(late[OTHERS]),
+    }
+
+
+def _waiting(came: Mapping[str, list[tuple[int, str, int, datetime]]], low: datetime | None) -> Waiting:
+    """Needed are those that a tuple may still come for which is not late."""
+    sides = {("left", UPPER): came[NUMBERS], ("right", -LOWER): came[OTHERS]}
+    rows = [(side, word, txid, seq, at + wait) for (side, wait), all_ in sides.items() for txid, word, seq, at in all_]
+    needed = frozenset(row[:4] for row in rows if low is None or row[4] >= low)
+    return Waiting(needed, frozenset(row[:4] for row in rows))
+
+
+def _moved(mark: datetime | None, rows: Iterable[Tuple]) -> datetime | None:
+    """The watermark after these tuples."""
+    times = [at - LATENESS for _, seq in rows if (at := moment(seq)) is not None]
+    return max([*times, *([mark] if mark is not None else [])], default=None)
+
+
+def _global(value: Any) -> Held:
+    return {} if value is None else {(): value}
+
+
+def _sums(rows: Iterable[tuple[str, int]]) -> Held:
+    found: dict[str, dict[str, int]] = {}
+    for word, check in rows:
+        sums = found.setdefault(word, {"n": 0, "sum": 0})
+        sums["n"] += 1
+        sums["sum"] += check
+    return dict(found)
+
+
+_OUTER = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
+
+MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
+    "recent": _recent,
+    "table": _table,
+    "several": _several,
+    **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
+}
+"""What the states of each flow hold after these batches."""

@@ -1,0 +1,143 @@
+"""The simulated programs of verbs that have states of their own, and of several aggregates in one state.
+
+`meanings.py` knows what each of their states ought to hold.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from tests.simulator.in_world import InWorld, checksum, moment
+from trident import (
+    CollectList,
+    CollectSet,
+    Count,
+    First,
+    Last,
+    Max,
+    MaxBy,
+    Min,
+    MinBy,
+    StdDev,
+    Sum,
+    TridentTopology,
+    VarPop,
+)
+
+WITHIN = timedelta(seconds=100)
+"""How long a key is remembered."""
+LATENESS = timedelta(seconds=60)
+BETWEEN = (timedelta(seconds=-60), timedelta(seconds=30))
+"""From where to where a tuple on the right may be, measured from the one on the left."""
+NUMBERS, OTHERS = "numbers", "others"
+
+Streams = Callable[[str], Any]
+"""Makes a stream of this name."""
+
+
+def _recent(stream: Streams, topology: TridentTopology) -> None:
+    """recent: when each word last went on. once, late: what went on, and what came too late."""
+    timed = stream(NUMBERS).each("seq", moment, "at timestamp").each("seq", checksum, "check long")
+    recent = timed.dropDuplicates(
+        "word", InWorld("recent"), timestampField="at", within=WITHIN, lateness=LATENESS, name="recent"
+    )
+    _summed(recent, "once")
+    _summed(recent.late(), "late")
+
+
+def _table(stream: Streams, topology: TridentTopology) -> None:
+    """latest: the last tuple of each word. joined: what the other stream's tuples found there, or nothing; own: what
+    the table's own tuples found."""
+    numbers = stream(NUMBERS).each("seq", checksum, "check long")
+    latest = numbers.toTable("word", InWorld("latest"), name="latest")
+    found = stream(OTHERS).joinTable(latest, "word", joinType="left", outputFields=["before", "checked"])
+    _summed(found.each(["seq", "before"], pair, "check long"), "joined")
+    own = numbers.project("word", "seq").joinTable(latest, "word", outputFields=["before", "checked"])
+    _summed(own.each(["seq", "before"], pair, "check long"), "own")
+
+
+def _several(stream: Streams, topology: TridentTopology) -> None:
+    """stats: of each word, by any aggregator. whole: the same over everything. totals: of stats right after each batch,
+    by first letter."""
+    scored = stream(NUMBERS).each("seq", score, "score long")
+    stats = scored.groupBy("word").persistentAggregate(InWorld("stats"), AGGREGATES, name="stats")
+    scored.persistentAggregate(InWorld("whole"), {"n": Count(), "top": MaxBy("word", "score")}, name="whole")
+    letters = stats.newValuesStream().each("word", initial, "letter string").groupBy("letter")
+    letters.persistentAggregate(InWorld("totals"), {"n": Sum("n"), "greatest": Max("total")}, name="totals")
+
+
+AGGREGATES: dict[str, Any] = {
+    "n": Count(),
+    "total": Sum("seq"),
+    "least": Min("seq"),
+    "first": First("seq"),
+    "last": Last("seq"),
+    "all": CollectList("seq"),
+    "scores": CollectSet("score"),
+    "high": MaxBy("seq", "score"),
+    "low": MinBy("seq", "score"),
+    "apart": StdDev("seq"),
+    "variance": VarPop("seq"),
+}
+
+
+def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
+    def make(stream: Streams, topology: TridentTopology) -> None:
+        """pairs: the tuples that wait for a partner. matched: what left. lateLeft, lateRight: what came too late."""
+        left, right = (
+            stream(name).each("seq", moment, "at timestamp").each("seq", checksum, "check long")
+            for name in (NUMBERS, OTHERS)
+        )
+        pairs = left.intervalJoin(
+            right,
+            "word",
+            BETWEEN,
+            timestampField="at",
+            lateness=LATENESS,
+            joinType=kind,  # type: ignore[arg-type]
+            outputFields="word, seq, at, leftCheck, other, otherAt, rightCheck",
+            stateFactory=InWorld("pairs"),
+            name="pairs",
+        )
+        _summed(pairs.each(["seq", "other"], pair, "check long"), "matched")
+        _summed(pairs.late("left"), "lateLeft")
+        _summed(pairs.late("right"), "lateRight")
+
+    return make
+
+
+def _summed(stream: Any, name: str) -> None:
+    """A state that tells which tuples came, of each word: how many, and the sum of their checksums."""
+    stream.groupBy("word").persistentAggregate(InWorld(name), {"n": Count(), "sum": Sum("check")}, name=name)
+
+
+MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
+    "recent": _recent,
+    "table": _table,
+    "several": _several,
+    **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
+}
+"""The programs, by the names of their flows."""
+
+
+def streams_of(flow: str) -> tuple[str, ...]:
+    """The streams of a flow."""
+    return (NUMBERS, OTHERS) if flow == "table" or flow.startswith("interval") else (NUMBERS,)
+
+
+# --- functions of the programs, which the oracle uses too --------------------------------------------------------------
+
+
+def score(seq: int) -> int:
+    """A number that several tuples share."""
+    return seq * 7 % 5
+
+
+def pair(left: int | None, right: int | None) -> int:
+    """What a pair of tuples adds to a sum; either may be missing."""
+    return (3 * checksum(98 if left is None else left) + 7 * checksum(99 if right is None else right)) >> 4
+
+
+def initial(word: str) -> str:
+    """A word's first letter."""
+    return word[0]
