@@ -9,6 +9,8 @@ from tests.access.small_topologies import fixed
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, openState
 from trident.base import crash_points
+from trident.log.sqlite_log import SqliteLog
+from trident.run.start import LOG_FILE
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
@@ -58,3 +60,26 @@ def test_a_state_whose_founding_was_interrupted_begins_anew_after_batches_withou
     place_of: dict[str, Any] = {"checkpointLocation": tmp_path} if place == "memory" else {"url": shared_redis.url}
     with openState("wc", "counts", **place_of) as counts:
         assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 2
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new")
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, Killed])
+def test_a_start_that_is_interrupted_gives_the_log_back(tmp_path: Path, interrupt: type[BaseException]) -> None:
+    """Ctrl-C while a start waits for a store leaves a living process: a log that it kept would count as a death."""
+
+    def listen(reached: str) -> None:
+        if reached == "start.state.born":
+            raise interrupt
+
+    crash_points.listen(listen)
+    try:
+        with pytest.raises(interrupt):
+            start_local(counting([["a"]], MemoryMapState.opaque()), name="wc", checkpointLocation=tmp_path)
+    finally:
+        crash_points.listen(None)
+    log = SqliteLog(tmp_path / "wc" / LOG_FILE, "wc")
+    try:
+        lease = log.lease()
+        assert lease is not None and bool(lease.token) == (interrupt is Killed)
+    finally:
+        log.close()

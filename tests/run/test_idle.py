@@ -1,7 +1,10 @@
 """An idle topology stays as it was: no attempts used up, no busier polling, its first batch like any other."""
 
+import threading
 import time
 from typing import Any
+
+import pyarrow as pa
 
 from tests.run.test_coordinator import attempt, made, of, planned
 from trident import Count, TridentTopology
@@ -9,6 +12,7 @@ from trident.run import events as on
 from trident.run.coordinator import Coordinator
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
+from trident.testing import PAUSE, ManualClock, TestSource
 from trident.testing.local import start_local
 from trident_spouts.executor import Metadata, SpoutKind
 
@@ -38,6 +42,33 @@ def asked(coordinator: Coordinator, given: Any) -> Any:
     """The attempt that is planned next, after `given` had nothing."""
     coordinator.handle(on.NothingThere(given))
     return of(on.Plan, coordinator.handle(on.Woken()))[0].attempt
+
+
+def test_a_sleep_ends_when_nothing_is_in_flight_any_more() -> None:
+    """The source had nothing while batch 1 was under way: the plan after its commit tells that the group rests."""
+    coordinator = made()
+    coordinator.start()
+    coordinator.handle(planned(1))
+    assert of(on.Sleep, coordinator.handle(on.NothingThere(attempt(2))))
+    for event in (on.Ran(attempt(1)), on.Frozen(attempt(1), {"s": {"end": 10}}), on.Committed(1)):
+        assert of(on.Rest, coordinator.handle(event)) == []
+    (plan,) = of(on.Plan, coordinator.handle(on.Succeeded(1)))
+    assert of(on.Rest, coordinator.handle(on.NothingThere(plan.attempt))) == [on.Rest()]
+
+
+def test_a_clock_that_stands_still_keeps_no_wait_from_its_end() -> None:
+    """The plan that finds the PAUSE comes back while batch 1 is under way, and then no time passes."""
+    source, paused = TestSource("word string", [["a"], PAUSE, ["b"]]), threading.Event()
+    topology = TridentTopology()
+
+    def wait(table: pa.Table, txid: int, attempt: int) -> None:
+        assert paused.wait(20)
+
+    topology.newStream("words", source).foreachArrow(wait, name="out")
+    with start_local(topology, clock=ManualClock()) as running:
+        threading.Timer(0.3, paused.set).start()  # the wait has asked for a plan by then, which found nothing
+        running.processAllAvailable(timeout=10)
+        assert source.committed == [1]
 
 
 class Counting(FeederBatchSpout):

@@ -90,7 +90,8 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
             return _take_states(final, log, settings, stores, lease, before)
     except BaseException as error:
         close_all(stores)
-        if lease is not None and isinstance(error, Exception):
+        # An interrupt (Ctrl-C, a notebook's Stop) and an exit leave a living process, as an error does.
+        if lease is not None and isinstance(error, Exception | KeyboardInterrupt | SystemExit):
             with contextlib.suppress(FencedError, LogError):  # a lease left behind would count as a driver's death
                 log.give_back(lease)
         raise
