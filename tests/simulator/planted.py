@@ -3,7 +3,8 @@
 python -m tests.simulator.planted             all of them, as a Markdown table; ends non-zero if one is not found
 python -m tests.simulator.planted positions   those whose name begins so
 
-The faults are of the kind that only a program which changes, or user code that misbehaves, brings to light.
+The faults are of the kinds that only a program which changes, or user code that misbehaves, brings to light; and those
+of verbs with states of their own and of several aggregates, which are looked for in the programs of `verbs.py`.
 """
 
 import os
@@ -34,6 +35,8 @@ class Fault:
     text: str
     instead: str
     also: tuple[str, str, str] | None = None
+    flow: str = ""
+    """How the names of the unchanging programs begin in which it is looked for; "": in programs that change."""
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
@@ -194,8 +197,120 @@ FAULTS = [
 ]
 
 
+_JOIN, _DEDUP = "trident/compiler/windows/interval_joins.py", "trident/compiler/windows/duplicates.py"
+
+OVER_TIME = [
+    Fault(
+        "interval join",
+        "a tuple without a partner leaves again with each batch",
+        _JOIN,
+        "            return (clock.before < ends) & (ends <= clock.after)\n",
+        "            return ends <= clock.after\n",
+        flow="interval",
+    ),
+    Fault(
+        "interval join",
+        "it goes by the faster stream",
+        _JOIN,
+        "Clock(min(each.before for each in clocks), min(each.after for each in clocks))",
+        "Clock(max(each.before for each in clocks), max(each.after for each in clocks))",
+        flow="interval",
+    ),
+    Fault(
+        "interval join",
+        "tuples go that may still be a partner",
+        _JOIN,
+        "if start + kept <= clock.after]",
+        "if start <= clock.after]",
+        flow="interval",
+    ),
+    Fault(
+        "interval join",
+        "the index of a turn that failed is kept",
+        "trident/compiler/windows/open_windows.py",
+        '        """Note that a batch is changing the index: if it fails, `load_at` reads the index anew."""\n'
+        "        self._txid = None\n",
+        "        pass\n",
+        flow="interval",
+    ),
+    Fault(
+        "late tuples",
+        "a batch's own tuples make it late",
+        _JOIN,
+        "on_time(tables[number], clock.before)",
+        "on_time(tables[number], clock.after)",
+        flow="interval",
+    ),
+    Fault(
+        "late tuples",
+        "the stream of late tuples goes by the faster stream",
+        "trident/compiler/windows/late_tuples.py",
+        "before = min(watermark(stored)",
+        "before = max(watermark(stored)",
+        flow="interval",
+    ),
+    Fault(
+        "watermark",
+        "it goes back",
+        "trident/compiler/windows/time.py",
+        "max(before, min(max(latest - config.lateness, FIRST), LAST))",
+        "min(max(latest - config.lateness, FIRST), LAST)",
+        flow="recent,interval",
+    ),
+    Fault(
+        "watermark",
+        "one that is behind is not healed for a step that reads it",
+        "trident/run/committer.py",
+        "            for read in (step, *watermarks_of(step)):\n",
+        "            for read in (step,):\n",
+        flow="recent,interval",
+    ),
+    Fault(
+        "dedup",
+        "a key that came again is forgotten by its former time",
+        _DEDUP,
+        "(until != NEVER) & (until < watermark)",
+        "until != NEVER",
+        flow="recent",
+    ),
+    Fault(
+        "table",
+        "a join reads what its own batch wrote",
+        "trident/run/committer.py",
+        "            later[output.step] = self._answer(output, asking, txid, written)\n",
+        "            pass\n",
+        (
+            "trident/run/committer.py",
+            "        self._note_times([step for",
+            "        for output in queries:\n"
+            "            asking = tables.get(output.name, output.schema.empty_table())\n"
+            "            later[output.step] = self._answer(output, asking, txid, written)\n"
+            "        self._note_times([step for",
+        ),
+        flow="table",
+    ),
+    Fault(
+        "several aggregates",
+        "the first one is combined twice",
+        "state/trident_state/rules.py",
+        '        combined(part, before, after, f"{where}: field',
+        '        combined(part, before if at != 1 else combined(part, before, after), after, f"{where}: field',
+        flow="several",
+    ),
+    Fault(
+        "several aggregates",
+        "the first and the last tuple are told by their places within the batches",
+        "trident/operations/ordered_aggregators.py",
+        "(tuple(b[:2]) >= tuple(a[:2])) == self.last",
+        "(b[1] >= a[1]) == self.last",
+        flow="several",
+    ),
+]
+"""The faults that the programs of `verbs.py` show."""
+
+
 def main(begins: str) -> int:
-    asked = [fault for fault in FAULTS if fault.name.startswith(begins)]
+    asked = [fault for fault in [*FAULTS, *OVER_TIME] if fault.name.startswith(begins)]
     print("| what happens | planted fault | found after schedules | what the first one said |\n|---|---|---|---|")
     lost = not asked
     with tempfile.TemporaryDirectory() as folder:
@@ -217,28 +332,28 @@ def _looked(copy: Path, fault: Fault) -> tuple[str, str]:
     while True:
         for file, text, instead in fault.places:
             (copy / file).write_text((ROOT / file).read_text().replace(text, instead))
-        number, told = _in_process(copy, first, MOST)
+        number, told = _in_process(copy, first, MOST, fault.flow)
         for file, *_ in fault.places:
             shutil.copyfile(ROOT / file, copy / file)
-        if not number.isdigit() or not _in_process(copy, int(number) - 1, int(number))[0].isdigit():
+        if not number.isdigit() or not _in_process(copy, int(number) - 1, int(number), fault.flow)[0].isdigit():
             return number, told
         first = int(number)
 
 
-def _in_process(copy: Path, first: int, until: int) -> tuple[str, str]:
+def _in_process(copy: Path, first: int, until: int, flow: str) -> tuple[str, str]:
     """What a process finds whose sources are the copy."""
     paths = os.pathsep.join(str(copy / part) for part in ("", "state", "spouts"))
-    command = [sys.executable, "-m", "tests.simulator.planted", "--look", str(first), str(until)]
+    command = [sys.executable, "-m", "tests.simulator.planted", "--look", str(first), str(until), flow]
     env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
     number, _, text = done.stdout.strip().partition(" ")
     return number or "failed", text or done.stderr[-300:]
 
 
-def look(first: int, until: int) -> None:
-    """Run schedules of programs that change until one is wrong."""
+def look(first: int, until: int, flow: str) -> None:
+    """Run schedules until one is wrong: of these unchanging programs, or of programs that change."""
     for begin in range(first, until, _AT_ONCE):
-        wrong = some(range(begin, min(until, begin + _AT_ONCE)), every=1).wrong
+        wrong = some(range(begin, min(until, begin + _AT_ONCE)), every=0 if flow else 1, flow=flow).wrong
         if wrong:
             seed = min(wrong)
             print(seed + 1, wrong[seed].replace("\n", " ")[:160])
@@ -248,6 +363,6 @@ def look(first: int, until: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--look"]:
-        look(int(sys.argv[2]), int(sys.argv[3]))
+        look(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
         sys.exit(0)
     sys.exit(main(" ".join(sys.argv[1:])))

@@ -158,7 +158,9 @@ class Reads:
             if len(metas) != world.setting.groups or any(m[b"marker"] != last or b"open" in m for m in metas):
                 raise Wrong(f"state {state!r} ends with {metas}, the last batch is {last!r}")
             if keys != held or held < len(found[state]):
-                raise Wrong(f"state {state!r} counts {keys} keys, it has {held}, of which {len(found[state])} are shown")
+                raise Wrong(
+                    f"state {state!r} counts {keys} keys, it has {held}, of which {len(found[state])} are shown"
+                )
 
     # --- what is found -------------------------------------------------------------------------------------------
 
