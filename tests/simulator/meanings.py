@@ -66,7 +66,7 @@ def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
     return f"{sorted(missing)} do not wait, and {sorted(surplus)} wait" if missing or surplus else ""
 
 
-# --- each flow ---------------------------------------------------------------------------------------------------------
+# --- each flow --------------------------------------------------------------------------------------------------------
 
 
 def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:

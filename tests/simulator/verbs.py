@@ -125,7 +125,7 @@ def streams_of(flow: str) -> tuple[str, ...]:
     return (NUMBERS, OTHERS) if flow == "table" or flow.startswith("interval") else (NUMBERS,)
 
 
-# --- functions of the programs, which the oracle uses too --------------------------------------------------------------
+# --- functions of the programs, which the oracle uses too -------------------------------------------------------------
 
 
 def score(seq: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator import flows, patches
+from tests.simulator import patches
 from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis

@@ -27,6 +27,7 @@ from trident.run import events as on
 from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
+from trident.run.query_answers import CommittedAnswers
 from trident.run.read_source import RunReadSource
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
@@ -91,6 +92,7 @@ def started(driver: "Driver") -> Started:
     if log.uuid not in world.logs_gone:  # it may have opened its log after a reset that it slept through
         driver.life = world.lives
     runs: dict[str, GroupRun] = {}
+    looking = CommittedAnswers()
     try:
         pool: Any = Pool(world.scheduler, driver.process, "states", None)
         unused: Any = None
@@ -104,7 +106,7 @@ def started(driver: "Driver") -> Started:
                 unused, world.settings, "", mine, begun, engine, pool, unused, trace, make_threads=driver.threads
             )
             outlets = _Telling(start._outlets(group, context), driver, group.name)
-            run = start._group_run(group, context, Sources(group.spouts, calls), outlets)
+            run = start._group_run(group, context, Sources(group.spouts, calls), outlets, looking)
             mine.run = run
             run.turns.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
             run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
@@ -113,7 +115,9 @@ def started(driver: "Driver") -> Started:
         close_all(begun.stores)
         start._give_back(log, begun.lease)
         raise
-    return Started(driver, log, begun, runs)
+    begun_run = Started(driver, log, begun, runs)
+    looking.source = begun_run.read_source
+    return begun_run
 
 
 class _RunOf:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator.changing.programs import Line, Shape
+from tests.simulator.changing.programs import OUT, Line, Shape, groups_of
 from tests.simulator.flows import first_letter
 from tests.simulator.oracle import Wrong
 
@@ -30,6 +30,8 @@ class State:
     """By txid. Two at one txid: the state went on in a group that counts otherwise."""
     fed: set[str] = field(default_factory=set)
     """The streams that went into it."""
+    versions: list[tuple[Any, int, Values]] = field(default_factory=list)
+    """What it held after each of its batches, in the order in which they were frozen: group, txid and values."""
     missed: Any = None
     """A batch of these streams that it did not get, because the program had no such state."""
 
@@ -44,6 +46,8 @@ class Frozen:
     """What each output must be handed: words and numbers."""
     before: dict[str, tuple[State, Values]]
     """Of each output that asks: the state, and what it held before the batch."""
+    looked: dict[str, State] = field(default_factory=dict)
+    """Of each output that looks at another group's state: the state."""
     committed: bool = False
 
 
@@ -57,6 +61,12 @@ class History:
         self.states: dict[str, State] = {}
         self.handed: dict[str, dict[int, Counter[Any]]] = {}
         """By output and txid."""
+        self.answered: dict[str, dict[int, Counter[Any]]] = {}
+        """The same with the answers of loose queries."""
+        self.looked: dict[str, tuple[State, int]] = {}
+        """Of each output that looks: the state, and how many of its versions an answer has seen at least."""
+        self.ended: set[tuple[Any, int]] = set()
+        """The batches that were committed, though a power loss may have taken the word away."""
         self.known: set[str] = set()
         """The states that programs began with, and that were not dropped since."""
         self.absent: set[str] = set()
@@ -93,14 +103,22 @@ class History:
         self.absent |= self.known - {*shape.states}
         before = {name: (state, dict(state.now)) for name, state in self.states.items()}
         leaving, asked = dict[str, Counter[Any]](), dict[str, tuple[State, Values]]()
+        looked = dict[str, State]()
+        together = next((group for group in groups_of(shape) if group & set(given)), frozenset[str]())
         mine = {token for token in given}
         for line in shape.lines:
-            if line.kind in ("leave", "ask") and mine & set(line.streams):
+            if line.kind in OUT and mine & set(line.streams):
                 leaving[line.name] = Counter(row for token in line.streams for row in given.get(token, ()))
                 if line.kind == "ask" and line.asked in before:
                     asked[line.name] = before[line.asked]
+                elif line.kind == "look" and line.asked in before:
+                    feeds = next((other.streams for other in shape.lines if other.name == line.asked), ())
+                    if {*feeds} & together:  # a state of its own group is committed up to the batch before
+                        asked[line.name] = before[line.asked]
+                    else:
+                        looked[line.name] = before[line.asked][0]
         self._fold(group, txid, shape, given)
-        self.batches[group, txid] = Frozen(shape, given, leaving, asked)
+        self.batches[group, txid] = Frozen(shape, given, leaving, asked, looked)
 
     def _fold(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         mine = set(given)
@@ -140,6 +158,7 @@ class History:
         for key, value in delta.items():
             state.now[key] = state.now.get(key, 0) + value
         state.after.setdefault(txid, []).append(dict(state.now))
+        state.versions.append((group, txid, dict(state.now)))
         return state, delta
 
     def committed(self, group: Any, txid: int, shape: Shape) -> None:
@@ -151,6 +170,7 @@ class History:
             if name in shape.outputs and txid not in self.handed.get(name, {}):
                 raise Wrong(f"batch {txid} of group {group!r} is committed, and output {name!r} never got {dict(rows)}")
         batch.committed = True
+        self.ended.add((group, txid))
 
     def uncommitted(self, group: Any, txid: int) -> None:
         """A power loss took the word away that a batch is committed."""
@@ -179,6 +199,27 @@ class History:
             if attempt == 0:
                 raise Wrong(f"{where}: it was handed over before")
         known[txid] = got
+        state = batch.looked.get(output)
+        if state is not None:
+            self._check_looked(output, txid, rows, state, where)
+
+    def _check_looked(self, output: str, txid: int, rows: list[Any], state: State, where: str) -> None:
+        """The answers are those of the first time, and all as one committed batch left the state: the same as the last
+        one that was looked at, or a later one."""
+        told = self.answered.setdefault(output, {})
+        answers = Counter((row[0], row[1], row[-1]) for row in rows)
+        if told.setdefault(txid, answers) != answers:
+            raise Wrong(f"{where}: gets {dict(answers)}, and got {dict(told[txid])} under this txid before")
+        if self.states.get(state.line.name) is not state or state.missed is not None:
+            return  # dropped meanwhile
+        former, seen = self.looked.get(output, (state, 0))
+        versions: list[Values] = [{}]
+        versions += [held for group, at, held in state.versions if (group, at) in self.ended]
+        for at in range(seen if former is state else 0, len(versions)):
+            if all(row[-1] == versions[at].get(row[0]) for row in rows):
+                self.looked[output] = state, at
+                return
+        raise Wrong(f"{where}: {dict(answers)} is no committed batch's, of {versions}, from {seen} on")
 
     def dropped_state(self, name: str) -> None:
         self.known.discard(name)

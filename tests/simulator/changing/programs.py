@@ -20,6 +20,8 @@ NAMES = ("ads", "bids", "carts", "deals", "maps", "notes", "orders", "posts", "t
 """Of streams. A name that was given up by a renaming is never given again."""
 STATES = ("counts", "words")
 OUTPUTS = ("left", "right", "third", "fourth", "fifth", "sixth")
+OUT = ("leave", "ask", "look")
+"""The kinds of lines that are outputs."""
 
 Rows = list[tuple[str, int]]
 """Words and numbers."""
@@ -41,8 +43,9 @@ class Line:
     """One line of the program.
 
     kind: "count", a state of the words of these streams, or of the sums of their numbers; "leave", an output of their
-    tuples; "ask", an output of a stream's tuples with what the state of `asked` had for their words; "total", a state
-    of a later stage: the sum by first letter of what `asked` has after each batch.
+    tuples; "ask", an output of a stream's tuples with what the state of `asked` had for their words; "look", the same
+    as of the last batch that was committed there, which ties no streams; "total", a state of a later stage: the sum by
+    first letter of what `asked` has after each batch.
     """
 
     kind: str
@@ -74,7 +77,7 @@ class Shape:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return tuple(line.name for line in self.lines if line.kind in ("leave", "ask"))
+        return tuple(line.name for line in self.lines if line.kind in OUT)
 
     def __str__(self) -> str:
         names = {stream.token: stream.name for stream in self.streams}
@@ -94,6 +97,8 @@ def _shown(line: Line, names: dict[str, str]) -> str:
             return f"{line.name} = totals of {line.asked}"
         case "ask":
             return f"{line.name} <- {streams} asks {line.asked}"
+        case "look":
+            return f"{line.name} <- {streams} looks at {line.asked}"
     return f"{line.name} <- {streams}"
 
 
@@ -124,8 +129,9 @@ def _topology(shape: Shape) -> TridentTopology:
         elif line.kind == "count":
             grouped = merged.groupBy("word")
             states[line.name] = grouped.persistentAggregate(InWorld(line.name), "seq", Sum(), "value", name=line.name)
-        elif line.kind == "ask":
-            asking = merged.stateQuery(states[line.asked], "word", MapGet(), "before")
+        elif line.kind in ("ask", "look"):
+            loose: Any = {"asOf": "committed"} if line.kind == "look" else {}
+            asking = merged.stateQuery(states[line.asked], "word", MapGet(), "before", **loose)
             asking.foreachArrow(handing(line.name), name=line.name)
         else:
             merged.foreachArrow(handing(line.name), name=line.name)
@@ -160,7 +166,7 @@ def _more(shape: Shape, chance: Random) -> Shape:
     lines = shape.lines
     counts = [line.name for line in lines if line.kind == "count"]
     free = [name for name in STATES if name not in shape.states]
-    kind = chance.choice(("count", "count", "leave", "leave", "ask", "ask", "ask", "total"))
+    kind = chance.choice(("count", "count", "leave", "leave", "ask", "ask", "ask", "look", "look", "total"))
     if kind == "count" and free:
         how = "sum" if chance.random() < 0.3 else "count"
         return replace(shape, lines=(*lines, Line("count", chance.choice(free), _some(shape, chance), how=how)))
@@ -169,9 +175,9 @@ def _more(shape: Shape, chance: Random) -> Shape:
     name = _free_output(shape, chance)
     if name is None:
         return shape
-    if kind == "ask" and counts:
-        asking = [line.asked for line in lines if line.kind == "ask" and line.asked in counts]
-        line = Line("ask", name, (chance.choice(shape.streams).token,), (asking or counts)[0])
+    if kind in ("ask", "look") and counts:
+        asking = [line.asked for line in lines if line.kind == kind and line.asked in counts]
+        line = Line(kind, name, (chance.choice(shape.streams).token,), (asking or counts)[0])
     else:
         line = Line("leave", name, _some(shape, chance))
     return replace(shape, lines=(*lines, line))
@@ -197,7 +203,9 @@ def _whole(shape: Shape, chance: Random) -> Shape:
         streams = tuple(token for token in line.streams if token in tokens)
         if streams or line.kind == "total":
             lines.append(replace(line, streams=streams))
-    lines.sort(key=lambda line: {"total": 1, "ask": 1}.get(line.kind, 0))  # a line asks what stands before it
+    lines.sort(
+        key=lambda line: {"total": 1, "ask": 1, "look": 1}.get(line.kind, 0)
+    )  # a line asks what stands before it
     counts = {line.name for line in lines if line.kind == "count"}
     lines = [line for line in lines if not line.asked or line.asked in counts]
     shape = replace(shape, lines=tuple(lines))
@@ -367,12 +375,21 @@ class Changes:
         return replace(shape, lines=(*shape.lines, line))
 
     def _output_renamed(self, shape: Shape) -> Shape | None:
-        able = [line for line in shape.lines if line.kind in ("leave", "ask")]
+        able = [line for line in shape.lines if line.kind in OUT]
         name = _free_output(shape, self._chance)
         if not able or name is None:
             return None
         chosen = self._chance.choice(able)
         return replace(shape, lines=tuple(replace(line, name=name) if line is chosen else line for line in shape.lines))
+
+    def _loosened(self, shape: Shape) -> Shape | None:
+        """A query that tied streams ties them no more, or the other way round: groups part and merge."""
+        able = [line for line in shape.lines if line.kind in ("ask", "look")]
+        if not able:
+            return None
+        chosen = self._chance.choice(able)
+        other = replace(chosen, kind="look" if chosen.kind == "ask" else "ask")
+        return replace(shape, lines=tuple(other if line is chosen else line for line in shape.lines))
 
 
 def _plain(shape: Shape) -> Shape:
@@ -413,16 +430,18 @@ _CHANGES: dict[str, Any] = {
     "output renamed": Changes._output_renamed,
     "rolled back": Changes._rolled_back,
     "stream moved": Changes._moved,
+    "query loosened": Changes._loosened,
 }
-_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 6, 3, 2, 8, 4)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 6, 3, 2, 8, 4, 3)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:
-    """The streams that share txids, by their tokens: connected by a line, or by a state that is asked."""
+    """The streams that share txids, by their tokens: connected by a line, or by a state that is asked
+    as of the batch before."""
     parts = [{stream.token} for stream in shape.streams]
     written = {line.name: line.streams for line in shape.lines}
     for line in shape.lines:
-        tied = {*line.streams, *written.get(line.asked, ())}
+        tied = {*line.streams, *(() if line.kind == "look" else written.get(line.asked, ()))}
         together = [part for part in parts if part & tied]
         parts = [part for part in parts if not part & tied] + [set[str]().union(*together)]
     yield from (frozenset(part) for part in parts if part)
