@@ -3,18 +3,26 @@
 from typing import Any
 
 from tests.differential import functions as use
-from tests.differential.plan import Plan, Step, ddl, names
+from tests.differential.plan import LAST, Plan, Step, ddl, names
 from trident import (
+    CollectList,
+    CollectSet,
     Count,
     FilterNull,
+    First,
     FirstN,
+    Last,
     Max,
+    MaxBy,
     Min,
+    MinBy,
     SlidingCountWindow,
     SlidingEventTimeWindow,
+    StdDev,
     Stream,
     Sum,
     TridentTopology,
+    VarPop,
 )
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -30,6 +38,14 @@ AGGREGATORS: dict[str, Any] = {
     "Longest": use.Longest,
     "Adding": use.Adding,
     "Seen": use.Seen,
+    "First": First,
+    "Last": Last,
+    "CollectList": CollectList,
+    "CollectSet": CollectSet,
+    "MaxBy": MaxBy,
+    "MinBy": MinBy,
+    "StdDev": StdDev,
+    "VarPop": VarPop,
 }
 
 
@@ -55,11 +71,11 @@ def built(plan: Plan, native: bool) -> TridentTopology:
             streams.append(known[step.args["stream"]])
         else:
             streams.append(VERBS[step.verb](step, [streams[source] for source in step.sources], native))
-        if step.verb == "window":
+        if step.verb in LAST:
             continue
         assert streams[-1].fields == names(step.fields), (at, step, streams[-1].fields)
     for at in plan.sinks:
-        if plan.steps[at].verb == "window":
+        if plan.steps[at].verb in LAST and plan.steps[at].verb != "bundle":
             continue
         streams[at].partitionPersist(MemoryMapState.opaque(), nothing, valueType="long", name=f"sink{at}")
     return topology
@@ -125,7 +141,55 @@ def _window(step: Step, of: list[Stream], native: bool) -> Stream:
     return found.peek(nothing)
 
 
+def _bundle(step: Step, of: list[Stream], native: bool) -> Stream:
+    grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
+    members = zip(step.args["names"], step.args["members"], strict=True)
+    found: Stream = grouped.aggregate(
+        {
+            name: (list(inputs), AGGREGATORS[kind]()) if inputs else AGGREGATORS[kind]()
+            for name, (kind, inputs) in members
+        }
+    )
+    return found
+
+
+def _dedup(step: Step, of: list[Stream], native: bool) -> Stream:
+    args = step.args
+    if args["time"] is None:
+        return of[0].dropDuplicates(list(args["keys"]), name=args["name"]).peek(nothing)
+    bounds = {"within": args["within"], "lateness": args["lateness"]}
+    found = of[0].dropDuplicates(list(args["keys"]), timestampField=args["time"], name=args["name"], **bounds)
+    return found.peek(nothing)
+
+
+def _table(step: Step, of: list[Stream], native: bool) -> Stream:
+    args = step.args
+    table = of[0].toTable(args["key"], valueFields=[args["value"]], name=args["name"])
+    return of[1].joinTable(table, args["asking"], args["type"], f"{args['name']}v").peek(nothing)
+
+
+def _interval(step: Step, of: list[Stream], native: bool) -> Stream:
+    args = step.args
+    found = of[0].intervalJoin(
+        of[1],
+        args["keys"][0],
+        args["between"],
+        timestampField=args["times"][0],
+        otherKeys=args["keys"][1],
+        otherTimestampField=args["times"][1],
+        lateness=args["lateness"],
+        joinType=args["type"],
+        outputFields=list(args["outputs"]),
+        name=args["name"],
+    )
+    return found.peek(nothing)
+
+
 VERBS: dict[str, Any] = {
+    "bundle": _bundle,
+    "dedup": _dedup,
+    "table": _table,
+    "interval": _interval,
     "each": lambda s, of, n: of[0].each(*_read(s, n), ddl(s.args["outputs"]), replace=s.args["replace"]),
     "map": lambda s, of, n: (of[0].flatMap if s.args["many"] else of[0].map)(*_read(s, n), ddl(s.fields)),
     "filter": lambda s, of, n: of[0].filter(*_read(s, n)),

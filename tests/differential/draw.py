@@ -1,5 +1,6 @@
 """Hypothesis draws plans: verbs that fit, one after the other, over tuples with nulls, NaN and duplicates, or none."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,22 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "Adding": ("long",),
     "Seen": ("string",),
 }
+_SEVERAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "Count": (),
+    "Sum": (("long",),),
+    "Min": (("string", "long"),),
+    "Max": (("string", "long"),),
+    "First": (("string", "long"),),
+    "Last": (("string", "long"),),
+    "CollectList": (("string", "long"),),
+    "CollectSet": (("string", "long"),),
+    "MaxBy": (("string", "long"), ("string", "long")),
+    "MinBy": (("string", "long"), ("string", "long")),
+    "StdDev": (("long",),),
+    "VarPop": (("long",),),
+}
+"""Aggregators in a bundle, and the types of each of their inputs."""
+_IN_ORDER = ("First", "Last", "CollectList", "MaxBy", "MinBy")
 _LOCAL = ("each", "map", "filter", "filterNull", "project", "drop", "rename", "peek", "part")
 
 
@@ -244,6 +261,89 @@ class Drawing:
         lateness = self.draw(st.integers(0, 1))
         self.add("window", (at,), (), **how, aggregator=aggregator, group=group, time=time, lateness=lateness)
 
+    # --- verbs over all batches, and several aggregates --------------------------------------------------------------
+
+    def ordered(self, at: int) -> bool:
+        """Whether the order of a stream's tuples is that in which its spout gave them."""
+        step = self.steps[at]
+        return step.verb == "spout" or (step.verb in _LOCAL and self.ordered(step.sources[0]))
+
+    def bundle(self) -> None:
+        """Several aggregators in one; those that go by the order of tuples where it is known."""
+        at = self.stream()
+        assert at is not None
+        fit = [
+            (kind, inputs)
+            for kind, kinds in _SEVERAL.items()
+            for inputs in self.inputs_of(at, kinds)
+            if kind not in _IN_ORDER or self.ordered(at)
+        ]
+        members = tuple(self.draw(st.lists(st.sampled_from(fit), min_size=2, max_size=5)))
+        able = [field for field in self.fields(at) if field[1] in ("string", "long")]
+        group = names(tuple(self.draw(st.lists(st.sampled_from(able), max_size=1)))) if able else ()
+        self.add("bundle", (at,), (), group=group, members=members, names=tuple(self.name() for _ in members))
+
+    def inputs_of(self, at: int, kinds: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
+        """All inputs of an aggregator whose fields have one of these types each."""
+        able = [[name for name, kind in self.fields(at) if kind in each] for each in kinds]
+        return [inputs for inputs in itertools.product(*able) if len({*inputs}) == len(inputs)]
+
+    def timed(self, at: int) -> tuple[int, str]:
+        """The stream with event times a hundred seconds apart, and their field."""
+        time = self.name()
+        self.add_each(at, "far", ("n",), False, ((time, "timestamp"),), False)
+        return len(self.steps) - 1, time
+
+    def whole(self, *needed: str, ordered: bool = False) -> int | None:
+        """A stream with these fields, of the usual types."""
+        able = [
+            at
+            for at, step in enumerate(self.steps)
+            if set(needed) <= {name for name, kind in step.fields if dict(WHOLE).get(name) == kind}
+            and (not ordered or self.ordered(at))
+        ]
+        return self.pick(able) if able else None
+
+    def dedup(self) -> None:
+        """By event time where the order is known: which tuple of a key comes first decides then."""
+        timed = self.draw(st.booleans())
+        at = self.whole("word", "n", ordered=timed)
+        if at is None:
+            return
+        time = None
+        if timed:
+            at, time = self.timed(at)
+        spans = {"within": 100 * self.draw(st.integers(1, 3)), "lateness": 100 * self.draw(st.integers(0, 2))}
+        keys = self.pick([("word",), ("n",), ("word", "n")])
+        self.add("dedup", (at,), (), keys=keys, time=time, name=self.name(), **spans)
+
+    def table(self) -> None:
+        at, asking = self.whole("word", "n", ordered=True), self.whole("word")
+        if at is not None and asking is not None:
+            how = self.pick(["inner", "left"])
+            self.add("table", (at, asking), (), key="word", value="n", asking="word", type=how, name=self.name())
+
+    def interval(self) -> None:
+        left, right = self.whole("word", "n"), self.whole("word", "n")
+        if left is None or right is None:
+            return
+        (left, one), (right, other) = self.timed(left), self.timed(right)
+        lower = self.draw(st.integers(-3, 2))
+        between = (100 * lower, 100 * self.draw(st.integers(lower, 3)))
+        width = len(self.fields(left)) + len(self.fields(right)) - 1
+        self.add(
+            "interval",
+            (left, right),
+            (),
+            keys=("word", "word"),
+            times=(one, other),
+            between=between,
+            lateness=100 * self.draw(st.integers(0, 2)),
+            type=self.pick(["inner", "left", "right", "full"]),
+            outputs=tuple(self.name() for _ in range(width)),
+            name=self.name(),
+        )
+
     def exact(self, at: int) -> bool:
         """Whether it is known which partition a tuple is in."""
         step = self.steps[at]
@@ -313,6 +413,10 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.multiReduce,
     Drawing.merge,
     Drawing.join,
+    Drawing.bundle,
+    Drawing.dedup,
+    Drawing.table,
+    Drawing.interval,
 )
 
 

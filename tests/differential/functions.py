@@ -48,6 +48,11 @@ def moment(n: int | None) -> datetime.datetime | None:
     return None if n is None else datetime.datetime.fromtimestamp(n, datetime.UTC)
 
 
+def far(n: int | None) -> datetime.datetime | None:
+    """A time so many times 100 seconds after 1970."""
+    return None if n is None else datetime.datetime.fromtimestamp(100 * n, datetime.UTC)
+
+
 def ranked(value: Any) -> tuple[Any, ...]:
     """What orders values: null last, before it NaN."""
     return (2,) if value is None else (1,) if value != value else (0, value)

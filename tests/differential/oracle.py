@@ -171,6 +171,46 @@ def _aggregate(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) 
     return [result]
 
 
+def _bundle(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    (rows,) = _heap(step, sources, fields)
+    by = _places(fields[0], step.args["group"])
+    groups: dict[Row, list[Row]] = {} if by else {(): []}
+    for row in rows:
+        groups.setdefault(key_of(row, by), []).append(row)
+    result = []
+    for members in groups.values():
+        values = [
+            described(kind, [tuple(row[at] for at in _places(fields[0], inputs)) for row in members])
+            for kind, inputs in step.args["members"]
+        ]
+        result.append(tuple(members[0][place] for place in by) + tuple(values))
+    return [result]
+
+
+def described(kind: str, rows: list[Row]) -> Any:
+    """What an aggregator of a bundle gives for the tuples of a group, in their order."""
+    there = [row[0] for row in rows if row and row[0] is not None]
+    match kind:
+        case "First" | "Last":
+            return (rows[0] if kind == "First" else rows[-1])[0] if rows else None
+        case "CollectList":
+            return there
+        case "CollectSet":
+            return sorted(set(there))
+        case "MaxBy" | "MinBy":
+            able = [row for row in rows if row[1] is not None]
+            chosen = max if kind == "MaxBy" else min
+            return chosen(able, key=lambda row: row[1])[0] if able else None  # of several the first
+        case "StdDev" | "VarPop":
+            free = len(there) - (kind == "StdDev")
+            if free < 1:
+                return None
+            mean = sum(there) / len(there)
+            variance = sum((value - mean) ** 2 for value in there) / free
+            return math.sqrt(variance) if kind == "StdDev" else variance
+    return folded(kind, [row[0] if row else None for row in rows])
+
+
 def _extreme(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
     (by,) = _places(fields[0], [step.args["by"]])
     how, found = step.args["how"], []
@@ -251,7 +291,8 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "aggregate": _aggregate,
     "chain": _chain,
     "extreme": _extreme,
-    "window": lambda step, sources, fields: [],
+    "bundle": _bundle,
+    **dict.fromkeys(("window", "dedup", "table", "interval"), lambda step, sources, fields: []),
     "multiReduce": _multi_reduce,
     "merge": _merge,
     "join": _join,

@@ -8,6 +8,10 @@ Fields = tuple[tuple[str, str], ...]
 """Names with types: string, long or double."""
 
 
+LAST = ("window", "dedup", "table", "interval", "bundle")
+"""Verbs behind which no plan goes on; what leaves them with a batch may depend on the batches before."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One verb: over the streams that earlier steps gave (by their places), with its arguments by name."""
@@ -16,7 +20,7 @@ class Step:
     sources: tuple[int, ...]
     args: dict[str, Any] = field(default_factory=dict)
     fields: Fields = ()
-    """Those that leave it; none of a window, behind which no plan goes on."""
+    """Those that leave it; none of a verb in LAST."""
 
 
 @dataclass(frozen=True)

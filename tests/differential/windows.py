@@ -1,37 +1,67 @@
-"""The windows of a group, batch by batch: what a stage made for them, through the steps of the commit turn."""
+"""The verbs of a group that keep states of their own, batch by batch: what a stage made for them, through the steps of
+the commit turn."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from tests.compiler.window_runner import states_of
+from tests.compiler.window_runner import InDict
 from trident.compiler.program import Group
-from trident.compiler.state_updates import compile_window
+from trident.compiler.state_updates import compile_state_update
+from trident.compiler.states.queries import Reads, compile_query
 from trident.compiler.windows.types import WindowBatch
-from trident.plan.nodes import Watermark, Window
+from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.plan.nodes import (
+    IntervalJoin,
+    Node,
+    PartitionPersist,
+    StateQuery,
+    Watermark,
+    Window,
+    sources_of,
+    watermarks_of,
+)
 
 
 class Windows:
-    """They wait in dicts."""
+    """Their states are dicts."""
 
     def __init__(self, group: Group) -> None:
-        nodes = [output.step for stage in group.stages for output in stage.updates]
-        self._run = {node: compile_window(node) for node in nodes if isinstance(node, Window | Watermark)}
+        outputs = [output for stage in group.stages for output in stage.updates if _keeps(output.step)]
+        self._run: dict[Any, Any] = {output.step: compile_state_update(output.step) for output in outputs}
         self._outputs = group.stages[0].outputs if group.stages else ()
-        self._states = states_of(group)
+        self._queries = [output for output in self._outputs if isinstance(output.step, StateQuery)]
+        self._ask = {output.step: compile_query(output.step) for output in self._queries}
+        self._states = {o.name: InDict(o.schema.types[-1], pa.schema(list(o.schema)[:-1])) for o in outputs}
 
-    def results(self, txid: int, entered: dict[str, Any]) -> dict[str, pa.Table]:
-        """What leaves each window with a batch, by its name."""
-        by_step = {id(output.step): entered[output.name] for output in self._outputs}
+    def results(self, txid: int, entered: Mapping[str, Any]) -> dict[str, pa.Table]:
+        """What leaves each verb with a batch, by the name of its state."""
+        tables: dict[int, pa.Table] = {id(output.step): entered[output.name] for output in self._outputs}
         found, puts = dict[str, pa.Table](), dict[str, pa.Table]()
+        for output in self._queries:
+            found[output.step.updated.state.name] = self._ask[output.step](tables[id(output.step)], self._reads())
         for node, run in self._run.items():
             name = node.state.name
-            mark = self._states.get(name if isinstance(node, Watermark) else f"{name}.watermark")
-            made = run(by_step[id(node.source)], self._states[name], WindowBatch(txid, lambda: 0.0, mark))
+            marks = [self._states[mark.state.name] for mark in watermarks_of(node)]
+            mark, second = [*marks, None, None][:2] if not isinstance(node, Watermark) else (self._states[name], None)
+            batch = WindowBatch(txid, lambda: 0.0, mark, second)
+            made = run([tables[id(source)] for source in sources_of(node)], self._states[name], batch)
             puts[name] = made.puts
-            if isinstance(node, Window):
-                assert made.emitted is not None
+            if made.emitted is not None and name not in found:
                 found[name] = made.emitted
         for name, table in puts.items():
             self._states[name].put(table)
         return found
+
+    def _reads(self) -> Reads:
+        return Reads(
+            lambda node, keys: self._states[node.state.name].read(keys),
+            lambda node: self._states[node.state.name].scan(),
+        )
+
+
+def _keeps(node: Node) -> bool:
+    if isinstance(node, PartitionPersist):
+        return isinstance(node.updating, FirstOfKey | LastOfKey)
+    return isinstance(node, Window | Watermark | IntervalJoin)

@@ -226,11 +226,10 @@ OVER_TIME = [
     ),
     Fault(
         "interval join",
-        "the index of a turn that failed is kept",
+        "the index of a turn that failed is used again",
         "trident/compiler/windows/open_windows.py",
-        '        """Note that a batch is changing the index: if it fails, `load_at` reads the index anew."""\n'
-        "        self._txid = None\n",
-        "        pass\n",
+        "        if self._txid == txid:\n            return\n",
+        "        if self._keys:\n            return\n",
         flow="interval",
     ),
     Fault(
