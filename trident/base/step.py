@@ -8,7 +8,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import TypedDict, TypeVar
+
+from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError
@@ -70,6 +72,14 @@ def _user_frame() -> tuple[FrameType, int]:
     return frame, level
 
 
+class NodeArguments(TypedDict):
+    """The keyword arguments that every node of a plan takes (`trident.plan.nodes.Node`)."""
+
+    step: str
+    site: CallSite
+    schema: StructType
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The call of a verb, as errors name it.
@@ -85,6 +95,10 @@ class Step:
     def with_function(self, function: CallSite) -> "Step":
         """Return this step with the user's function, and with the function's name in the label."""
         return replace(self, label=f"{self.label}({function.name})", function=function)
+
+    def gives(self, schema: StructType, part: str = "") -> NodeArguments:
+        """Return the arguments of a node that the call makes, from which `schema` leaves. `part` ends its label."""
+        return {"step": f"{self.label}{part}", "site": self.called, "schema": schema}
 
     def error(self, kind: type[_E], problem: str) -> _E:
         """Return an error that names the step, the function with its file and line, and the line of the call."""

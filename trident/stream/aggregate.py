@@ -128,9 +128,7 @@ def chained(
     schema = select(stream.schema, group)
     for member in members:
         schema = rules.appended(schema, member.outputs, step, of="the group")
-    return stream._then(
-        nodes.Aggregate(stream._node, group, tuple(members), scope, step=step.label, site=step.called, schema=schema)
-    )
+    return stream._then(nodes.Aggregate(stream._node, group, tuple(members), scope, **step.gives(schema)))
 
 
 def folded(

@@ -69,7 +69,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         )
         self._register.add(name, tuples)
         self._register.replays[self._label] = source
-        return self._then(nodes.Merge((self._node, tuples), step=step.label, site=step.called, schema=self.schema))
+        return self._then(nodes.Merge((self._node, tuples), **step.gives(self.schema)))
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
@@ -101,7 +101,7 @@ def dead_letters_of(
         label = node.step.rpartition("/")[0]
         if node not in register.letters:
             step = register.step(label, "deadLetters")
-            letters = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
+            letters = nodes.LettersOf(node, **step.gives(LETTER))
             register.add(label, letters)
             register.letters[node] = letters
         streams.append(new(register.letters[node], label))

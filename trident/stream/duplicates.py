@@ -115,12 +115,10 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             keys,
             spec,
             watermark,
-            step=step.label,
-            site=step.called,
-            schema=rules.appended(keys, StructType([value]), step, of="the key"),
+            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
         self._register.add(self._label, node)
-        emitted = nodes.Emitted(node, step=f"{step.label}.results", site=step.called, schema=self.schema)
+        emitted = nodes.Emitted(node, **step.gives(self.schema, ".results"))
         self._register.add(self._label, emitted, part=True)
         self._register.emitted[node] = emitted
         return self._through(emitted)

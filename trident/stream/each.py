@@ -156,7 +156,7 @@ class EachVerbs(StreamBase[StreamT]):
         """
         step = self._step("rename")
         schema = rules.renamed(self.schema, _renames(old, new, step), step)
-        return self._then(nodes.Project(self._node, self.fields, step=step.label, site=step.called, schema=schema))
+        return self._then(nodes.Project(self._node, self.fields, **step.gives(schema)))
 
     def peek(
         self,
@@ -189,13 +189,11 @@ class EachVerbs(StreamBase[StreamT]):
         if call.outputs is not None:
             raise step.error(TopologyError, "peek has no outputFields; each(function, outputFields) appends fields")
         policy = self._policy(onError, operation, step)
-        return self._then(
-            nodes.Peek(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.Peek(self._node, inputs, operation, policy, **step.gives(self.schema)))
 
     def _projected(self, names: tuple[str, ...], step: Step) -> StreamT:
         schema = rules.chosen(self.schema, names, step)
-        return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
+        return self._then(nodes.Project(self._node, names, **step.gives(schema)))
 
     # --- shared ---------------------------------------------------------------------------------------------------
 
@@ -234,9 +232,7 @@ class EachVerbs(StreamBase[StreamT]):
                     "groups, which toStream() gives",
                 )
         policy = self._policy(onError, operation, step)
-        return self._then(
-            nodes.Each(self._node, inputs, operation, outputs, policy, step=step.label, site=step.called, schema=schema)
-        )
+        return self._then(nodes.Each(self._node, inputs, operation, outputs, policy, **step.gives(schema)))
 
     def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
         """Return the input fields, the operation, and what its annotations say that it returns.
@@ -282,9 +278,7 @@ class EachVerbs(StreamBase[StreamT]):
         policy = self._policy(onError, operation, step)
         if isinstance(operation.target, FilterNull):  # it never fails, and without a policy Spark may run it natively
             policy = None
-        return self._then(
-            nodes.Filter(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.Filter(self._node, inputs, operation, policy, **step.gives(self.schema)))
 
     def _debug(self, call: Arguments, debug: Debug, onError: object) -> StreamT:
         step = call.step
@@ -294,9 +288,7 @@ class EachVerbs(StreamBase[StreamT]):
             raise step.error(TopologyError, "Debug has no outputFields")
         inputs = self._inputs(call.inputs, step)
         label = debug.label or step.label
-        return self._then(
-            nodes.Debug(self._node, inputs, label, debug.limit, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.Debug(self._node, inputs, label, debug.limit, **step.gives(self.schema)))
 
 
 def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mapping[str, str]:

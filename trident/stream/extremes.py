@@ -115,6 +115,4 @@ class ExtremeVerbs(StreamBase[StreamT]):
     def _picked(self, picking: Picking, inputs: tuple[str, ...], scope: nodes.Scope, step: Step) -> StreamT:
         if scope not in ("partition", "batch"):
             raise step.error(TopologyError, f"scope is 'partition' or 'batch', not {scope!r}")
-        return self._then(
-            nodes.Pick(self._node, inputs, picking, scope, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.Pick(self._node, inputs, picking, scope, **step.gives(self.schema)))

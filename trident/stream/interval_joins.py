@@ -143,12 +143,10 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             held,
             spec,
             (left, right),
-            step=step.label,
-            site=step.called,
-            schema=rules.appended(held, StructType([value]), step, of="the key"),
+            **step.gives(rules.appended(held, StructType([value]), step, of="the key")),
         )
         self._register.add(label, node)
-        emitted = nodes.Emitted(node, step=f"{step.label}.results", site=step.called, schema=outputs)
+        emitted = nodes.Emitted(node, **step.gives(outputs, ".results"))
         self._register.add(label, emitted, part=True)
         self._register.emitted[node] = emitted
         return self._paired(emitted, label)

@@ -73,7 +73,7 @@ def merged(
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
-    return add_stream(streams[0], label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
+    return add_stream(streams[0], label, nodes.Merge(sources, labels, **step.gives(schema)))
 
 
 def joined(
@@ -100,7 +100,7 @@ def joined(
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
     schema = joins.joined(schemas, key_names, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
-    node = nodes.Join(sources, key_names, outer, preserve, step=step.label, site=step.called, schema=schema)
+    node = nodes.Join(sources, key_names, outer, preserve, **step.gives(schema))
     return add_stream(streams[0], label, node)
 
 

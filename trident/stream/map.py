@@ -100,9 +100,7 @@ class MapVerbs(EachVerbs[StreamT]):
             schema = resolve(read_outputs(outputFields, step), operation, Returns(), step)
         operation = Operation(function, site, Call.FRAME)
         frozen = tuple(frames.items())
-        return self._then(
-            nodes.Transform(self._node, operation, frozen, step=step.label, site=step.called, schema=schema)
-        )
+        return self._then(nodes.Transform(self._node, operation, frozen, **step.gives(schema)))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         step = call.step
@@ -113,9 +111,7 @@ class MapVerbs(EachVerbs[StreamT]):
         else:
             schema = resolve(read_outputs(call.outputs, step), operation, returns, step)
         policy = self._policy(onError, operation, step)
-        return self._then(
-            nodes.Map(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=schema)
-        )
+        return self._then(nodes.Map(self._node, inputs, operation, policy, **step.gives(schema)))
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:

@@ -37,7 +37,7 @@ def multi_reduced(
     reduction = read_multi_reducer(reducer, bool(groups), step)
     schema = emitted(reducer, outputFields, step, "reducer")
     above = tuple(stream._node for stream in sources)
-    node = nodes.MultiReduce(above, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
+    node = nodes.MultiReduce(above, inputs, groups, reduction, **step.gives(schema))
     return add_stream(sources[0], label, node)
 
 

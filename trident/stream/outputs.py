@@ -120,9 +120,7 @@ class OutputVerbs(StreamBase[StreamT]):
         where = _folder(path, step)
         self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
-        node = nodes.WriteParquet(
-            self._node, name, where, partitions, step=step.label, site=step.called, schema=self.schema
-        )
+        node = nodes.WriteParquet(self._node, name, where, partitions, **step.gives(self.schema))
         self._register.add(self._label, node)
         return cast("StreamT", self)
 
@@ -153,7 +151,7 @@ class OutputVerbs(StreamBase[StreamT]):
         check_output(self, step)
         name = output_name(self, "bestEffort", name, step)
         branch = Register(step.called.location)
-        node = nodes.BestEffort(self._node, name, branch, step=step.label, site=step.called, schema=self.schema)
+        node = nodes.BestEffort(self._node, name, branch, **step.gives(self.schema))
         self._register.add(self._label, node)
         spout = BranchSpout(self.schema)
         start = nodes.SpoutSource(name, spout, step=f"{name}/0:branch", site=step.called, schema=self.schema)
@@ -226,9 +224,7 @@ class OutputVerbs(StreamBase[StreamT]):
             function,
             site,
             frame,
-            step=step.label,
-            site=step.called,
-            schema=self.schema,
+            **step.gives(self.schema),
         )
         self._register.add(self._label, node)
         return cast("StreamT", self)

@@ -144,9 +144,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             emitted_fields(call.operation, call.outputs, step),
             keys,
             state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
-            step=step.label,
-            site=step.called,
-            schema=rules.appended(keys, StructType([value]), step, of="the key"),
+            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
         self._register.add(self._label, node)
         return self._state_of(node)
@@ -187,9 +185,5 @@ def _aggregating(
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
     if isinstance(how, Reduction):
-        return nodes.PersistentReduce(
-            stream._node, group, inputs, how, spec(how.output), step=step.label, site=step.called, schema=schema
-        )
-    return nodes.PersistentAggregate(
-        stream._node, group, inputs, how, spec(how.output), step=step.label, site=step.called, schema=schema
-    )
+        return nodes.PersistentReduce(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))
+    return nodes.PersistentAggregate(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))

@@ -114,9 +114,7 @@ def queried(
     schema = rules.appended(stream.schema, outputs, step, replace=replace)
     committed = asOf is not None and not rules.is_request(stream._node)
     kind = nodes.CommittedQuery if committed else nodes.StateQuery
-    return stream._then(
-        kind(stream._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema)
-    )
+    return stream._then(kind(stream._node, inputs, updated, query, outputs, **step.gives(schema)))
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:

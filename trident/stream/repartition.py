@@ -58,9 +58,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         step = self._step(Placing.FIELDS.value)
         names = self._named(fields, step)
         rules.check_comparable(rules.chosen(self.schema, names, step), step)
-        return self._then(
-            nodes.Repartition(self._node, Placing.FIELDS, names, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.Repartition(self._node, Placing.FIELDS, names, **step.gives(self.schema)))
 
     def groupBy(self, *fields: FieldsLike) -> GroupedT:
         """Group the tuples with equal values of these fields, for the next verb. Nulls count as equal.
@@ -139,11 +137,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         count = 1 if operation.call is Call.TUPLE else len(inputs)
         what = "one TridentTuple" if operation.call is Call.TUPLE else f"one argument a field ({', '.join(inputs)})"
         bind(operation.target, count + 1, f"it is called with {what} and the number of partitions", step)
-        return self._then(
-            nodes.Repartition(
-                self._node, Placing.CUSTOM, inputs, operation, step=step.label, site=step.called, schema=self.schema
-            )
-        )
+        return self._then(nodes.Repartition(self._node, Placing.CUSTOM, inputs, operation, **step.gives(self.schema)))
 
     def parallelismHint(self, count: int) -> StreamT:
         """Set the number of partitions, from the last repartitioning before this step to the first one after it.
@@ -154,9 +148,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.error(TopologyError, problem))
-        return self._then(
-            nodes.ParallelismHint(self._node, count, step=step.label, site=step.called, schema=self.schema)
-        )
+        return self._then(nodes.ParallelismHint(self._node, count, **step.gives(self.schema)))
 
     def name(self, name: str) -> StreamT:
         """Name the steps from here on, in errors, events and pictures. The numbers of these steps begin anew at 0.
@@ -178,4 +170,4 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
 
     def _placed(self, how: Placing) -> StreamT:
         step = self._step(how.value)
-        return self._then(nodes.Repartition(self._node, how, step=step.label, site=step.called, schema=self.schema))
+        return self._then(nodes.Repartition(self._node, how, **step.gives(self.schema)))

@@ -98,7 +98,7 @@ class SourceVerbs(Drawable):
         declared = read_outputs(arguments, step)
         if not all(declared.typed):
             raise step.error(TopologyError, f"the arguments {arguments!r} need types, such as 'user long, day date'")
-        node = RequestSource(function, step=step.label, site=step.called, schema=declared.schema)
+        node = RequestSource(function, **step.gives(declared.schema))
         self._register.add(label, node)
         return Stream(self._register, node, label)
 

@@ -94,7 +94,7 @@ class SplitVerbs(StreamBase[StreamT]):
         operation = _operation(call, inputs)
         declared = _declared(streams, step)
         schema = split_schema(declared)
-        node = nodes.Split(self._node, inputs, operation, declared, step=step.label, site=step.called, schema=schema)
+        node = nodes.Split(self._node, inputs, operation, declared, **step.gives(schema))
         self._register.add(self._label, node)
         return SplitStreams(self, node)
 

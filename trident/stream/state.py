@@ -69,7 +69,7 @@ class StateBase(Drawable, Generic[StreamT]):
             )
         emitted = self._register.emitted.get(node)
         if emitted is None:
-            emitted = nodes.Emitted(node, step=step.label, site=step.called, schema=node.outputs)
+            emitted = nodes.Emitted(node, **step.gives(node.outputs))
             self._register.add(self._label, emitted)
             self._register.emitted[node] = emitted
         return emitted

@@ -59,9 +59,7 @@ def add_watermark(
         timing,
         StructType([]),
         spec,
-        step=f"{step.label}.watermark",
-        site=step.called,
-        schema=StructType([StructField("watermark", kind)]),
+        **step.gives(StructType([StructField("watermark", kind)]), ".watermark"),
     )
     register.add(label, watermark, part=True)
     return watermark

@@ -92,9 +92,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             select(self.schema, inputs),
             keys,
             spec,
-            step=step.label,
-            site=step.called,
-            schema=rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key"),
+            **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
         )
         self._register.add(self._label, node)
         return self._state_of(node)
@@ -173,11 +171,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         outputs = joins.renamed(_value_fields(updated, step), outputFields, step)
         query = Query(MapGet(), step.called, joining=joinType)
         schema = rules.appended(self.schema, outputs, step)
-        return self._then(
-            nodes.StateQuery(
-                self._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
-            )
-        )
+        return self._then(nodes.StateQuery(self._node, inputs, updated, query, outputs, **step.gives(schema)))
 
 
 def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:

@@ -318,12 +318,10 @@ class _WindowNodes:
             keys,
             self._spec(self._name),
             self._watermark(source),
-            step=step.label,
-            site=step.called,
-            schema=rules.appended(keys, StructType([value]), step, of="the key"),
+            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
         self._add(window)
-        emitted = nodes.Emitted(window, step=f"{step.label}.results", site=step.called, schema=outputs)
+        emitted = nodes.Emitted(window, **step.gives(outputs, ".results"))
         self._add(emitted)
         stream._register.emitted[window] = emitted
         return emitted
@@ -331,7 +329,7 @@ class _WindowNodes:
     def _numbered(self) -> nodes.PartitionOf:
         step, number = self._step, StructType([StructField(fields.PARTITION, IntegerType(), False)])
         schema = rules.appended(self._stream.schema, number, step)
-        placed = nodes.PartitionOf(self._stream._node, step=f"{step.label}.partition", site=step.called, schema=schema)
+        placed = nodes.PartitionOf(self._stream._node, **step.gives(schema, ".partition"))
         self._add(placed)
         return placed
 
@@ -342,9 +340,7 @@ class _WindowNodes:
             self._group,
             self._inputs,
             self._windowing,
-            step=f"{step.label}.panes",
-            site=step.called,
-            schema=schema,
+            **step.gives(schema, ".panes"),
         )
         self._add(panes)
         return panes

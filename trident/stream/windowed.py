@@ -108,7 +108,7 @@ def late_for(
     """Return the step that gives the tuples of `before` that are late for `by`; a topology has one at most."""
     late = stream._register.late.get((by, side))
     if late is None:
-        late = nodes.LateTuples(before, by, side, step=step.label, site=step.called, schema=before.schema)
+        late = nodes.LateTuples(before, by, side, **step.gives(before.schema))
         stream._register.add(stream._label, late)
         stream._register.late[by, side] = late
     return late
