@@ -1,28 +1,49 @@
-"""Names that are looked up when they are first used are known to type checkers too, from the same place."""
+"""The stub of a module lists its public names, once: a program gets from there what a type checker sees."""
 
 import ast
 import importlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import trident
+import trident.spouts
 import trident.state
+import trident.testing
 
 
-def shown(module: ModuleType) -> dict[str, str]:
-    """Return the names that the module imports for type checkers alone, each with its module."""
+def listed(module: ModuleType) -> dict[str, str]:
+    """Return the public names in the stub of a module, each with the module that it comes from."""
     assert module.__file__ is not None
-    with open(module.__file__, encoding="utf-8") as source:
-        tree = ast.parse(source.read())
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {name.name: str(node.module) for node in imports for name in node.names}
+    tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(tree.body) - 1, "a stub has a docstring and imports, and nothing else"
+    names = {(str(name.asname), str(node.module)) for node in imports for name in node.names}
+    return {name: home for name, home in names if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("module", [trident, trident.state])
+@pytest.mark.parametrize("module", [trident, trident.spouts, trident.state, trident.testing])
 def test_a_type_checker_sees_what_a_program_gets(module: ModuleType) -> None:
-    known = shown(module)
-    assert set(module.__all__) - known.keys() == set()
+    known = listed(module)
+    assert sorted(known) == module.__all__
+    assert set(known) <= set(dir(module))
     for name in module.__all__:
         assert getattr(importlib.import_module(known[name]), name) is getattr(module, name), name
+
+
+def test_the_names_are_there_in_a_zip_file_too(tmp_path: Path) -> None:
+    """Spark ships packages to workers as zip files."""
+    source = Path(trident.__file__).parent.parent
+    with zipfile.ZipFile(tmp_path / "library.zip", "w") as packed:
+        for file in (source / "trident").rglob("*.py*"):
+            if file.suffix in (".py", ".pyi"):
+                packed.write(file, file.relative_to(source))
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'library.zip')!r}); import trident, trident.errors; "
+        "assert 'library.zip' in trident.__file__; assert trident.TridentError is trident.errors.TridentError"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)

@@ -5,51 +5,8 @@ Ready to use, from the strongest promise to the weakest: `FileSpout` and `FixedB
 `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
 """
 
-import sys
-from typing import TYPE_CHECKING
-
-from trident.base.attempt import TransactionAttempt
-from trident.base.missing_names import missing_name
+from trident.base.lazy_names import lazy_names
 from trident.base.names import by_any_case, did_you_mean
-from trident_spouts.emission import ArrowEmission, UnionEmission
-from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
-from trident_spouts.feeder import FeederBatchSpout
-from trident_spouts.files.parquet import FilesEmission
-from trident_spouts.files.spout import FileSpout
-from trident_spouts.fixed import FixedBatchSpout
-from trident_spouts.iterable import IterableSpout
-from trident_spouts.polling_spout import PollingSpout
-from trident_spouts.protocols import (
-    BatchCoordinator,
-    BatchSpout,
-    Emitter,
-    OpaquePartitionedSpout,
-    PartitionedSpout,
-    TridentSpout,
-)
-
-__all__ = [
-    "ArrowEmission",
-    "BatchCoordinator",
-    "BatchSpout",
-    "Emission",
-    "Emitter",
-    "FeederBatchSpout",
-    "FileSpout",
-    "FilesEmission",
-    "FixedBatchSpout",
-    "IterableSpout",
-    "Metadata",
-    "OpaquePartitionedSpout",
-    "PartitionedSpout",
-    "PollingSpout",
-    "Spout",
-    "SpoutExecutor",
-    "SpoutKind",
-    "TransactionAttempt",
-    "TridentSpout",
-    "UnionEmission",
-]
 
 _OWN = "an OpaquePartitionedSpout or PartitionedSpout of your own, which reads a range of offsets again and again"
 
@@ -71,9 +28,4 @@ def _hint(name: str) -> str:
     return near if foreign is None else f"; use {_FOREIGN[foreign]}"
 
 
-def _attribute(name: str) -> object:
-    raise missing_name(__name__, name, lambda: _hint(name), sys._getframe(1))  # noqa: SLF001
-
-
-if not TYPE_CHECKING:  # a type checker would take every misspelt name for an object
-    __getattr__ = _attribute
+__getattr__, __dir__, __all__ = lazy_names(__name__, _hint)

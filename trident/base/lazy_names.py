@@ -1,0 +1,39 @@
+"""Modules whose names are imported when they are first used (PEP 562). The stub beside a module lists its names."""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from trident.base.missing_names import missing_name
+
+_LISTED = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def lazy_names(
+    module: str, hint: Callable[[str], str], submodules: Sequence[str] = ()
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a module.
+
+    The module's stub lists each public name as ``from home import name as name``; type checkers read the same list.
+    `submodules` are imported when they are first used, too. `hint` returns what to write instead of an unknown name.
+    """
+    itself: Any = sys.modules[module]
+    stub = f"{itself.__file__.removesuffix('.py')}.pyi"
+    listed = itself.__spec__.loader.get_data(stub).decode()  # the loader also reads a stub in a zip file
+    homes = {name: home for home, name in _LISTED.findall(listed)}
+
+    def attribute(name: str) -> object:
+        if name in submodules or homes.get(name) == module:
+            return import_module(f"{module}.{name}")
+        if name not in homes:
+            raise missing_name(module, name, lambda: hint(name), sys._getframe(1))  # noqa: SLF001
+        value = getattr(import_module(homes[name]), name)
+        setattr(itself, name, value)  # the next look-up does not come here
+        return value
+
+    def names() -> list[str]:
+        return sorted({*homes, *submodules})
+
+    return attribute, names, [name for name in sorted(homes) if not name.startswith("_")]

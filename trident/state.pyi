@@ -1,0 +1,35 @@
+"""The public names of this module, each with the module that defines it."""
+
+from trident_state.backing import BackingMap as BackingMap
+from trident_state.backing import BackingMapState as BackingMapState
+from trident_state.backing import FencedBackingMap as FencedBackingMap
+from trident_state.backing import ListedBackingMap as ListedBackingMap
+from trident_state.backing import NonTransactionalMap as NonTransactionalMap
+from trident_state.backing import OpaqueMap as OpaqueMap
+from trident_state.backing import TransactionalMap as TransactionalMap
+from trident_state.memory import MemoryMapState as MemoryMapState
+from trident_state.messages import Applied as Applied
+from trident_state.messages import Found as Found
+from trident_state.messages import GroupStatus as GroupStatus
+from trident_state.messages import StoreReport as StoreReport
+from trident_state.messages import Update as Update
+from trident_state.protocols import CombinerValueUpdater as CombinerValueUpdater
+from trident_state.protocols import MapState as MapState
+from trident_state.protocols import ReadOnlyMapState as ReadOnlyMapState
+from trident_state.protocols import ReadOnlySnapshottable as ReadOnlySnapshottable
+from trident_state.protocols import ReducerValueUpdater as ReducerValueUpdater
+from trident_state.protocols import RemovableMapState as RemovableMapState
+from trident_state.protocols import Snapshottable as Snapshottable
+from trident_state.protocols import State as State
+from trident_state.protocols import TupleCollection as TupleCollection
+from trident_state.protocols import ValueUpdater as ValueUpdater
+from trident_state.redis import RedisMapState as RedisMapState
+from trident_state.snapshottable import SnapshottableMap as SnapshottableMap
+from trident_state.state_shape import Combine as Combine
+from trident_state.state_shape import StateIdentity as StateIdentity
+from trident_state.state_shape import StateKind as StateKind
+from trident_state.state_shape import StateShape as StateShape
+from trident_state.static import StaticMapState as StaticMapState
+from trident_state.store import Home as Home
+from trident_state.store import StateFactory as StateFactory
+from trident_state.store import Store as Store
