@@ -19,20 +19,12 @@ from trident.compiler.windows.time import watermark_update
 from trident.compiler.windows.types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.windows import CountWindow, SessionWindow
-from trident.plan.nodes import (
-    IntervalJoin,
-    LateTuples,
-    PartitionPersist,
-    PersistentReduce,
-    StateUpdate,
-    Watermark,
-    WindowUpdate,
-)
+from trident.plan import nodes
 
 
-def compile_state_update(step: StateUpdate) -> RunJoin:
+def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
     """Return a function that runs any update of a state over a batch; it gets the tuples of each of its sources."""
-    if isinstance(step, IntervalJoin):
+    if isinstance(step, nodes.IntervalJoin):
         return interval_join(step)
     update = _of_one_source(step)
 
@@ -43,10 +35,10 @@ def compile_state_update(step: StateUpdate) -> RunJoin:
     return run
 
 
-def _of_one_source(step: PersistentReduce | PartitionPersist | WindowUpdate) -> RunWindow:
-    if isinstance(step, WindowUpdate):
+def _of_one_source(step: nodes.PersistentReduce | nodes.PartitionPersist | nodes.WindowUpdate) -> RunWindow:
+    if isinstance(step, nodes.WindowUpdate):
         return compile_window(step)
-    if isinstance(step, PartitionPersist):
+    if isinstance(step, nodes.PartitionPersist):
         if isinstance(step.updating, FirstOfKey):
             return first_of_key(step)
         if isinstance(step.updating, LastOfKey):
@@ -61,9 +53,9 @@ def _of_one_source(step: PersistentReduce | PartitionPersist | WindowUpdate) -> 
     return run
 
 
-def compile_window(step: WindowUpdate) -> RunWindow:
+def compile_window(step: nodes.WindowUpdate) -> RunWindow:
     """Return a function that runs one step of a window over a batch."""
-    if isinstance(step, Watermark):
+    if isinstance(step, nodes.Watermark):
         return watermark_update(step)
     if isinstance(step.windowing.config, CountWindow):
         return count_update(step)
@@ -72,6 +64,6 @@ def compile_window(step: WindowUpdate) -> RunWindow:
     return combined_update(step) if step.windowing.panes else gathered_update(step)
 
 
-def compile_late(step: LateTuples) -> RunLate:
+def compile_late(step: nodes.LateTuples) -> RunLate:
     """Return a function that selects from a batch's tuples those that are late for a window."""
     return late_tuples(step)

@@ -3,76 +3,56 @@
 `after` are the fields that later steps need of the node.
 """
 
+from trident.plan import nodes
 from trident.plan.joins import origins_of
-from trident.plan.nodes import (
-    Aggregate,
-    Debug,
-    Each,
-    Filter,
-    Join,
-    Map,
-    Merge,
-    MultiReduce,
-    Node,
-    Part,
-    PartitionPersist,
-    Peek,
-    PersistentAggregate,
-    PersistentReduce,
-    Pick,
-    Project,
-    Split,
-    StateReader,
-    sources_of,
-)
 from trident.plan.split_schema import STREAM_NUMBER, own_fields
 
 
-def everything(node: Node, after: set[str]) -> list[set[str]]:
-    return [set(source.schema.names) for source in sources_of(node)]
+def everything(node: nodes.Node, after: set[str]) -> list[set[str]]:
+    return [set(source.schema.names) for source in nodes.sources_of(node)]
 
 
-def passed_on(node: Node, after: set[str]) -> list[set[str]]:
+def passed_on(node: nodes.Node, after: set[str]) -> list[set[str]]:
     return [after]
 
 
-def inputs_and_passed_on(node: Filter | Peek | Debug | Pick, after: set[str]) -> list[set[str]]:
+def inputs_and_passed_on(node: nodes.Filter | nodes.Peek | nodes.Debug | nodes.Pick, after: set[str]) -> list[set[str]]:
     return [after | set(node.inputs)]
 
 
-def inputs_and_others(node: Each | StateReader, after: set[str]) -> list[set[str]]:
+def inputs_and_others(node: nodes.Each | nodes.StateReader, after: set[str]) -> list[set[str]]:
     return [(after - set(node.outputs.names)) | set(node.inputs)]
 
 
-def inputs(node: Map | Split | PartitionPersist, after: set[str]) -> list[set[str]]:
+def inputs(node: nodes.Map | nodes.Split | nodes.PartitionPersist, after: set[str]) -> list[set[str]]:
     return [set(node.inputs)]
 
 
-def group_and_inputs(node: PersistentAggregate | PersistentReduce, after: set[str]) -> list[set[str]]:
+def group_and_inputs(node: nodes.PersistentAggregate | nodes.PersistentReduce, after: set[str]) -> list[set[str]]:
     return [{*node.group, *node.inputs}]
 
 
-def of_members(node: Aggregate, after: set[str]) -> list[set[str]]:
+def of_members(node: nodes.Aggregate, after: set[str]) -> list[set[str]]:
     return [{*node.group, *(name for member in node.members for name in member.inputs)}]
 
 
-def of_project(node: Project, after: set[str]) -> list[set[str]]:
+def of_project(node: nodes.Project, after: set[str]) -> list[set[str]]:
     return [{own for name, own in zip(node.schema.names, node.names, strict=True) if name in after}]
 
 
-def of_part(node: Part, after: set[str]) -> list[set[str]]:
+def of_part(node: nodes.Part, after: set[str]) -> list[set[str]]:
     wanted = _some(node, after)
     return [{STREAM_NUMBER} | {inner for inner, name in own_fields(node).items() if name in wanted}]
 
 
-def of_merge(node: Merge, after: set[str]) -> list[set[str]]:
+def of_merge(node: nodes.Merge, after: set[str]) -> list[set[str]]:
     positions = [at for at, name in enumerate(node.schema.names) if name in after]
     schemas = [source.schema for source in node.sources]
     # If the user asked for a field with the source's name, it is the last one, and no source has a field there.
     return [{schema.names[at] for at in positions if at < len(schema.names)} for schema in schemas]
 
 
-def of_join(node: Join, after: set[str]) -> list[set[str]]:
+def of_join(node: nodes.Join, after: set[str]) -> list[set[str]]:
     wanted, needed = [set(key) for key in node.keys], _some(node, after)
     for name, origins in zip(node.schema.names, origins_of(node), strict=True):
         for source, field in origins if name in needed else ():
@@ -80,10 +60,10 @@ def of_join(node: Join, after: set[str]) -> list[set[str]]:
     return wanted
 
 
-def of_multi_reduce(node: MultiReduce, after: set[str]) -> list[set[str]]:
+def of_multi_reduce(node: nodes.MultiReduce, after: set[str]) -> list[set[str]]:
     return [{*own, *(node.groups[at] if node.groups else ())} for at, own in enumerate(node.inputs)]
 
 
-def _some(node: Node, after: set[str]) -> set[str]:
+def _some(node: nodes.Node, after: set[str]) -> set[str]:
     """Return the node's fields in `after`, or its first field if there is none: Spark keeps no row without columns."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])

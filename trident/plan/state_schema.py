@@ -10,32 +10,23 @@ from trident.base.types import select
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.bundles import BundleMember, bundle_of
 from trident.operations.window_aggregators import Windowing
-from trident.plan.nodes import (
-    HeldState,
-    IntervalJoin,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    StaticState,
-    Watermark,
-    Window,
-)
+from trident.plan import nodes
 
 
-def keys_of(node: HeldState) -> StructType:
+def keys_of(node: nodes.HeldState) -> StructType:
     """Return the key fields. A state of one global value has none."""
     match node:
-        case PersistentAggregate() | PersistentReduce():
+        case nodes.PersistentAggregate() | nodes.PersistentReduce():
             return select(node.source.schema, node.group)
     return node.keys
 
 
-def parts_of(node: HeldState) -> Mapping[str, BundleMember] | None:
+def parts_of(node: nodes.HeldState) -> Mapping[str, BundleMember] | None:
     """Return the combiners whose accumulators make up each value of the state, by field; None if a value is one."""
     match node:
         case (
-            PersistentAggregate(aggregation=aggregation)
-            | Window(windowing=Windowing(aggregation=aggregation, panes=True))
+            nodes.PersistentAggregate(aggregation=aggregation)
+            | nodes.Window(windowing=Windowing(aggregation=aggregation, panes=True))
         ):
             bundle = bundle_of(aggregation)
         case _:
@@ -43,24 +34,24 @@ def parts_of(node: HeldState) -> Mapping[str, BundleMember] | None:
     return None if bundle is None else {member.aggregation.output: member for member in bundle.members}
 
 
-def value_of(node: HeldState) -> StructField:
+def value_of(node: nodes.HeldState) -> StructField:
     """Return the field of the stored value."""
-    if isinstance(node, PersistentAggregate):
+    if isinstance(node, nodes.PersistentAggregate):
         return StructField(node.aggregation.output, node.aggregation.type)
     return node.schema.fields[-1]
 
 
-def present_of(node: HeldState) -> Callable[[Any], Any] | None:
+def present_of(node: nodes.HeldState) -> Callable[[Any], Any] | None:
     """Return the aggregator's ``present``, which turns a stored value into the value that queries see, or None."""
     match node:
-        case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
+        case nodes.PersistentAggregate(aggregation=how) | nodes.PersistentReduce(reduction=how):
             return getattr(how.aggregator, "present", None)
-        case Window(windowing=windowing) if windowing.panes:
+        case nodes.Window(windowing=windowing) if windowing.panes:
             return getattr(windowing.aggregator, "present", None)
     return None
 
 
-def queried_parts(node: HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
+def queried_parts(node: nodes.HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
     """Return `outputs` if they name fields of the state's value, which a query then gives; None if it gives the value.
 
     A single name that is no field of the value stands for the value itself, a struct.
@@ -69,26 +60,26 @@ def queried_parts(node: HeldState, outputs: Sequence[str]) -> Sequence[str] | No
     return None if parts is None or (len(outputs) == 1 and outputs[0] not in parts) else outputs
 
 
-def shown_type(node: HeldState) -> DataType | None:
+def shown_type(node: nodes.HeldState) -> DataType | None:
     """Return the type of the value that queries see, or None if ``present`` is not annotated."""
     match node:
-        case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
+        case nodes.PersistentAggregate(aggregation=how) | nodes.PersistentReduce(reduction=how):
             return presented_type(how)
-        case Window(windowing=windowing) if windowing.aggregation is not None and windowing.panes:
+        case nodes.Window(windowing=windowing) if windowing.aggregation is not None and windowing.panes:
             return presented_type(windowing.aggregation)
     return value_of(node).dataType
 
 
-def function_of(node: HeldState) -> CallSite:
+def function_of(node: nodes.HeldState) -> CallSite:
     """Return the location of the user's code that updates the state, or that declares a static state."""
     match node:
-        case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
+        case nodes.PersistentAggregate(aggregation=how) | nodes.PersistentReduce(reduction=how):
             return how.site
-        case PartitionPersist(updating=updating):
+        case nodes.PartitionPersist(updating=updating):
             return updating.site
-        case Window(windowing=windowing) | Watermark(windowing=windowing):
+        case nodes.Window(windowing=windowing) | nodes.Watermark(windowing=windowing):
             return windowing.site
-        case IntervalJoin(joining=joining):
+        case nodes.IntervalJoin(joining=joining):
             return joining.site
-        case StaticState():
+        case nodes.StaticState():
             return node.site

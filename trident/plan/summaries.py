@@ -4,29 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from trident.base.types import ddl
 from trident.operations.interval_joins import span
-from trident.plan.nodes import (
-    Aggregate,
-    CommittedQuery,
-    Each,
-    Filter,
-    IntervalJoin,
-    Join,
-    MultiReduce,
-    Node,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    Pick,
-    Split,
-    StateReader,
-)
+from trident.plan import nodes
 
 
-def nothing(node: Node) -> str:
+def nothing(node: nodes.Node) -> str:
     return ""
 
 
-def of_inputs(node: Each | Filter | Split | PartitionPersist) -> str:
+def of_inputs(node: nodes.Each | nodes.Filter | nodes.Split | nodes.PartitionPersist) -> str:
     return f"of {', '.join(node.inputs)}" if node.inputs != tuple(node.source.schema.names) else ""
 
 
@@ -38,42 +23,42 @@ def joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def about_pick(node: Pick) -> str:
+def about_pick(node: nodes.Pick) -> str:
     fields = by(node.inputs) if node.inputs != tuple(node.schema.names) else ""
     return joined(fields, "in each partition" if node.scope == "partition" else "of the batch")
 
 
-def about_aggregate(node: Aggregate) -> str:
+def about_aggregate(node: nodes.Aggregate) -> str:
     scope = "in each partition" if node.scope == "partition" else "" if node.group else "over the batch"
     return joined(by(node.group), scope)
 
 
-def about_persistent(node: PersistentAggregate | PersistentReduce) -> str:
+def about_persistent(node: nodes.PersistentAggregate | nodes.PersistentReduce) -> str:
     return joined(by(node.group), f"into state {node.state.name}")
 
 
-def by_group(node: PersistentAggregate | PersistentReduce) -> str:
+def by_group(node: nodes.PersistentAggregate | nodes.PersistentReduce) -> str:
     return by(node.group)
 
 
-def about_interval_join(node: IntervalJoin) -> str:
+def about_interval_join(node: nodes.IntervalJoin) -> str:
     joining = node.joining
     interval = f"from {span(joining.lower)} to {span(joining.upper)}"
     return joined(by(joining.sides[0].keys), interval, "" if joining.kind == "inner" else f"{joining.kind} join")
 
 
-def about_query(node: StateReader) -> str:
+def about_query(node: nodes.StateReader) -> str:
     return " ".join(filter(None, [f"asks state {node.updated.state.name}", by(node.inputs)]))
 
 
-def about_committed_query(node: CommittedQuery) -> str:
+def about_committed_query(node: nodes.CommittedQuery) -> str:
     return f"{about_query(node)} as committed"
 
 
 _OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False): "right ", (True, True): "full "}
 
 
-def about_join(node: Join) -> str:
+def about_join(node: nodes.Join) -> str:
     """Return the kind of a join, the keys by which its streams are joined, and whether it keeps all fields."""
     kind = ""
     if any(node.outer):
@@ -82,7 +67,7 @@ def about_join(node: Join) -> str:
     return f"{kind}on {_paired(node.keys)}{kept}, within ONE batch"
 
 
-def about_multi_reduce(node: MultiReduce) -> str:
+def about_multi_reduce(node: nodes.MultiReduce) -> str:
     return f"by {_paired(node.groups) if node.groups else 'partition'}, within ONE batch"
 
 
@@ -91,5 +76,5 @@ def _paired(keys: Sequence[tuple[str, ...]]) -> str:
     return " = ".join(f"({', '.join(names)})" for names in keys)
 
 
-def plus_outputs(node: Each | StateReader) -> str:
+def plus_outputs(node: nodes.Each | nodes.StateReader) -> str:
     return f"+ {ddl(node.outputs)}"

@@ -13,50 +13,12 @@ from trident.base.types import ddl
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Operation
 from trident.plan import field_reads as reads
+from trident.plan import nodes
 from trident.plan import summaries as words
 from trident.plan.guarantee import promise_of
-from trident.plan.nodes import (
-    Aggregate,
-    BestEffort,
-    CommittedQuery,
-    Debug,
-    Each,
-    Emitted,
-    Filter,
-    ForeachBatch,
-    IntervalJoin,
-    Join,
-    LateTuples,
-    LettersOf,
-    Map,
-    Merge,
-    MultiReduce,
-    Node,
-    ParallelismHint,
-    Part,
-    PartitionOf,
-    PartitionPersist,
-    Peek,
-    PersistentAggregate,
-    PersistentReduce,
-    Pick,
-    Placing,
-    Project,
-    Repartition,
-    RequestSource,
-    Split,
-    SpoutSource,
-    StateQuery,
-    StaticState,
-    Transform,
-    Watermark,
-    Window,
-    WindowPanes,
-    WriteParquet,
-)
 from trident.plan.window_inputs import entering_panes, entering_watermark, entering_window
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=nodes.Node)
 
 Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
 """The part that a node plays in a topology. A picture has a shape for each role."""
@@ -106,18 +68,18 @@ def traits_of(node: N) -> Traits[N]:
     return TRAITS[type(node)]
 
 
-def summary_of(node: Node) -> str:
+def summary_of(node: nodes.Node) -> str:
     """Return what explain says about a node beside its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 
-def operation_of(node: Node) -> Operation | None:
+def operation_of(node: nodes.Node) -> Operation | None:
     """Return the user's function that a node calls for each tuple or batch, if there is one."""
     operation = traits_of(node).operation
     return None if operation is None else operation(node)
 
 
-def has_python_form(node: Node) -> bool:
+def has_python_form(node: nodes.Node) -> bool:
     """Return whether a node can run without Spark."""
     needs_spark = traits_of(node).needs_spark
     if needs_spark is not None:
@@ -129,67 +91,67 @@ def has_python_form(node: Node) -> bool:
 # --- whether tuples stay in their partitions ------------------------------------------------------------------------
 
 
-def _always(node: Node) -> bool:
+def _always(node: nodes.Node) -> bool:
     return True
 
 
-def _never(node: Node) -> bool:
+def _never(node: nodes.Node) -> bool:
     return False
 
 
-def _by_partition(node: Aggregate | Pick) -> bool:
+def _by_partition(node: nodes.Aggregate | nodes.Pick) -> bool:
     return node.scope == "partition"
 
 
 # --- runners of nodes ------------------------------------------------------------------------------------------------
 
 
-def _no_runner(node: Node) -> str:
+def _no_runner(node: nodes.Node) -> str:
     return NO_RUNNER
 
 
-def _spark(node: Node) -> str:
+def _spark(node: nodes.Node) -> str:
     return SPARK
 
 
-def _python(node: Node) -> str:
+def _python(node: nodes.Node) -> str:
     return PYTHON
 
 
-def _driver(node: Node) -> str:
+def _driver(node: nodes.Node) -> str:
     return DRIVER
 
 
-def _by_operation(node: Node) -> str:
+def _by_operation(node: nodes.Node) -> str:
     return PYTHON if has_python_form(node) else SPARK
 
 
-def _by_aggregators(node: Aggregate | PersistentAggregate) -> str:
+def _by_aggregators(node: nodes.Aggregate | nodes.PersistentAggregate) -> str:
     return SPARK if all_native(node) else PYTHON
 
 
-def _by_windowing(node: WindowPanes) -> str:
+def _by_windowing(node: nodes.WindowPanes) -> str:
     aggregation = node.windowing.aggregation
     return SPARK if aggregation is None or aggregation.native is not None else PYTHON
 
 
-def all_native(node: Aggregate | PersistentAggregate) -> bool:
+def all_native(node: nodes.Aggregate | nodes.PersistentAggregate) -> bool:
     """Return whether Spark itself has each of the node's aggregates. It has none over one partition."""
-    if isinstance(node, Aggregate) and node.scope == "partition":
+    if isinstance(node, nodes.Aggregate) and node.scope == "partition":
         return False
     return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-TRAITS: Mapping[type[Node], Traits[Any]] = {
+TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
     # Each row by position: role, keeps_partitions, reads, runner, summary.
     #
     # sources
-    SpoutSource: Traits("source", _never, reads.everything, _no_runner, lambda node: node.spout.kind.value),
-    RequestSource: Traits("source", _never, reads.everything, _no_runner, words.nothing),
+    nodes.SpoutSource: Traits("source", _never, reads.everything, _no_runner, lambda node: node.spout.kind.value),
+    nodes.RequestSource: Traits("source", _never, reads.everything, _no_runner, words.nothing),
     # one tuple at a time
-    Each: Traits(
+    nodes.Each: Traits(
         "step",
         _always,
         reads.inputs_and_others,
@@ -198,7 +160,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         fields=words.plus_outputs,
         operation=lambda node: node.function,
     ),
-    Filter: Traits(
+    nodes.Filter: Traits(
         "step",
         _always,
         reads.inputs_and_passed_on,
@@ -206,15 +168,17 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         words.of_inputs,
         operation=lambda node: node.predicate,
     ),
-    Map: Traits("step", _always, reads.inputs, _by_operation, words.nothing, operation=lambda node: node.function),
-    Project: Traits(
+    nodes.Map: Traits(
+        "step", _always, reads.inputs, _by_operation, words.nothing, operation=lambda node: node.function
+    ),
+    nodes.Project: Traits(
         "step", _always, reads.of_project, _spark, words.nothing, fields=lambda node: ", ".join(node.schema.names)
     ),
-    Peek: Traits(
+    nodes.Peek: Traits(
         "effect", _always, reads.inputs_and_passed_on, _by_operation, words.nothing, operation=lambda node: node.action
     ),
-    Debug: Traits("effect", _always, reads.inputs_and_passed_on, _spark, words.nothing),
-    Split: Traits(
+    nodes.Debug: Traits("effect", _always, reads.inputs_and_passed_on, _spark, words.nothing),
+    nodes.Split: Traits(
         "step",
         _always,
         reads.inputs,
@@ -223,25 +187,29 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         fields=words.nothing,
         operation=lambda node: node.function,
     ),
-    Part: Traits("step", _always, reads.of_part, _spark, words.nothing),
-    LettersOf: Traits("step", _never, reads.everything, _spark, words.nothing, fields=words.nothing, in_branch=False),
+    nodes.Part: Traits("step", _always, reads.of_part, _spark, words.nothing),
+    nodes.LettersOf: Traits(
+        "step", _never, reads.everything, _spark, words.nothing, fields=words.nothing, in_branch=False
+    ),
     # a batch or a partition at once
-    Transform: Traits("step", _never, reads.everything, _spark, words.nothing, operation=lambda node: node.function),
-    Repartition: Traits(
+    nodes.Transform: Traits(
+        "step", _never, reads.everything, _spark, words.nothing, operation=lambda node: node.function
+    ),
+    nodes.Repartition: Traits(
         "step",
-        lambda node: node.how is Placing.IDENTITY,
+        lambda node: node.how is nodes.Placing.IDENTITY,
         lambda node, after: [after | set(node.names)],
         lambda node: SPARK if node.function is None else PYTHON,
         lambda node: words.by(node.names),
     ),
-    ParallelismHint: Traits("step", _always, reads.passed_on, _spark, words.nothing),
-    PartitionOf: Traits(
+    nodes.ParallelismHint: Traits("step", _always, reads.passed_on, _spark, words.nothing),
+    nodes.PartitionOf: Traits(
         "step", _always, lambda node, after: [after & set(node.source.schema.names)], _spark, words.nothing
     ),
-    Aggregate: Traits("aggregate", _by_partition, reads.of_members, _by_aggregators, words.about_aggregate),
-    Pick: Traits("aggregate", _by_partition, reads.inputs_and_passed_on, _python, words.about_pick),
+    nodes.Aggregate: Traits("aggregate", _by_partition, reads.of_members, _by_aggregators, words.about_aggregate),
+    nodes.Pick: Traits("aggregate", _by_partition, reads.inputs_and_passed_on, _python, words.about_pick),
     # states
-    PersistentAggregate: Traits(
+    nodes.PersistentAggregate: Traits(
         "aggregate",
         _never,
         reads.group_and_inputs,
@@ -250,10 +218,10 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         words.by_group,
         in_branch=False,
     ),
-    PersistentReduce: Traits(
+    nodes.PersistentReduce: Traits(
         "aggregate", _never, reads.group_and_inputs, _driver, words.about_persistent, words.by_group, in_branch=False
     ),
-    PartitionPersist: Traits(
+    nodes.PartitionPersist: Traits(
         "aggregate",
         _never,
         reads.inputs,
@@ -262,8 +230,8 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         caption=words.nothing,
         in_branch=False,
     ),
-    StaticState: Traits("state", _never, reads.everything, _no_runner, words.nothing, in_branch=False),
-    StateQuery: Traits(
+    nodes.StaticState: Traits("state", _never, reads.everything, _no_runner, words.nothing, in_branch=False),
+    nodes.StateQuery: Traits(
         "query",
         _never,
         reads.inputs_and_others,
@@ -273,7 +241,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         fields=words.plus_outputs,
         in_branch=False,
     ),
-    CommittedQuery: Traits(
+    nodes.CommittedQuery: Traits(
         "query",
         _never,
         reads.inputs_and_others,
@@ -283,16 +251,16 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         fields=words.plus_outputs,
         in_branch=False,
     ),
-    Emitted: Traits("step", _never, reads.everything, _driver, words.nothing),
+    nodes.Emitted: Traits("step", _never, reads.everything, _driver, words.nothing),
     # windows
-    WindowPanes: Traits(
+    nodes.WindowPanes: Traits(
         "aggregate",
         _never,
         lambda node, after: [set(entering_panes(node))],
         _by_windowing,
         summary=lambda node: f"by {', '.join([*node.group, 'time'])}: {node.windowing.config!r}",
     ),
-    Watermark: Traits(
+    nodes.Watermark: Traits(
         "aggregate",
         _never,
         lambda node, after: [set(entering_watermark(node))],
@@ -301,7 +269,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         caption=words.nothing,
         in_branch=False,
     ),
-    Window: Traits(
+    nodes.Window: Traits(
         "aggregate",
         _never,
         lambda node, after: [set(entering_window(node))],
@@ -312,7 +280,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         caption=lambda node: ", ".join([*node.group, repr(node.windowing.config)]),
         in_branch=False,
     ),
-    IntervalJoin: Traits(
+    nodes.IntervalJoin: Traits(
         "aggregate",
         _never,
         reads.everything,
@@ -321,11 +289,11 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         caption=words.about_interval_join,
         in_branch=False,
     ),
-    LateTuples: Traits(
+    nodes.LateTuples: Traits(
         "step", _never, reads.everything, _driver, lambda node: f"too late for {node.window.state.name}"
     ),
     # sinks
-    ForeachBatch: Traits(
+    nodes.ForeachBatch: Traits(
         "effect",
         _never,
         reads.everything,
@@ -333,7 +301,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         summary=lambda node: f"output {node.name}, each batch at least once, always the same",
         needs_spark=lambda node: node.frame,
     ),
-    WriteParquet: Traits(
+    nodes.WriteParquet: Traits(
         "effect",
         _never,
         reads.everything,
@@ -341,7 +309,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         summary=lambda node: f"output {node.name}, into {node.path}: {promise_of(node).value}",
         in_branch=False,
     ),
-    BestEffort: Traits(
+    nodes.BestEffort: Traits(
         "effect",
         _never,
         reads.everything,
@@ -350,9 +318,9 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         in_branch=False,
     ),
     # several sources, within one batch
-    Merge: Traits("meeting", _always, reads.of_merge, _spark, lambda node: "within ONE batch"),
-    Join: Traits("meeting", _never, reads.of_join, _spark, words.about_join),
-    MultiReduce: Traits(
+    nodes.Merge: Traits("meeting", _always, reads.of_merge, _spark, lambda node: "within ONE batch"),
+    nodes.Join: Traits("meeting", _never, reads.of_join, _spark, words.about_join),
+    nodes.MultiReduce: Traits(
         "meeting", lambda node: not node.groups, reads.of_multi_reduce, _python, words.about_multi_reduce
     ),
 }

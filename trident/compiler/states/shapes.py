@@ -16,16 +16,7 @@ from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
-from trident.plan.nodes import (
-    HeldState,
-    IntervalJoin,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    StateWriter,
-    Watermark,
-    Window,
-)
+from trident.plan import nodes
 from trident.plan.state_schema import keys_of, parts_of, value_of
 from trident_state.state_shape import Combine, StateShape, replacing
 
@@ -47,29 +38,29 @@ class Combining:
             raise self.where.error(what, cause) from cause
 
 
-def shape_of(node: HeldState) -> StateShape:
+def shape_of(node: nodes.HeldState) -> StateShape:
     """Return the shape of a step's state.
 
     The result of an update replaces the stored value, so that applying a frozen batch again needs no user code.
     """
-    if isinstance(node, PersistentAggregate):
+    if isinstance(node, nodes.PersistentAggregate):
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
     return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node)))
 
 
-def _made_by(node: HeldState) -> str:
+def _made_by(node: nodes.HeldState) -> str:
     """Return the name of what makes a state's values. A store whose values were made by something else is refused."""
     match node:
-        case PersistentReduce(reduction=reduction):
+        case nodes.PersistentReduce(reduction=reduction):
             return aggregator_name(reduction.aggregator)
-        case Window(windowing=windowing):
+        case nodes.Window(windowing=windowing):
             return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
-        case Watermark():
+        case nodes.Watermark():
             return "Watermark"
-        case PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
+        case nodes.PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
             return updating.meaning
-        case IntervalJoin(joining=joining):
+        case nodes.IntervalJoin(joining=joining):
             return joining.meaning
     return "put"
 
@@ -109,7 +100,7 @@ def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
     return aggregator, WindowMeaning(kind, sizes, field)
 
 
-def _aggregated(node: PersistentAggregate) -> StateShape:
+def _aggregated(node: nodes.PersistentAggregate) -> StateShape:
     aggregation = node.aggregation
     where = Where(node.step, aggregation.site, node.inputs)
     keys = nullable(arrow_schema(select(node.source.schema, node.group)))
@@ -181,7 +172,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def new_values(step: StateWriter, table: pa.Table) -> pa.Table:
+def new_values(step: nodes.StateWriter, table: pa.Table) -> pa.Table:
     """Return the keys and values of a state as they leave its step: several aggregates leave in a field each."""
     if parts_of(step) is None:
         return table
