@@ -33,7 +33,7 @@ from trident.testing.contracts.stores.storage import (
 from trident.testing.contracts.stores.values import ValueContract
 from trident.testing.contracts.stores.writing import WriteContract
 from trident_state.state_shape import StateKind
-from trident_state.store import StateFactory
+from trident_state.store import StateFactory, Store
 
 
 class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, ModelContract):
@@ -56,6 +56,18 @@ class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, M
         storage = FactoryStorage(factory, tmp_path)
         yield storage
         storage.close()
+
+    @pytest.fixture
+    def kind(self) -> StateKind:
+        return StateKind.OPAQUE
+
+    @pytest.fixture
+    def setting(self, storage: Storage, kind: StateKind) -> Setting:
+        return Setting(storage, kind)
+
+    @pytest.fixture
+    def store(self, setting: Setting) -> Store:
+        return setting.started()
 
     @pytest.fixture(autouse=True)
     def _skip_other_kinds(self, request: pytest.FixtureRequest) -> None:

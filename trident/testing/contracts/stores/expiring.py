@@ -50,132 +50,122 @@ def put(
 class ExpiryContract:
     """Tests for stores whose values can expire: `storage` needs ``with_ttl(seconds)``, a storage of expiring states."""
 
-    @every_versioned_kind
-    @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
-    def test_a_value_is_nothing_to_the_first_batch_after_its_time(
-        self, storage: Any, kind: StateKind, combine: Combine
-    ) -> None:
-        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
-        store = setting.started()
-        assert put(setting, store, 1, 1000.0, {1: 10, 2: 20}) == [10, 20]
-        assert put(setting, store, 2, 1063.0, {1: 1}) == [11], "not yet"
-        assert setting.read(store, [1, 2], 2) == [11, 20]
-        assert put(setting, store, 3, 1064.0, {3: 3}) == [3]
-        assert setting.read(store, [1, 2, 3], 3) == [11, None, 3]
-        assert setting.read(store, [1, 2, 3], 2) == [11, 20, None], "as of the batch before it is still there"
-        assert entries(store, 3) == {("w1",): 11, ("w3",): 3}
-        assert entries(store, 2) == {("w1",): 11, ("w2",): 20}
-        assert put(setting, store, 4, 1070.0, {2: 5}) == [5], "it begins anew"
-        assert setting.read(store, [2], 3) == [None]
-        assert setting.read(store, [2], None) == [5]
+    @pytest.fixture
+    def combine(self) -> Combine:
+        return COUNT
+
+    @pytest.fixture
+    def expiring(self, storage: Any, kind: StateKind, combine: Combine) -> Setting:
+        return Setting(storage.with_ttl(TTL), kind, combine=combine)
 
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
-    def test_the_batch_that_finds_a_value_gone_leaves_it_to_reads_as_of_the_one_before(
-        self, storage: Any, kind: StateKind, combine: Combine
-    ) -> None:
-        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
-        store = setting.started()
-        put(setting, store, 1, 1000.0, {1: 10})
-        put(setting, store, 2, 1001.0, {2: 1})
-        assert put(setting, store, 3, 1064.0, {1: 1, 2: 1}) == [1, 2]
-        assert setting.read(store, [1, 2], 2) == [10, 1]
-        assert setting.read(store, [1, 2], 3) == [1, 2]
+    def test_a_value_is_nothing_to_the_first_batch_after_its_time(self, expiring: Setting) -> None:
+        store = expiring.started()
+        assert put(expiring, store, 1, 1000.0, {1: 10, 2: 20}) == [10, 20]
+        assert put(expiring, store, 2, 1063.0, {1: 1}) == [11], "not yet"
+        assert expiring.read(store, [1, 2], 2) == [11, 20]
+        assert put(expiring, store, 3, 1064.0, {3: 3}) == [3]
+        assert expiring.read(store, [1, 2, 3], 3) == [11, None, 3]
+        assert expiring.read(store, [1, 2, 3], 2) == [11, 20, None], "as of the batch before it is still there"
+        assert entries(store, 3) == {("w1",): 11, ("w3",): 3}
+        assert entries(store, 2) == {("w1",): 11, ("w2",): 20}
+        assert put(expiring, store, 4, 1070.0, {2: 5}) == [5], "it begins anew"
+        assert expiring.read(store, [2], 3) == [None]
+        assert expiring.read(store, [2], None) == [5]
+
+    @every_versioned_kind
+    @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
+    def test_the_batch_that_finds_a_value_gone_leaves_it_to_reads_as_of_the_one_before(self, expiring: Setting) -> None:
+        store = expiring.started()
+        put(expiring, store, 1, 1000.0, {1: 10})
+        put(expiring, store, 2, 1001.0, {2: 1})
+        assert put(expiring, store, 3, 1064.0, {1: 1, 2: 1}) == [1, 2]
+        assert expiring.read(store, [1, 2], 2) == [10, 1]
+        assert expiring.read(store, [1, 2], 3) == [1, 2]
 
     @every_versioned_kind
     def test_no_clock_but_the_batches_times_decides_and_one_that_goes_back_brings_nothing_back(
-        self, storage: Any, kind: StateKind
+        self, expiring: Setting
     ) -> None:
-        setting = Setting(storage.with_ttl(TTL), kind)
-        store = setting.started()
+        store = expiring.started()
         for txid, time in enumerate([5e9, 5e9 + 10, 5e9 - 50, 5e9 - 40, 5e9 + 63], start=1):
-            put(setting, store, txid, time, {txid: txid})
+            put(expiring, store, txid, time, {txid: txid})
         assert entries(store, 5) == {(f"w{n}",): n for n in range(1, 6)}, "none is older than the batch before it"
-        put(setting, store, 6, 5e9 + 64, {})
+        put(expiring, store, 6, 5e9 + 64, {})
         assert sorted(entries(store, 6).values()) == [2, 3, 4, 5]
 
     @every_versioned_kind
-    def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, storage: Any, kind: StateKind) -> None:
+    def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, expiring: Setting) -> None:
         """Values that expired too early are gone. From then on time goes by the steps between the batches again."""
-        setting = Setting(storage.with_ttl(TTL), kind)
-        store = setting.started()
+        store = expiring.started()
         for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
-            put(setting, store, txid, time, {txid: txid})
+            put(expiring, store, txid, time, {txid: txid})
         assert sorted(entries(store, 5).values()) == [2, 3, 4, 5]
-        put(setting, store, 6, 1066.0, {})
+        put(expiring, store, 6, 1066.0, {})
         assert sorted(entries(store, 6).values()) == [4, 5], "those of the batch that was ahead, and right behind it"
 
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
-    def test_a_batch_brings_the_rule_that_it_was_frozen_under(
-        self, storage: Any, kind: StateKind, combine: Combine
-    ) -> None:
-        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
-        store = setting.started()
-        put(setting, store, 1, 1000.0, {1: 1, 2: 1})
+    def test_a_batch_brings_the_rule_that_it_was_frozen_under(self, expiring: Setting) -> None:
+        store = expiring.started()
+        put(expiring, store, 1, 1000.0, {1: 1, 2: 1})
         for txid, time, life in ((2, 1200.0, math.inf), (3, 1300.0, 1000.0)):
-            update = replace(setting.update(txid, {1: 1}), time=time, ttl=life)
+            update = replace(expiring.update(txid, {1: 1}), time=time, ttl=life)
             store.apply(FIRST, update)
         assert entries(store, 3) == {("w1",): 3, ("w2",): 1}
-        put(setting, store, 4, 1300.5, {2: 1})
+        put(expiring, store, 4, 1300.5, {2: 1})
         assert entries(store, 4) == {("w1",): 3, ("w2",): 1}, "and the store's own where it brings none"
 
     @every_versioned_kind
-    def test_what_an_update_reads_before_it_is_written_is_what_its_batch_finds(
-        self, storage: Any, kind: StateKind
-    ) -> None:
-        setting = Setting(storage.with_ttl(TTL), kind)
-        store: Any = setting.started()
-        put(setting, store, 1, 1000.0, {1: 10, 2: 20})
-        put(setting, store, 2, 1050.0, {2: 1})
-        keys = setting.update(3, {1: 0, 2: 0, 3: 0}).keys
+    def test_what_an_update_reads_before_it_is_written_is_what_its_batch_finds(self, expiring: Setting) -> None:
+        store: Any = expiring.started()
+        put(expiring, store, 1, 1000.0, {1: 10, 2: 20})
+        put(expiring, store, 2, 1050.0, {2: 1})
+        keys = expiring.update(3, {1: 0, 2: 0, 3: 0}).keys
         assert store.read_for(keys, 3, 1063.0).to_pylist() == [10, 21, None]
         assert store.read_for(keys, 3, 1064.0).to_pylist() == [None, 21, None]
         assert [row["value"] for page in store.scan_for(3, 1064.0) for row in page.to_pylist()] == [21]
-        assert setting.read(store, [1, 2], 2) == [10, 21], "for readers it is there until that batch is committed"
+        assert expiring.read(store, [1, 2], 2) == [10, 21], "for readers it is there until that batch is committed"
 
     @every_versioned_kind
-    def test_a_replay_finds_what_the_first_try_found(self, storage: Any, kind: StateKind) -> None:
+    def test_a_replay_finds_what_the_first_try_found(self, expiring: Setting) -> None:
         """A later driver, however late, applies again what the store lost, with the times that the log has."""
-        setting = Setting(storage.with_ttl(TTL), kind)
-        store = setting.started()
-        put(setting, store, 1, 1000.0, {1: 1, 2: 2})
-        put(setting, store, 2, 1050.0, {2: 1})
-        setting.storage.secure(store)
+        store = expiring.started()
+        put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
+        put(expiring, store, 2, 1050.0, {2: 1})
+        expiring.storage.secure(store)
         later = [(3, 1064.0, {3: 1}), (4, 1100.0, {1: 5, 3: 1}), (5, 1114.0, {2: 7})]
         for txid, time, deltas in later:
-            put(setting, store, txid, time, deltas)
+            put(expiring, store, txid, time, deltas)
         expected = {as_of: entries(store, as_of) for as_of in (4, 5)}
-        again, second = setting.open(), Lease(2, "second")
+        again, second = expiring.open(), Lease(2, "second")
         again.acquire(second)
         at = marker(again)
         assert at is not None
         for txid, time, deltas in later[at - 2 :]:
-            put(setting, again, txid, time, deltas, second)
+            put(expiring, again, txid, time, deltas, second)
         assert {as_of: entries(again, as_of) for as_of in (4, 5)} == expected
         assert expected[5] == {("w1",): 5, ("w2",): 7, ("w3",): 2}
 
     @every_versioned_kind
     @pytest.mark.parametrize("restarted", [False, True])
-    def test_a_batch_that_is_there_already_brings_nothing_back(
-        self, storage: Any, kind: StateKind, restarted: bool
-    ) -> None:
+    def test_a_batch_that_is_there_already_brings_nothing_back(self, expiring: Setting, restarted: bool) -> None:
         """A power loss may take a COMMITTED from the log. Then that batch is committed again, and so are later ones."""
-        setting, lease = Setting(storage.with_ttl(TTL), kind), FIRST
-        store = setting.started()
-        put(setting, store, 1, 1000.0, {1: 1, 2: 2})
-        put(setting, store, 2, 1030.0, {2: 1})
-        put(setting, store, 3, 1064.0, {3: 3})
+        store, lease = expiring.started(), FIRST
+        put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
+        put(expiring, store, 2, 1030.0, {2: 1})
+        put(expiring, store, 3, 1064.0, {3: 3})
         if restarted:
-            setting.storage.secure(store)
-            store, lease = setting.open(), Lease(2, "second")
+            expiring.storage.secure(store)
+            store, lease = expiring.open(), Lease(2, "second")
             store.acquire(lease)
-        put(setting, store, 2, 1030.0, {}, lease)
-        assert put(setting, store, 3, 1064.0, {3: 3}, lease) == [3]
-        assert put(setting, store, 4, 1065.0, {1: 5, 2: 1}, lease) == [5, 4]
+        put(expiring, store, 2, 1030.0, {}, lease)
+        assert put(expiring, store, 3, 1064.0, {3: 3}, lease) == [3]
+        assert put(expiring, store, 4, 1065.0, {1: 5, 2: 1}, lease) == [5, 4]
         assert entries(store, 4) == {("w1",): 5, ("w2",): 4, ("w3",): 3}
         assert entries(store, 3) == {("w2",): 3, ("w3",): 3}
-        put(setting, store, 5, 1128.0, {}, lease)
+        put(expiring, store, 5, 1128.0, {}, lease)
         assert entries(store, 5) == {("w1",): 5, ("w2",): 4}, "and its time is still known"
 
     @every_versioned_kind
@@ -223,11 +213,10 @@ class ExpiryContract:
         assert entries(again, 4) == {("w1",): 1, ("w2",): 22, ("w3",): 30}
         assert entries(again, 3) == {("w2",): 21, ("w3",): 30}
 
-    def test_a_batch_without_a_time_is_refused(self, storage: Any) -> None:
-        setting = Setting(storage.with_ttl(TTL))
-        store = setting.started()
+    def test_a_batch_without_a_time_is_refused(self, expiring: Setting) -> None:
+        store = expiring.started()
         with pytest.raises(StateValueError, match="state 'counts': batch 1 has no time, and values here live for 64"):
-            setting.apply(store, 1, {1: 1})
+            expiring.apply(store, 1, {1: 1})
         assert marker(store) == 0
 
 

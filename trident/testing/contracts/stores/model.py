@@ -48,16 +48,12 @@ class _Model:
             now[key] = now.get(key, 0) + delta
         self.batches.append(batch)
         self.history.append(now)
-        applied = self.setting.apply(self.store, self.txid, batch, values=True, lease=self.lease)
-        assert applied.values is not None
-        assert applied.values.to_pylist() == [now[key] for key in batch]
+        assert self.setting.answers(self.store, self.txid, batch, self.lease) == [now[key] for key in batch]
 
     def again(self, _: Any) -> None:
         if self.batches:
-            batch = self.batches[-1]
-            applied = self.setting.apply(self.store, self.txid, batch, values=True, lease=self.lease)
-            assert applied.values is not None
-            assert applied.values.to_pylist() == [self.history[-1][key] for key in batch]
+            answers = self.setting.answers(self.store, self.txid, self.batches[-1], self.lease)
+            assert answers == [self.history[-1][key] for key in self.batches[-1]]
 
     def older(self, _: Any) -> None:
         if self.txid > 1:

@@ -2,14 +2,13 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from trident.base.errors import SnapshotMovedError, StateRecoveringError
 from trident.testing.contracts.stores.storage import (
-    FIRST,
     KEYS,
-    VERSIONED,
     Setting,
     Storage,
     entries,
@@ -18,15 +17,12 @@ from trident.testing.contracts.stores.storage import (
     marker,
 )
 from trident_state.state_shape import StateKind
+from trident_state.store import Store
 
 
 class ReadContract:
     @every_kind
-    def test_a_key_that_is_not_there_reads_null_and_each_row_is_answered(
-        self, storage: Storage, kind: StateKind
-    ) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_key_that_is_not_there_reads_null_and_each_row_is_answered(self, setting: Setting, store: Store) -> None:
         assert setting.read(store, [1, 2], None) == [None, None]
         setting.apply(store, 1, {1: 10, 2: 20})
         assert setting.read(store, [2, 9, 1, 2, 9], None) == [20, None, 10, 20, None]
@@ -54,9 +50,7 @@ class ReadContract:
             assert (found.values.to_pylist(), found.asOf) == (values[: len(numbers)], as_of)
 
     @every_versioned_kind
-    def test_a_key_that_was_left_alone_for_long_is_read_as_it_is(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_key_that_was_left_alone_for_long_is_read_as_it_is(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 10})
         for txid in range(2, 9):
             setting.apply(store, txid, {2: 1})
@@ -64,9 +58,7 @@ class ReadContract:
         assert setting.read(store, [1, 2], 7) == [10, 6]
 
     @every_versioned_kind
-    def test_a_read_that_comes_too_late_is_refused(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_read_that_comes_too_late_is_refused(self, setting: Setting, store: Store) -> None:
         for txid in (1, 2, 3):
             setting.apply(store, txid, {1: 1})
         with pytest.raises(SnapshotMovedError, match="state 'counts'.*1"):
@@ -78,9 +70,7 @@ class ReadContract:
         assert setting.read(store, [1], 2) == [2]
 
     @every_versioned_kind
-    def test_a_read_beyond_the_marker_has_to_wait(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_read_beyond_the_marker_has_to_wait(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 1})
         with pytest.raises(StateRecoveringError, match="state 'counts'.*1.*2"):
             setting.read(store, [1], 2)
@@ -106,9 +96,7 @@ class ReadContract:
         assert page.schema.types == [*setting.keys.types, setting.value]
 
     @every_versioned_kind
-    def test_a_scan_does_not_see_what_came_later(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_scan_does_not_see_what_came_later(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {n: 1 for n in range(100)})
         setting.apply(store, 2, {n: 1 for n in range(50, 150)})
         assert entries(store, 1) == {(f"w{n}",): 1 for n in range(100)}
@@ -116,9 +104,7 @@ class ReadContract:
         assert entries(store, None) == entries(store, 2)
 
     @every_versioned_kind
-    def test_each_page_of_a_scan_is_as_of_the_txid_or_refused(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_each_page_of_a_scan_is_as_of_the_txid_or_refused(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {n: 1 for n in range(3_000)})
         scan = store.scan(1, 100)
         seen = next(scan).num_rows
@@ -138,9 +124,7 @@ class ReadContract:
             read_on()
         assert seen + sum(later) <= 3_000
 
-    def test_a_value_that_is_null_is_no_entry(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_a_value_that_is_null_is_no_entry(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: None, 2: 2})
         assert entries(store, 1) == {("w2",): 2}
         setting.apply(store, 2, {1: 5})
@@ -149,78 +133,80 @@ class ReadContract:
 
     # --- while batches commit --------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
-    def test_no_reader_ever_sees_half_a_batch(self, storage: Storage, kind: StateKind) -> None:
+    @every_versioned_kind
+    def test_no_reader_ever_sees_half_a_batch(self, setting: Setting, store: Store) -> None:
         """Every batch adds 1 to all keys, so as of txid 7 every value is 7. Three threads read without a pause."""
-        setting = Setting(storage, kind)
-        store = setting.started()
-        keys = range(1_500)
-        setting.apply(store, 1, {n: 1 for n in keys})
-        committed, wrong, reads = [1], list[str](), [0, 0, 0]
-        enough = threading.Event()
+        keys = list(range(1_500))
 
-        def reader(at: int) -> None:
-            some = list(keys)[at :: 3 + at * 7]
-            while not enough.is_set():
-                as_of = committed[0]
-                try:
-                    values = setting.read(store, some, as_of)
-                except SnapshotMovedError:
-                    continue
-                if set(values) != {as_of}:
-                    wrong.append(f"as of {as_of}: {sorted(set(map(str, values)))}")
-                reads[at] += 1
+        def commit(txid: int) -> None:
+            setting.apply(store, txid, {n: 1 for n in keys})
 
-        threads = [threading.Thread(target=reader, args=(at,)) for at in range(3)]
-        for thread in threads:
-            thread.start()
-        txid, began = 1, time.monotonic()
-        while not enough.is_set():
-            txid += 1
-            store.apply(FIRST, setting.update(txid, {n: 1 for n in keys}))
-            committed[0] = txid
-            took = time.monotonic() - began
-            if wrong or took > 30 or (took > 1 and txid > 20 and min(reads) > 20):
-                enough.set()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        assert min(reads) > 20 and txid > 20
+        def read(at: int, as_of: int) -> str:
+            values = set(setting.read(store, keys[at :: 3 + at * 7], as_of))
+            return "" if values == {as_of} else f"as of {as_of}: {sorted(map(str, values))}"
+
+        commit(1)
+        txid = read_while_committing(3, read, commit, after=1, least=20, passing=(SnapshotMovedError,))
         assert marker(store) == txid
 
-    @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
-    def test_a_new_key_is_there_from_its_own_batch_on(self, storage: Storage, kind: StateKind) -> None:
+    @every_versioned_kind
+    def test_a_new_key_is_there_from_its_own_batch_on(self, setting: Setting, store: Store) -> None:
         """Batch n writes 40 keys with value n. One thread reads as of the last commit, one as of the batch after it."""
-        setting = Setting(storage, kind)
-        store = setting.started()
-        committed, wrong, reads = [0], list[str](), [0, 0]
-        enough = threading.Event()
 
-        def reader(ahead: int) -> None:
-            while not enough.is_set():
-                as_of = committed[0] + ahead
-                batches = range(max(1, as_of - 2), as_of + 3)
-                try:
-                    values = setting.read(store, [n * 40 + i for n in batches for i in range(40)], as_of)
-                except (SnapshotMovedError, StateRecoveringError):
-                    continue
-                expected = [n if n <= as_of else None for n in batches for _ in range(40)]
-                if values != expected:
-                    wrong.append(f"as of {as_of}: {values}")
-                reads[ahead] += 1
-
-        threads = [threading.Thread(target=reader, args=(ahead,)) for ahead in (0, 1)]
-        for thread in threads:
-            thread.start()
-        txid, began = 0, time.monotonic()
-        while not enough.is_set():
-            txid += 1
+        def commit(txid: int) -> None:
             setting.apply(store, txid, {txid * 40 + i: txid for i in range(40)})
-            committed[0] = txid
-            took = time.monotonic() - began
-            if wrong or took > 30 or (took > 1 and txid > 100 and min(reads) > 20):
-                enough.set()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        assert min(reads) > 20 and txid > 100
+
+        def read(ahead: int, committed: int) -> str:
+            as_of = committed + ahead
+            batches = range(max(1, as_of - 2), as_of + 3)
+            values = setting.read(store, [n * 40 + i for n in batches for i in range(40)], as_of)
+            expected = [n if n <= as_of else None for n in batches for _ in range(40)]
+            return "" if values == expected else f"as of {as_of}: {values}"
+
+        passing = (SnapshotMovedError, StateRecoveringError)
+        read_while_committing(2, read, commit, after=0, least=100, passing=passing)
+
+
+def read_while_committing(
+    readers: int,
+    read: Callable[[int, int], str],
+    commit: Callable[[int], None],
+    *,
+    after: int,
+    least: int,
+    passing: tuple[type[Exception], ...],
+) -> int:
+    """Commit the batches after `after` while threads read without a pause. Return the last txid.
+
+    ``read(reader, committed)`` returns what is wrong, "" if nothing is; a read that raises one of `passing` does not
+    count. Ends when each reader has read more than 20 times, beside commits up to more than `least`.
+    """
+    committed, wrong, reads = [after], list[str](), [0] * readers
+    enough = threading.Event()
+
+    def reader(at: int) -> None:
+        while not enough.is_set():
+            try:
+                problem = read(at, committed[0])
+            except passing:
+                continue
+            if problem:
+                wrong.append(problem)
+            reads[at] += 1
+
+    threads = [threading.Thread(target=reader, args=(at,)) for at in range(readers)]
+    for thread in threads:
+        thread.start()
+    txid, began = after, time.monotonic()
+    while not enough.is_set():
+        txid += 1
+        commit(txid)
+        committed[0] = txid
+        took = time.monotonic() - began
+        if wrong or took > 30 or (took > 1 and txid > least and min(reads) > 20):
+            enough.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert min(reads) > 20 and txid > least
+    return txid

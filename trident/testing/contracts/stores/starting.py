@@ -18,6 +18,7 @@ from trident.testing.contracts.stores.storage import (
     opened,
 )
 from trident_state.state_shape import StateKind
+from trident_state.store import Store
 
 
 class StartContract:
@@ -29,8 +30,7 @@ class StartContract:
         assert store.report() == report, "a report touches nothing"
 
     @every_kind
-    def test_a_created_state_stands_at_its_birth_and_says_what_it_is(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
+    def test_a_created_state_stands_at_its_birth_and_says_what_it_is(self, setting: Setting, kind: StateKind) -> None:
         store = setting.open()
         store.create(FIRST, 7)
         report = store.report()
@@ -41,17 +41,16 @@ class StartContract:
         assert {group.marker for group in report.groups} == {7}
         assert entries(store, None) == {}
 
-    def test_creating_again_under_the_same_lease_changes_nothing(self, storage: Storage) -> None:
-        setting = Setting(storage)
+    def test_creating_again_under_the_same_lease_changes_nothing(self, setting: Setting) -> None:
         store = setting.started(birth=3)
         setting.apply(store, 4, {1: 10})
         store.create(FIRST, 3)
         assert (marker(store), setting.read(store, [1], 4)) == (4, [10])
 
     @every_kind
-    def test_a_restart_finds_what_was_there(self, storage: Storage, kind: StateKind) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
+    def test_a_restart_finds_what_was_there(
+        self, setting: Setting, store: Store, storage: Storage, kind: StateKind
+    ) -> None:
         setting.apply(store, 1, {1: 10, 2: 20})
         setting.apply(store, 2, {1: 1})
         storage.secure(store)
@@ -65,8 +64,7 @@ class StartContract:
         setting.apply(again, 3, {1: 1, 3: 30}, lease=SECOND)
         assert setting.read(again, [1, 2, 3], None) == [12, 20, 30]
 
-    def test_a_state_that_is_created_and_never_written_is_there_after_a_restart(self, storage: Storage) -> None:
-        setting = Setting(storage)
+    def test_a_state_that_is_created_and_never_written_is_there_after_a_restart(self, setting: Setting) -> None:
         setting.started(birth=5)
         again = setting.open()
         report = again.report()
@@ -76,8 +74,7 @@ class StartContract:
         setting.apply(again, 6, {1: 1}, lease=SECOND)
         assert setting.read(again, [1], 6) == [1]
 
-    def test_what_is_durable_is_never_beyond_the_marker(self, storage: Storage) -> None:
-        setting = Setting(storage)
+    def test_what_is_durable_is_never_beyond_the_marker(self, setting: Setting, storage: Storage) -> None:
         store = setting.started(birth=2)
         assert store.durable() == 2
         setting.apply(store, 3, {1: 1})
@@ -85,9 +82,7 @@ class StartContract:
         storage.secure(store)
         assert store.durable() == 3
 
-    def test_the_previous_values_survive_a_restart_too(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_the_previous_values_survive_a_restart_too(self, setting: Setting, store: Store, storage: Storage) -> None:
         setting.apply(store, 1, {1: 10})
         setting.apply(store, 2, {1: 5, 2: 7})
         storage.secure(store)
@@ -98,8 +93,7 @@ class StartContract:
 
     # --- leases ----------------------------------------------------------------------------------------------
 
-    def test_every_group_shows_the_lease_that_holds_it(self, storage: Storage) -> None:
-        store = Setting(storage).started()
+    def test_every_group_shows_the_lease_that_holds_it(self, store: Store) -> None:
         assert {group.lease for group in store.groups_of()} == {FIRST}
         store.acquire(SECOND)
         assert {group.lease for group in store.groups_of()} == {SECOND}
@@ -110,14 +104,11 @@ class StartContract:
             store.acquire(FIRST)
         assert {group.lease for group in store.groups_of()} == {SECOND}
 
-    def test_a_driver_of_the_same_epoch_with_another_token_cannot_acquire(self, storage: Storage) -> None:
-        store = Setting(storage).started()
+    def test_a_driver_of_the_same_epoch_with_another_token_cannot_acquire(self, store: Store) -> None:
         with pytest.raises(FencedError, match=r"state 'counts'.*epoch 1"):
             store.acquire(Lease(FIRST.epoch, "other"))
 
-    def test_acquiring_again_under_the_same_lease_loses_nothing(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_acquiring_again_under_the_same_lease_loses_nothing(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 10})
         store.acquire(FIRST)
         assert (marker(store), opened(store)) == (1, {None})
@@ -125,10 +116,8 @@ class StartContract:
 
     @every_kind
     def test_after_a_later_driver_acquired_nothing_is_written_under_the_older_lease(
-        self, storage: Storage, kind: StateKind
+        self, setting: Setting, store: Store
     ) -> None:
-        setting = Setting(storage, kind)
-        store = setting.started()
         setting.apply(store, 1, {1: 10})
         store.acquire(SECOND)
         for lease in (FIRST, Lease(SECOND.epoch, "other")):
@@ -140,17 +129,14 @@ class StartContract:
         setting.apply(store, 2, {1: 5}, lease=SECOND)
         assert setting.read(store, [1], 2) == [15]
 
-    def test_a_store_that_was_not_acquired_is_taken_for_a_rewound_one(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_a_store_that_was_not_acquired_is_taken_for_a_rewound_one(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 10})
         with pytest.raises(StateBehindError) as caught:
             setting.apply(store, 2, {1: 5}, lease=SECOND)
         assert caught.value.marker == 1
         assert setting.read(store, [1], None) == [10]
 
-    def test_a_store_that_is_not_there_is_taken_for_a_rewound_one(self, storage: Storage) -> None:
-        setting = Setting(storage)
+    def test_a_store_that_is_not_there_is_taken_for_a_rewound_one(self, setting: Setting) -> None:
         with pytest.raises(StateBehindError) as caught:
             setting.apply(setting.open(), 1, {1: 5})
         assert caught.value.marker == -1
@@ -158,8 +144,7 @@ class StartContract:
 
     # --- drop ------------------------------------------------------------------------------------------------
 
-    def test_drop_leaves_nothing_of_this_state_and_all_of_others(self, storage: Storage) -> None:
-        setting = Setting(storage)
+    def test_drop_leaves_nothing_of_this_state_and_all_of_others(self, setting: Setting, storage: Storage) -> None:
         others = [
             setting.named("counts2"),
             setting.named("count"),
@@ -178,9 +163,9 @@ class StartContract:
             assert kept.report().identity == other.identity
             assert entries(kept, 1) == {("w1",): 1, ("w2",): 2}
 
-    def test_a_dropped_state_can_be_created_anew_and_is_empty(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_a_dropped_state_can_be_created_anew_and_is_empty(
+        self, setting: Setting, store: Store, storage: Storage
+    ) -> None:
         setting.apply(store, 1, {1: 10})
         storage.secure(store)
         store.drop()
@@ -190,9 +175,9 @@ class StartContract:
         setting.apply(again, 2, {1: 3}, lease=SECOND)
         assert setting.read(again, [1], 2) == [3]
 
-    def test_a_new_store_can_drop_what_another_one_wrote(self, storage: Storage) -> None:
-        setting = Setting(storage)
-        store = setting.started()
+    def test_a_new_store_can_drop_what_another_one_wrote(
+        self, setting: Setting, store: Store, storage: Storage
+    ) -> None:
         setting.apply(store, 1, {1: 10})
         storage.secure(store)
         dropping = setting.open()

@@ -150,6 +150,12 @@ class Setting:
     ) -> Applied:
         return store.apply(lease, self.update(txid, deltas), values)
 
+    def answers(self, store: Store, txid: int, deltas: dict[int, Any], lease: Lease = FIRST) -> list[Any]:
+        """Apply a batch, and return the values that its keys then have."""
+        applied = self.apply(store, txid, deltas, True, lease)
+        assert applied.values is not None
+        return list(applied.values.to_pylist())
+
     def read(self, store: Store, numbers: Sequence[int], as_of: int | None) -> list[Any]:
         values = store.read(self.key_table(numbers), as_of).values
         assert values.type == self.value
