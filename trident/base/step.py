@@ -105,3 +105,7 @@ class Step:
         site = self.function
         function = f"{site}, " if site is not None and site.file and not is_ours(site.file) else ""
         return kind(f"{self.label}: {problem} [{function}called at {self.called.location}]")
+
+    def wrong(self, problem: str) -> TopologyError:
+        """Return the error of most wrong calls: a TopologyError that names the step, as `error` does."""
+        return self.error(TopologyError, problem)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as spark
 
-from trident.base.errors import DuplicateFieldError, TopologyError, TypeDeclarationError
+from trident.base.errors import DuplicateFieldError, TypeDeclarationError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl, schema_of, select, type_ddl
@@ -22,12 +22,11 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
     spouts = [node.stream for node in below if isinstance(node, SpoutSource)]
     if len(requests) > 1:
-        raise step.error(TopologyError, f"requests of two DRPC functions share no batch: {', '.join(sorted(requests))}")
+        raise step.wrong(f"requests of two DRPC functions share no batch: {', '.join(sorted(requests))}")
     if requests and spouts:
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: "
-            "a request reads what batches left behind by stateQuery",
+            "a request reads what batches left behind by stateQuery"
         )
 
 
@@ -38,9 +37,8 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
     declared = read_outputs(outputs, step)
     names = declared.schema.names
     if len(names) != len(schema.fields):
-        raise step.error(
-            TopologyError,
-            f"outputFields names {len(names)} fields ({', '.join(names)}) for {len(schema.fields)}: ({ddl(schema)})",
+        raise step.wrong(
+            f"outputFields names {len(names)} fields ({', '.join(names)}) for {len(schema.fields)}: ({ddl(schema)})"
         )
     for output, typed, field in zip(declared.schema.fields, declared.typed, schema.fields, strict=True):
         if typed and output.dataType != field.dataType:
@@ -79,9 +77,7 @@ def merged(
     if sourceField is None:
         return schema
     if not isinstance(sourceField, str) or not sourceField:
-        raise step.error(
-            TopologyError, f"sourceField is the name of one more field, such as 'source', not {sourceField!r}"
-        )
+        raise step.wrong(f"sourceField is the name of one more field, such as 'source', not {sourceField!r}")
     source = spark.StructField(sourceField, spark.StringType(), nullable=False)
     return appended(schema, spark.StructType([source]), step, of="the merge")
 
@@ -95,7 +91,7 @@ def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[
         return [fields] * count
     if isinstance(fields, Sequence) and len(fields) == count:
         return fields
-    raise step.error(TopologyError, f"{expected}, not {fields!r}")
+    raise step.wrong(f"{expected}, not {fields!r}")
 
 
 def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
@@ -106,9 +102,7 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
     kinds = [types_of(chosen(schema, names, step)) for schema, names in zip(schemas, keys, strict=True)]
     for names, types in zip(keys[1:], kinds[1:], strict=True):
         if len(names) != len(keys[0]):
-            raise step.error(
-                TopologyError, f"the streams have {len(keys[0])} and {len(names)} keys: {keys[0]} and {names}"
-            )
+            raise step.wrong(f"the streams have {len(keys[0])} and {len(names)} keys: {keys[0]} and {names}")
         if types != kinds[0]:
             raise step.error(
                 TypeDeclarationError,

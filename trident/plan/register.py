@@ -166,10 +166,9 @@ class Register:
     def _keep(self, node: Node, reader: Node) -> None:
         """Keep a step that another one is built on. Raises TopologyError if a notebook cell has replaced it."""
         if self._cells.has_replaced(node):
-            raise Step(reader.step, reader.site).error(
-                TopologyError,
+            raise Step(reader.step, reader.site).wrong(
                 f"it is built on {node.step} ({node.site.location}), which was replaced when its cell ran again: run "
-                f"the cells between them again, too",
+                f"the cells between them again, too"
             )
         if node in self._looked_at:
             self._looked_at.remove(node)
@@ -266,7 +265,6 @@ def _check_free_names(node: Node) -> None:
     schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:
-        raise Step(node.step, node.site).error(
-            TopologyError,
-            f"field {name!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise",
+        raise Step(node.step, node.site).wrong(
+            f"field {name!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise"
         )

@@ -19,7 +19,7 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
     try:
         names = field_names(fields)
     except TopologyError as error:
-        raise step.error(TopologyError, str(error)) from None
+        raise step.wrong(str(error)) from None
     for at, name in enumerate(names):
         if name not in schema.names:
             near = did_you_mean(name, schema.names)
@@ -32,7 +32,7 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
 def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.StructType:
     """Return the fields in `names`. Raises TopologyError if there is none."""
     if not names:
-        raise step.error(TopologyError, f"name at least one field; the fields are ({ddl(schema)})")
+        raise step.wrong(f"name at least one field; the fields are ({ddl(schema)})")
     return select(schema, names)
 
 

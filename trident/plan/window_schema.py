@@ -2,7 +2,7 @@
 
 from pyspark.sql import types as spark
 
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TypeDeclarationError
 from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.window_aggregators import Windowing
@@ -103,9 +103,8 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
     names = [field.name.lower() for field in fields]
     for field in fields:
         if names.count(field.name.lower()) > 1:
-            raise step.error(
-                TopologyError,
-                f"field {field.name!r} is a window's own: rename the one of the stream before, with project or each",
+            raise step.wrong(
+                f"field {field.name!r} is a window's own: rename the one of the stream before, with project or each"
             )
     return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
 

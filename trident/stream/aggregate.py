@@ -5,7 +5,6 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
@@ -173,7 +172,7 @@ def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tupl
     Raises TopologyError if the call names no output field.
     """
     if call.outputs is None:
-        raise call.step.error(TopologyError, f"name the output field; write {usage}")
+        raise call.step.wrong(f"name the output field; write {usage}")
     return inputs_of(stream, call), read_outputs(call.outputs, call.step)
 
 
@@ -183,6 +182,6 @@ def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
     if own is not None and call.inputs is not None:
         listed = ", ".join(own)
         problem = f"the call names the input fields {call.inputs!r}, and the aggregator its own, {listed!r}"
-        raise call.step.error(TopologyError, f"{problem}: name them once")
+        raise call.step.wrong(f"{problem}: name them once")
     names = stream._inputs(call.inputs if own is None else list(own), call.step)
     return () if isinstance(call.operation, Count) else names

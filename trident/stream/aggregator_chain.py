@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Generic, NoReturn
 
-from trident.base.errors import DuplicateFieldError, TopologyError
+from trident.base.errors import DuplicateFieldError
 from trident.base.names import FieldsLike
 from trident.base.step import Step, caller
 from trident.base.types import select
@@ -91,9 +91,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         """
         step = Step(self._stream._register.label(self._stream._label, "chainedAgg"), caller("chainEnd"))
         if self._scope is None:
-            raise step.error(
-                TopologyError, "the chain has no member; write chainedAgg().aggregate(...).aggregate(...).chainEnd()"
-            )
+            raise step.wrong("the chain has no member; write chainedAgg().aggregate(...).aggregate(...).chainEnd()")
         names = ", ".join(member.how.site.name for member in self._members)
         step = Step(f"{step.label}({names})", step.called)
         return chained(self._stream, self._group, self._members, self._scope, step)
@@ -108,10 +106,9 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
     ) -> "ChainedAggregate[StreamT]":
         members, step = read_members(self._stream, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"the chain's other members are of {VERBS[self._scope or scope]}: a chain is all aggregate or all "
-                "partitionAggregate",
+                "partitionAggregate"
             )
         chain = self
         for member in members:

@@ -53,20 +53,16 @@ class AssemblyVerbs(StreamBase[StreamT]):
         step = self._step("applyAssembly").with_function(operation_site(assembly))
         apply: Any = getattr(assembly, "apply", assembly)
         if isinstance(assembly, type) and callable(getattr(assembly, "apply", None)):
-            raise step.error(
-                TopologyError, f"{assembly.__name__} is a class; give an instance of it, {assembly.__name__}()"
-            )
+            raise step.wrong(f"{assembly.__name__} is a class; give an instance of it, {assembly.__name__}()")
         if not callable(apply):
-            raise step.error(
-                TopologyError, f"{brief(assembly)} is not an assembly; give an object with apply(stream), or a callable"
-            )
+            raise step.wrong(f"{brief(assembly)} is not an assembly; give an object with apply(stream), or a callable")
         bind(apply, 1, "it is called with one stream", step)
         stream: StreamT = apply(self)
         if not isinstance(stream, StreamBase):
             hint = "; return the stream" if stream is None else ""
-            raise step.error(TopologyError, f"it returned {brief(stream)}, which is not a stream{hint}")
+            raise step.wrong(f"it returned {brief(stream)}, which is not a stream{hint}")
         if stream._register is not self._register:
-            raise step.error(TopologyError, f"it returned {stream!r}, a stream of another topology")
+            raise step.wrong(f"it returned {stream!r}, a stream of another topology")
         return stream
 
 

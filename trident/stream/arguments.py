@@ -57,13 +57,13 @@ def read_arguments(
         hint = _operation_meant(texts, usage) if not listed else ""
         if hint:
             problem = f"{texts[0]!r} is a string, and the operation is a function or object: {hint}"
-        raise step.error(TopologyError, f"{problem}; write {usage}")
+        raise step.wrong(f"{problem}; write {usage}")
     (operation,) = candidates
     step = step.with_function(operation_site(operation))
     inputs = _one("inputFields", before, inputFields, step, usage)
     outputs = _one("outputFields", rest, outputFields, step, usage)
     if isinstance(inputs, StructType):
-        raise step.error(TopologyError, f"inputFields are names, not a StructType; write {usage}")
+        raise step.wrong(f"inputFields are names, not a StructType; write {usage}")
     return Arguments(inputs, operation, outputs, step)
 
 
@@ -78,14 +78,14 @@ def several(call: Arguments) -> list[Arguments]:
     for name, fields in beside.items():
         if fields is not None:
             problem = f"{name} {fields!r} stands beside several aggregators, and each of them has its own fields"
-            raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
+            raise call.step.wrong(f"{problem}; write {_SEVERAL}")
     if not call.operation:
-        raise call.step.error(TopologyError, f"the mapping names no aggregator; write {_SEVERAL}")
+        raise call.step.wrong(f"the mapping names no aggregator; write {_SEVERAL}")
     calls = []
     for outputs, value in call.operation.items():
         if not isinstance(outputs, str):
             problem = f"{brief(outputs)} is no output field"
-            raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
+            raise call.step.wrong(f"{problem}; write {_SEVERAL}")
         inputs, operation = _with_inputs(value)
         if is_fields(operation) or isinstance(operation, tuple):
             problem = f"{outputs!r}: {brief(value)} is no aggregator, nor a pair of input fields and aggregator"
@@ -108,7 +108,7 @@ def _with_inputs(value: Any) -> tuple[Any, Any]:
 def check_replace(replace: object, step: Step, usage: str) -> None:
     """Refuse an argument `replace` that is neither True nor False, such as a field's name."""
     if not isinstance(replace, bool):
-        raise step.error(TopologyError, f"replace is True or False, not {brief(replace)}; write {usage}")
+        raise step.wrong(f"replace is True or False, not {brief(replace)}; write {usage}")
 
 
 def is_factory(value: object) -> bool:
@@ -121,10 +121,9 @@ def check_factory(factory: object, step: Step, usage: str) -> None:
     if is_factory(factory):
         return
     hint = "call it, " if callable(factory) and not isinstance(factory, type) else ""
-    raise step.error(
-        TopologyError,
+    raise step.wrong(
         f"{brief(factory)} is not a state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or "
-        f"the like; write {usage}",
+        f"the like; write {usage}"
     )
 
 
@@ -134,7 +133,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
     try:
         return check_name(owner, default if omitted else name)
     except TopologyError as error:
-        raise step.error(TopologyError, f"{error}{'; give it a name=' if omitted else ''}") from None
+        raise step.wrong(f"{error}{'; give it a name=' if omitted else ''}") from None
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
@@ -180,5 +179,5 @@ def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str)
     if len(values) > 1:
         listed = " and ".join(map(repr, values))
         hint = "fields go into one argument, such as 'a, b'; " if len(positional) > 1 else ""
-        raise step.error(TopologyError, f"{name} given {len(values)} times, {listed}; {hint}write {usage}")
+        raise step.wrong(f"{name} given {len(values)} times, {listed}; {hint}write {usage}")
     return values[0] if values else None

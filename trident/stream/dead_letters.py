@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-from trident.base.errors import TopologyError
 from trident.base.types import select
 from trident.operations.error_policy import LETTER, DeadLetter
 from trident.plan import joins, nodes, rules
@@ -36,7 +35,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         step = self._step("deadLetters")
         failing = steps_with_dead_letters(nodes.walk(self._node))
         if not failing:
-            raise step.error(TopologyError, f"no step that leads here makes dead letters; {_HOW}")
+            raise step.wrong(f"no step that leads here makes dead letters; {_HOW}")
         return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
@@ -53,12 +52,10 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         """
         step = self._step("replayable")
         if rules.is_request(self._node):
-            raise step.error(
-                TopologyError, "a DRPC request that fails returns its error to the caller, and nothing comes back"
-            )
+            raise step.wrong("a DRPC request that fails returns its error to the caller, and nothing comes back")
         if self._label in self._register.replays:
             site = self._register.replays[self._label].site
-            raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.location} already")
+            raise step.wrong(f"dead letters come back into {self._label!r} at {site.location} already")
         joins.check_one_batch([self._node], step)
         name, spout = f"{self._label}.again", ReplaySpout(self.schema)
         label = f"{name}/0:replays"

@@ -4,7 +4,6 @@ from typing import Any, Generic, TypeVar
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
@@ -87,16 +86,15 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         step = self._step("dropDuplicates")
         check_no_requests(self._node, step)
         if is_factory(fields):
-            raise step.error(TopologyError, f"{brief(fields)} stands in the place of the fields; write {_USAGE}")
+            raise step.wrong(f"{brief(fields)} stands in the place of the fields; write {_USAGE}")
         names = rules.chosen(self.schema, self._inputs(fields, step), step).names
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
         factory = factory_or_memory(stateFactory, step, _USAGE)
         updating = _read_updating(timestampField, within, lateness, step)
         if updating.config is not None and getattr(factory, "ttlSecs", None) is not None:
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"{brief(factory)} has ttlSecs, and with a timestampField event time tells how long a key is "
-                "remembered: leave one of the two out",
+                "remembered: leave one of the two out"
             )
         keys = select(self.schema, names)
         rules.check_comparable(keys, step)
@@ -131,16 +129,12 @@ def _read_updating(
     if timestampField is None:
         given = next((name for name, value in (("within", within), ("lateness", lateness)) if value is not None), None)
         if given is not None:
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"{given}= is a span of event time: give timestampField= too. To forget keys by the age of their "
-                "batch, give a state with ttlSecs, such as MemoryMapState.opaque(ttlSecs=3600)",
+                "batch, give a state with ttlSecs, such as MemoryMapState.opaque(ttlSecs=3600)"
             )
         return FirstOfKey(step.called, None)
     if within is None:
-        raise step.error(
-            TopologyError,
-            "with a timestampField, say how long a key is remembered: within='10 minutes'",
-        )
+        raise step.wrong("with a timestampField, say how long a key is remembered: within='10 minutes'")
     span = microseconds(within, "within", step)
     return FirstOfKey(step.called, EventTime(timestampField, within if lateness is None else lateness, step), span)

@@ -5,7 +5,6 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl
@@ -138,7 +137,7 @@ class EachVerbs(StreamBase[StreamT]):
         rules.chosen(self.schema, dropped, step)
         kept = tuple(name for name in self.fields if name not in dropped)
         if not kept:
-            raise step.error(TopologyError, f"no field is left; the fields are ({ddl(self.schema)})")
+            raise step.wrong(f"no field is left; the fields are ({ddl(self.schema)})")
         return self._projected(kept, step)
 
     def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
@@ -185,9 +184,9 @@ class EachVerbs(StreamBase[StreamT]):
         inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
         step = call.step
         if operation.call not in (Call.VALUES, Call.TUPLE) or operation.many:
-            raise step.error(TopologyError, "peek takes a plain callable and ignores its result")
+            raise step.wrong("peek takes a plain callable and ignores its result")
         if call.outputs is not None:
-            raise step.error(TopologyError, "peek has no outputFields; each(function, outputFields) appends fields")
+            raise step.wrong("peek has no outputFields; each(function, outputFields) appends fields")
         policy = self._policy(onError, operation, step)
         return self._then(nodes.Peek(self._node, inputs, operation, policy, **step.gives(self.schema)))
 
@@ -215,21 +214,20 @@ class EachVerbs(StreamBase[StreamT]):
         step = call.step
         check_replace(replace, step, _EACH)
         if replace and call.outputs is None:
-            raise step.error(TopologyError, f"replace=True needs outputFields, which name the fields; write {_EACH}")
+            raise step.wrong(f"replace=True needs outputFields, which name the fields; write {_EACH}")
         if isinstance(call.operation, Debug):
             return self._debug(call, call.operation, onError)
         if call.outputs is None:
             return self._filtered(call, onError)
         if filter is not None:
-            raise step.error(TopologyError, f"a filter has no outputFields; write {_EACH}")
+            raise step.wrong(f"a filter has no outputFields; write {_EACH}")
         inputs, operation, outputs = self._function(call)
         schema = rules.appended(self.schema, outputs, step, replace=replace)
         for name in outputs.names:
             if name in group:
-                raise step.error(
-                    TopologyError,
+                raise step.wrong(
                     f"the group field {name!r} cannot be replaced; replace it before groupBy, or in the stream without "
-                    "groups, which toStream() gives",
+                    "groups, which toStream() gives"
                 )
         policy = self._policy(onError, operation, step)
         return self._then(nodes.Each(self._node, inputs, operation, outputs, policy, **step.gives(schema)))
@@ -248,7 +246,7 @@ class EachVerbs(StreamBase[StreamT]):
         """Return the input fields, the function, and its output fields with types. Refuse a Filter."""
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         if operation.call is Call.FILTER:
-            raise call.step.error(TopologyError, "it is a Filter, which gives no fields; leave out the outputFields")
+            raise call.step.wrong("it is a Filter, which gives no fields; leave out the outputFields")
         assert call.outputs is not None
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
@@ -260,19 +258,15 @@ class EachVerbs(StreamBase[StreamT]):
         """
         policy = read_policy(onError, operation, step)
         if policy is not None and rules.is_request(self._node):
-            raise step.error(
-                TopologyError, "onError is for batches; a DRPC request that fails returns its error to the caller"
-            )
+            raise step.wrong("onError is for batches; a DRPC request that fails returns its error to the caller")
         if self._register.branch and isinstance(policy, DeadLetter):
-            raise step.error(TopologyError, "a best-effort branch keeps no dead letters; give onError='skip', or none")
+            raise step.wrong("a best-effort branch keeps no dead letters; give onError='skip', or none")
         return policy
 
     def _filtered(self, call: Arguments, onError: object) -> StreamT:
         step = call.step
         if call.outputs is not None:
-            raise step.error(
-                TopologyError, f"a filter has no outputFields, {call.outputs!r}; to append fields use each"
-            )
+            raise step.wrong(f"a filter has no outputFields, {call.outputs!r}; to append fields use each")
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         check_predicate(operation, returns, step)
         policy = self._policy(onError, operation, step)
@@ -283,9 +277,9 @@ class EachVerbs(StreamBase[StreamT]):
     def _debug(self, call: Arguments, debug: Debug, onError: object) -> StreamT:
         step = call.step
         if onError != "fail":
-            raise step.error(TopologyError, "Debug never fails, and takes no onError")
+            raise step.wrong("Debug never fails, and takes no onError")
         if call.outputs is not None:
-            raise step.error(TopologyError, "Debug has no outputFields")
+            raise step.wrong("Debug has no outputFields")
         inputs = self._inputs(call.inputs, step)
         label = debug.label or step.label
         return self._then(nodes.Debug(self._node, inputs, label, debug.limit, **step.gives(self.schema)))
@@ -296,7 +290,5 @@ def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mappi
     renames: Mapping[Any, Any] = old if isinstance(old, Mapping) and new is None else {old: new}
     for name in [*renames, *renames.values()]:
         if not isinstance(name, str) or not name:
-            raise step.error(
-                TopologyError, f"{name!r} is not a field's name; write rename('old', 'new') or rename({{'old': 'new'}})"
-            )
+            raise step.wrong(f"{name!r} is not a field's name; write rename('old', 'new') or rename({{'old': 'new'}})")
     return renames

@@ -3,7 +3,6 @@
 from typing import Any
 
 from trident.base.callsite import CallSite, site_of
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.operations.selections import Comparator, Extreme, First, Picking, check_comparator, check_ordered
@@ -93,7 +92,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
         step = self._step(verb)
         names = self._inputs(field, step)
         if len(names) != 1:
-            raise step.error(TopologyError, f"{verb} goes by one field, not {len(names)}; write {verb}('n')")
+            raise step.wrong(f"{verb} goes by one field, not {len(names)}; write {verb}('n')")
         if comparator is None:
             check_ordered(self.schema[names[0]], f"; give a comparator, {verb}({names[0]!r}, comparator)", step)
             step = Step(f"{step.label}({names[0]})", step.called)
@@ -107,12 +106,12 @@ class ExtremeVerbs(StreamBase[StreamT]):
         step = self._step("FirstN")
         names = () if sortField is None else self._inputs(sortField, step)
         if len(names) > 1:
-            raise step.error(TopologyError, f"FirstN sorts by one field, not {len(names)}")
+            raise step.wrong(f"FirstN sorts by one field, not {len(names)}")
         for name in names:
             check_ordered(self.schema[name], "; sort by another field", step)
         return self._picked(First(count, CallSite("FirstN"), reverse), names, "batch", step)
 
     def _picked(self, picking: Picking, inputs: tuple[str, ...], scope: nodes.Scope, step: Step) -> StreamT:
         if scope not in ("partition", "batch"):
-            raise step.error(TopologyError, f"scope is 'partition' or 'batch', not {scope!r}")
+            raise step.wrong(f"scope is 'partition' or 'batch', not {scope!r}")
         return self._then(nodes.Pick(self._node, inputs, picking, scope, **step.gives(self.schema)))

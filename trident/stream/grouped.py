@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
 
 from pyspark.sql.types import StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl
@@ -211,9 +210,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
         """Refuse the verb of `step` if group fields would be missing after it; `missing` are their names."""
         if missing:
-            raise step.error(
-                TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
-            )
+            raise step.wrong(f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups")
 
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
         """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""

@@ -5,7 +5,6 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
 from trident.base.durations import to_microseconds
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
@@ -118,9 +117,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         )
         factory = factory_or_memory(stateFactory, step, _USAGE)
         if getattr(factory, "ttlSecs", None) is not None:
-            raise step.error(
-                TopologyError, f"{brief(factory)} has ttlSecs, and the join tells itself how long it needs a tuple"
-            )
+            raise step.wrong(f"{brief(factory)} has ttlSecs, and the join tells itself how long it needs a tuple")
         outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
         spec = state_spec(self._register, name, factory, step, default=f"{label}.pairs")
         left, right = (
@@ -175,7 +172,7 @@ class JoinedVerbs(StreamBase[StreamT]):
         """
         step = self._register.step(self._label, "late")
         if stream not in _SIDES:
-            raise step.error(TopologyError, f"late({stream!r}): expected 'left' or 'right', one stream of the join")
+            raise step.wrong(f"late({stream!r}): expected 'left' or 'right', one stream of the join")
         side = _SIDES.index(stream)
         return self._new(late_for(self, self._join, self._join.sources[side], step, side), self._label)
 
@@ -192,16 +189,16 @@ class JoinedVerbs(StreamBase[StreamT]):
 def _interval(between: object, step: Step) -> tuple[int, int]:
     """Return the interval in microseconds. Refuse one that ends before it begins."""
     if not isinstance(between, tuple | list) or len(between) != 2:
-        raise step.error(TopologyError, f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
+        raise step.wrong(f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
     ends = [to_microseconds(end) for end in between]
     for end, given in zip(ends, between, strict=True):
         if end is None:
-            raise step.error(TopologyError, f"{brief(given)} is no duration; write {_BETWEEN}")
+            raise step.wrong(f"{brief(given)} is no duration; write {_BETWEEN}")
     lower, upper = ends
     assert lower is not None
     assert upper is not None
     if lower > upper:
-        raise step.error(TopologyError, f"between={between!r} ends before it begins; write {_BETWEEN}")
+        raise step.wrong(f"between={between!r} ends before it begins; write {_BETWEEN}")
     return lower, upper
 
 
@@ -209,9 +206,8 @@ def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step)
     """Return the type of both streams' times. Refuse streams that differ in it: such times cannot be compared."""
     left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
     if left != right:
-        raise step.error(
-            TopologyError,
-            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: bring both to one type",
+        raise step.wrong(
+            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: bring both to one type"
         )
     return left
 

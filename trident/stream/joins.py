@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from trident.base.callsite import CallSite
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step, caller
 from trident.operations.join_kinds import (
@@ -92,10 +91,9 @@ def joined(
     key_names = joins.join_keys(schemas, keys, step)
     step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
     if isinstance(outputFields, str) and join_type_like(outputFields):
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{outputFields!r} stands in the place of outputFields; write joinType={join_type_like(outputFields)!r}, "
-            f"or [{outputFields!r}] if it is a field's name",
+            f"or [{outputFields!r}] if it is a field's name"
         )
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
     schema = joins.joined(schemas, key_names, outer, preserve, outputFields, step)
@@ -111,7 +109,7 @@ def check_is_list(streams: object, verb: str) -> None:
     """Refuse anything but a list of streams, such as one stream in its place."""
     if not isinstance(streams, Sequence) or isinstance(streams, str):
         problem = f"its streams go into one list, [{brief(streams)}, ...], before the other arguments"
-        raise Step(verb, caller(verb)).error(TopologyError, problem)
+        raise Step(verb, caller(verb)).wrong(problem)
 
 
 def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
@@ -124,11 +122,11 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
     for stream in streams:
         if not isinstance(stream, StreamBase):
             hint = _STREAM_OF.get(type(stream).__name__, "")
-            raise Step(verb, called).error(TopologyError, f"{stream!r} is not a stream{hint}")
+            raise Step(verb, called).wrong(f"{stream!r} is not a stream{hint}")
         if stream._register is not register:
-            raise Step(verb, called).error(TopologyError, f"{stream!r} {register.why_foreign(stream._register)}")
+            raise Step(verb, called).wrong(f"{stream!r} {register.why_foreign(stream._register)}")
     if len(streams) < 2:
-        raise Step(verb, called).error(TopologyError, f"a {verb} needs at least two streams, not {len(streams)}")
+        raise Step(verb, called).wrong(f"a {verb} needs at least two streams, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))
     return label, register.step(label, verb)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
@@ -92,7 +92,7 @@ class MapVerbs(EachVerbs[StreamT]):
         site = operation_site(function)
         step = self._step("transform").with_function(site)
         if not callable(function):
-            raise step.error(TopologyError, f"{brief(function)} is not a callable from DataFrame to DataFrame")
+            raise step.wrong(f"{brief(function)} is not a callable from DataFrame to DataFrame")
         bind(function, 1, "it is called with the batch's DataFrame and the static ones by keyword", step, tuple(frames))
         schema = self.schema
         if outputFields is not None:
@@ -117,9 +117,9 @@ class MapVerbs(EachVerbs[StreamT]):
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
     """Return the operation of `map` unchanged. Refuse one that may give no tuple, or several, for an input tuple."""
     if operation.call is Call.FILTER:
-        raise step.error(TopologyError, "it is a Filter; use filter")
+        raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
-        raise step.error(TopologyError, "it is a Function, which emits any number of tuples; use each or flatMap")
+        raise step.wrong("it is a Function, which emits any number of tuples; use each or flatMap")
     if operation.many:
         raise step.error(TypeDeclarationError, "it gives many tuples for one, and map exactly one; use flatMap")
     return operation, returns
@@ -131,9 +131,9 @@ def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operat
     Raises TopologyError for a Filter or a udf, and TypeDeclarationError for an operation annotated to return one value.
     """
     if operation.call is Call.FILTER:
-        raise step.error(TopologyError, "it is a Filter; use filter")
+        raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.UDF:
-        raise step.error(TopologyError, "a udf gives one value a row; use map, or expr('explode(...)')")
+        raise step.wrong("a udf gives one value a row; use map, or expr('explode(...)')")
     if operation.call.native or operation.many:
         return operation, returns
     if returns.eager:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step, caller
 from trident.operations.multireducers import read_multi_reducer
@@ -24,7 +23,7 @@ def multi_reduced(
     if any(grouped) and not all(grouped):
         plain = streams[grouped.index(False)]
         problem = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
-        raise Step("multiReduce", caller("multiReduce")).error(TopologyError, problem)
+        raise Step("multiReduce", caller("multiReduce")).wrong(problem)
     sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
     label, step = label_and_step(register, "multiReduce", sources)
     step = step.with_function(operation_site(reducer))

@@ -196,12 +196,12 @@ class OutputVerbs(StreamBase[StreamT]):
                     "folders",
                 )
         if partitions and len(partitions) == len(schema):
-            raise step.error(TopologyError, "partitionBy names every field; leave at least one for the files")
+            raise step.wrong("partitionBy names every field; leave at least one for the files")
 
     def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> StreamT:
         step = self._step(verb)
         if not callable(function):
-            raise step.error(TopologyError, f"{brief(function)} is not a callable; write {verb}(function, name=...)")
+            raise step.wrong(f"{brief(function)} is not a callable; write {verb}(function, name=...)")
         site = site_of(function)
         step = step.with_function(site)
         what = "a DataFrame" if frame else "an Arrow table"
@@ -213,10 +213,7 @@ class OutputVerbs(StreamBase[StreamT]):
             yields=True,
         )
         if is_coroutine(function) or is_generator(function):
-            raise step.error(
-                TopologyError,
-                "a call runs none of its code, as it is a coroutine or a generator: give a plain function",
-            )
+            raise step.wrong("a call runs none of its code, as it is a coroutine or a generator: give a plain function")
         check_output(self, step)
         node = nodes.ForeachBatch(
             self._node,
@@ -232,7 +229,7 @@ class OutputVerbs(StreamBase[StreamT]):
 
 def _folder(path: object, step: Step) -> str:
     if not isinstance(path, str | Path) or not str(path):
-        raise step.error(TopologyError, f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
+        raise step.wrong(f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
     why = (
         "a batch is published by renaming a folder, which {scheme}: cannot do atomically. Name a folder on a file "
         "system of the driver, or write there with foreachBatch and a table format that has transactions"
@@ -240,13 +237,13 @@ def _folder(path: object, step: Step) -> str:
     try:
         return str(local_path("path", path, why))
     except TopologyError as error:
-        raise step.error(TopologyError, str(error)) from None
+        raise step.wrong(str(error)) from None
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
     """Refuse an output on a stream of DRPC requests: the tuples of a request only leave as its answer."""
     if rules.is_request(stream._node):
-        raise step.error(TopologyError, "DRPC requests leave as the function's answer, and nowhere else")
+        raise step.wrong("DRPC requests leave as the function's answer, and nowhere else")
 
 
 def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:

@@ -6,7 +6,6 @@ from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
@@ -136,7 +135,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
         rules.check_comparable(keys, step)
         if name is None:
-            raise step.error(TopologyError, f"the state needs a name, its identity over restarts; {_UPDATE_USAGE}")
+            raise step.wrong(f"the state needs a name, its identity over restarts; {_UPDATE_USAGE}")
         node = nodes.PartitionPersist(
             self._node,
             self._inputs(call.inputs, step),
@@ -172,7 +171,7 @@ def persisted(
     check_no_requests(stream._node, step)
     if isinstance(call.operation, Mapping) and name is None:
         problem = "a state of several aggregators needs a name, its identity over restarts"
-        raise step.error(TopologyError, f"{problem}: give it name=; write {_USAGE}")
+        raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
     spec = partial(state_spec, stream._register, name, factory, step)  # type: ignore[arg-type]
     node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
     stream._register.add(stream._label, node)

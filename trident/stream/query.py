@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
@@ -97,14 +97,14 @@ def queried(
     """Add a step that queries `state` to `stream`, and return the stream after that step."""
     step = stream._step("stateQuery")
     if not isinstance(state, StateBase):
-        raise step.error(TopologyError, f"{brief(state)} is not a state of this topology; write {_USAGE}")
+        raise step.wrong(f"{brief(state)} is not a state of this topology; write {_USAGE}")
     if state._register is not stream._register:
-        raise step.error(TopologyError, f"state {state.name!r} {stream._register.why_foreign(state._register)}")
+        raise step.wrong(f"state {state.name!r} {stream._register.why_foreign(state._register)}")
     call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
     step, updated = call.step, state._node
     check_replace(replace, step, _USAGE)
     if asOf not in (None, *get_args(AsOf)):
-        raise step.error(TopologyError, f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
+        raise step.wrong(f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
     query, outputs = _read_query(call, updated)
     keys = keys_of(updated)
     whole = not keys.names or isinstance(query.function, TupleCollectionGet)
@@ -121,17 +121,14 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
     """Read the query function of a `stateQuery` call. Return it, and its output fields with types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and kind_of(function):
-        raise step.error(
-            TopologyError, f"{function.__name__} is a class; give an instance of it, {function.__name__}()"
-        )
+        raise step.wrong(f"{function.__name__} is a class; give an instance of it, {function.__name__}()")
     if kind_of(function) != "query":
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{brief(function)} is not a query function; give MapGet() or an object with batchRetrieve(state, args) "
-            "and execute(tuple, result, collector)",
+            "and execute(tuple, result, collector)"
         )
     if call.outputs is None:
-        raise step.error(TopologyError, f"name the output field; write {_USAGE}")
+        raise step.wrong(f"name the output field; write {_USAGE}")
     bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step, yields=True)
     bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
     declared = read_outputs(call.outputs, step)
@@ -139,7 +136,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
     if type(function) in (MapGet, SnapshotGet):
         if type(function) is SnapshotGet and keys_of(updated).names:
             keys = ddl(keys_of(updated))
-            raise step.error(TopologyError, f"state {updated.state.name!r} has the key fields ({keys}): give MapGet()")
+            raise step.wrong(f"state {updated.state.name!r} has the key fields ({keys}): give MapGet()")
         return Query(function, step.function, get=True), _get_output(declared, updated, step)
     if type(function) is TupleCollectionGet:
         return Query(function, step.function), _entry_outputs(declared, updated, step)
@@ -170,7 +167,7 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
-        raise step.error(TopologyError, f"{what} gives one field, not {len(declared.schema.names)} ({names})")
+        raise step.wrong(f"{what} gives one field, not {len(declared.schema.names)} ({names})")
     return StructType([_shown_value(declared.schema.fields[0], declared.typed[0], updated, step)])
 
 
@@ -182,10 +179,9 @@ def _part_outputs(
     for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
         if field.name not in parts:
             listed = ", ".join(parts)
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name those "
-                f"that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}",
+                f"that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}"
             )
         kind = parts[field.name].presented
         _check_type(field, typed, kind, step)
@@ -199,10 +195,9 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
     given = declared.schema.fields
     names = [*keys.names, *([value_of(updated).name] if parts is None else parts)]
     if len(given) != len(names):
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"an entry of state {updated.state.name!r} is ({', '.join(names)}): name {len(names)} output fields, "
-            f"not {len(given)}",
+            f"not {len(given)}"
         )
     known = [*keys.fields, *(StructField(name, member.presented) for name, member in (parts or {}).items())]
     fields = []

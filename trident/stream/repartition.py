@@ -3,7 +3,6 @@
 from typing import Generic, TypeVar
 
 from trident.base.checks import check_whole_number
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call
@@ -131,9 +130,9 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         inputs = self._inputs(call.inputs, step)
         operation, _ = read_operation(call.operation, step, tuples=call.inputs is None)
         if operation.call not in (Call.VALUES, Call.TUPLE):
-            raise step.error(TopologyError, f"partition takes a plain callable; write {_PARTITION}")
+            raise step.wrong(f"partition takes a plain callable; write {_PARTITION}")
         if operation.many:
-            raise step.error(TopologyError, "it gives its partitions one by one; return an index, or a list of them")
+            raise step.wrong("it gives its partitions one by one; return an index, or a list of them")
         count = 1 if operation.call is Call.TUPLE else len(inputs)
         what = "one TridentTuple" if operation.call is Call.TUPLE else f"one argument a field ({', '.join(inputs)})"
         bind(operation.target, count + 1, f"it is called with {what} and the number of partitions", step)
@@ -147,7 +146,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where the hint is the number of tasks.
         """
         step = self._step(f"parallelismHint({count})")
-        check_whole_number("count", count, error=lambda problem: step.error(TopologyError, problem))
+        check_whole_number("count", count, error=lambda problem: step.wrong(problem))
         return self._then(nodes.ParallelismHint(self._node, count, **step.gives(self.schema)))
 
     def name(self, name: str) -> StreamT:

@@ -68,7 +68,7 @@ class SourceVerbs(Drawable):
         self._register.begin_call()
         step = Step(f"{name}/0:newStream" if isinstance(name, str) else "newStream", caller("newStream"))
         if isinstance(spout, str) and not isinstance(name, str):
-            raise step.error(TopologyError, f"the name {spout!r} comes first; write newStream(name, spout)")
+            raise step.wrong(f"the name {spout!r} comes first; write newStream(name, spout)")
         self._check_name("a stream", name, self._register.streams, step)
         label = f"{name}/0:newStream({type(spout).__name__})"
         try:
@@ -97,7 +97,7 @@ class SourceVerbs(Drawable):
         self._check_name("a DRPC function", function, self._register.functions, step)
         declared = read_outputs(arguments, step)
         if not all(declared.typed):
-            raise step.error(TopologyError, f"the arguments {arguments!r} need types, such as 'user long, day date'")
+            raise step.wrong(f"the arguments {arguments!r} need types, such as 'user long, day date'")
         node = RequestSource(function, **step.gives(declared.schema))
         self._register.add(label, node)
         return Stream(self._register, node, label)

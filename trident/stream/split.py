@@ -89,7 +89,7 @@ class SplitVerbs(StreamBase[StreamT]):
         call = read_arguments(step, _USAGE, args, {"function": function}, inputFields)
         step = call.step
         if call.outputs is not None:
-            raise step.error(TopologyError, f"name the streams, not only fields; write {_USAGE}")
+            raise step.wrong(f"name the streams, not only fields; write {_USAGE}")
         inputs = self._inputs(call.inputs, step)
         operation = _operation(call, inputs)
         declared = _declared(streams, step)
@@ -162,16 +162,12 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
     step = call.step
     operation, returns = read_operation(call.operation, step, tuples=call.inputs is None)
     if operation.call.native:
-        raise step.error(
-            TopologyError, "it is a function of Spark; give a Python function, which can send tuples to streams"
-        )
+        raise step.wrong("it is a function of Spark; give a Python function, which can send tuples to streams")
     if operation.call.pandas:
         problem = "it is a function of pandas objects, and each tuple chooses its streams for itself"
-        raise step.error(TopologyError, f"{problem}: give a function of values, or a filter for each stream")
+        raise step.wrong(f"{problem}: give a function of values, or a filter for each stream")
     if operation.call is Call.FILTER:
-        raise step.error(
-            TopologyError, "it is a Filter; give a function or a Function, which can send tuples to streams"
-        )
+        raise step.wrong("it is a Filter; give a function or a Function, which can send tuples to streams")
     if returns.nothing:
         raise step.error(TypeDeclarationError, "it is annotated to return None, and sends nothing")
     check_arguments(operation, inputs, step)
@@ -181,16 +177,16 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
 def _declared(streams: object, step: Step) -> tuple[tuple[str, StructType], ...]:
     if not isinstance(streams, Mapping) or not streams:
         problem = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
-        raise step.error(TopologyError, f"{problem}; write {_USAGE}")
+        raise step.wrong(f"{problem}; write {_USAGE}")
     if len(streams) > _MOST:
-        raise step.error(TopologyError, f"at most {_MOST} streams leave a split, not {len(streams)}")
+        raise step.wrong(f"at most {_MOST} streams leave a split, not {len(streams)}")
     return tuple((_checked(name, step), _typed(name, fields, step)) for name, fields in streams.items())
 
 
 def _checked(name: object, step: Step) -> str:
     stream = name_of("a stream", name, step)
     if hasattr(SplitStreams, stream):
-        raise step.error(TopologyError, f"{stream!r} is an attribute of the result of split: name the stream otherwise")
+        raise step.wrong(f"{stream!r} is an attribute of the result of split: name the stream otherwise")
     return stream
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
-from trident.base.errors import TopologyError
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
@@ -58,14 +57,13 @@ class StateBase(Drawable, Generic[StreamT]):
             return node
         step = self._register.step(self._label, "newValuesStream")
         if isinstance(node, nodes.Watermark):
-            raise step.error(TopologyError, f"state {self.name!r} is a watermark and has no stream of new values")
+            raise step.wrong(f"state {self.name!r} is a watermark and has no stream of new values")
         if isinstance(node, nodes.StaticState):
-            raise step.error(TopologyError, f"state {self.name!r} is only read here and has no new values")
+            raise step.wrong(f"state {self.name!r} is only read here and has no new values")
         if not node.outputs.fields:
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"the updater of state {self.name!r} declares no fields that it emits: give partitionPersist "
-                f"({node.site.location}) outputFields, such as 'word string'",
+                f"({node.site.location}) outputFields, such as 'word string'"
             )
         emitted = self._register.emitted.get(node)
         if emitted is None:

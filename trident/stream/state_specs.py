@@ -4,7 +4,6 @@ from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from trident.base.errors import TopologyError
 from trident.base.step import Step
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.interval_joins import Side
@@ -19,7 +18,7 @@ from trident_state.store import StateFactory
 def check_no_requests(source: nodes.Node, step: Step) -> None:
     """Refuse to update a state with the tuples of DRPC requests."""
     if rules.is_request(source):
-        raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+        raise step.wrong("DRPC requests update no state; they read states with stateQuery")
 
 
 def factory_or_memory(factory: object, step: Step, usage: str) -> Any:

@@ -1,6 +1,5 @@
 """The verbs of a stream that a state of its own lets through: the late tuples, the state and its watermark."""
 
-from trident.base.errors import TopologyError
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.stream.base import StreamT
@@ -27,7 +26,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         """
         step = self._register.step(self._label, "late")
         if self._update.watermark is None:
-            raise step.error(TopologyError, f"no tuple is late for {self._update.step}, which has no timestampField")
+            raise step.wrong(f"no tuple is late for {self._update.step}, which has no timestampField")
         return self._new(late_for(self, self._update, self._update.source, step), self._label)
 
     def state(self) -> StateT:
@@ -56,7 +55,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         """
         if self._update.watermark is None:
             step = self._register.step(self._label, "watermark")
-            raise step.error(TopologyError, f"{self._update.step} has no timestampField, and so no watermark")
+            raise step.wrong(f"{self._update.step} has no timestampField, and so no watermark")
         return self._state_of(self._update.watermark)
 
     def __repr__(self) -> str:

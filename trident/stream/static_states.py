@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step
 from trident.stream.arguments import is_factory
@@ -23,27 +22,22 @@ def static_factory(
     """
     if isinstance(source, Mapping) or _reads(source):
         if topology is not None:
-            raise step.error(
-                TopologyError, f"{brief(source)} is not a topology's state: leave out topology={topology!r}"
-            )
+            raise step.wrong(f"{brief(source)} is not a topology's state: leave out topology={topology!r}")
         return StaticMapState(source), name or f"static{number + 1}"  # type: ignore[return-value]
     if not is_factory(source):
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{brief(source)} is not a state to read: give the factory with which its topology writes it, such as "
-            f"RedisMapState.opaque(url), a dict, or an object with multiGet(keys) or get(); write {STATIC_USAGE}",
+            f"RedisMapState.opaque(url), a dict, or an object with multiGet(keys) or get(); write {STATIC_USAGE}"
         )
     if source.survives != "server":  # type: ignore[attr-defined]
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{source!r} is in the memory of the driver that writes it, where no other topology can read it: keep the "
-            "state in Redis, or read it in the topology that writes it",
+            "state in Redis, or read it in the topology that writes it"
         )
     if name is None or topology is None:
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"whose state in {source!r}? Give name=, the state's name where it is written, and topology=, the name of "
-            "the topology that writes it",
+            "the topology that writes it"
         )
     return source, name  # type: ignore[return-value]
 

@@ -5,7 +5,7 @@ from typing import Any, Generic
 
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
@@ -77,7 +77,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         step = self._step("toTable")
         check_no_requests(self._node, step)
         if is_factory(keyFields):
-            raise step.error(TopologyError, f"{brief(keyFields)} stands in the place of keyFields; write {_TABLE}")
+            raise step.wrong(f"{brief(keyFields)} stands in the place of keyFields; write {_TABLE}")
         keys = rules.chosen(self.schema, self._inputs(keyFields, step), step)
         step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
         factory = factory_or_memory(stateFactory, step, _TABLE)
@@ -102,10 +102,9 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             return _nullable(rules.chosen(self.schema, self._inputs(valueFields, step), step))
         others = [name for name in self.fields if name not in keys]
         if not others:
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"({ddl(self.schema)}) has no field beside the key that the table could hold; to know which keys "
-                "came, write dropDuplicates",
+                "came, write dropDuplicates"
             )
         return _nullable(select(self.schema, others))
 
@@ -151,20 +150,19 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         step = self._step("joinTable")
         if not isinstance(state, StateBase):
             hint = "; stream.toTable(keyFields) makes a table of it" if isinstance(state, StreamBase) else ""
-            raise step.error(TopologyError, f"{brief(state)} is not a state of this topology{hint}; write {_JOIN}")
+            raise step.wrong(f"{brief(state)} is not a state of this topology{hint}; write {_JOIN}")
         if state._register is not self._register:
-            raise step.error(TopologyError, f"state {state.name!r} {self._register.why_foreign(state._register)}")
+            raise step.wrong(f"state {state.name!r} {self._register.why_foreign(state._register)}")
         if joinType not in _TYPES:
             near = did_you_mean(joinType, _TYPES) if isinstance(joinType, str) else ""
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"joinType={joinType!r}: expected 'inner' or 'left'{near}; a table's rows that no tuple asks for "
-                "leave no trace in a stream",
+                "leave no trace in a stream"
             )
         updated = state._node
         held = keys_of(updated)
         if not held.names:
-            raise step.error(TopologyError, f"state {state.name!r} has no key fields; read it with stateQuery")
+            raise step.wrong(f"state {state.name!r} has no key fields; read it with stateQuery")
         inputs = self._inputs(list(held.names) if keys is None else keys, step)
         step = Step(f"{step.label}({', '.join(inputs)})", step.called)
         rules.check_query_keys(select(self.schema, inputs), held, state.name, step)

@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar
 
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
@@ -187,10 +186,9 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
     """
     _check_fractions(step, length=length, slide=slide)
     if _counts(length) != _counts(slide):
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"length={length!r} and slide={slide!r}: expected two numbers of tuples, or two durations such as "
-            "'1 minute'",
+            "'1 minute'"
         )
     if _counts(length):
         return SlidingCountWindow(length, slide)  # type: ignore[arg-type]
@@ -201,9 +199,8 @@ def _check_fractions(step: Step, **sizes: object) -> None:
     """Refuse a float as a window's size: a whole number counts tuples, and a duration is written with its unit."""
     for name, value in sizes.items():
         if isinstance(value, float):
-            raise step.error(
-                TopologyError,
-                f"{name}={value!r}: a whole number counts tuples, and a duration has its unit, '{value:g} seconds'",
+            raise step.wrong(
+                f"{name}={value!r}: a whole number counts tuples, and a duration has its unit, '{value:g} seconds'"
             )
 
 
@@ -231,13 +228,12 @@ def windowed(
     """Add the steps of the windows of a stream's groups, and return the node that emits the windows' results."""
     step, usage = stream._step(arguments.verb), _USAGES[arguments.verb]
     if not isinstance(config, WindowConfig):
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{brief(config)} is not a window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), "
-            f"TumblingEventTimeWindow('1 hour', 'at') or the like; write {usage}",
+            f"TumblingEventTimeWindow('1 hour', 'at') or the like; write {usage}"
         )
     if rules.is_request(stream._node):
-        raise step.error(TopologyError, "DRPC requests fill no window; they read states with stateQuery")
+        raise step.wrong("DRPC requests fill no window; they read states with stateQuery")
     factory, args = arguments.factory, arguments.args
     if factory is None and args and is_factory(args[0]):
         factory, args = args[0], args[1:]
@@ -251,19 +247,18 @@ def windowed(
     if isinstance(call.operation, Mapping):
         if arguments.name is None:
             problem = "windows of several aggregators need a name, their identity over restarts"
-            raise step.error(TopologyError, f"{problem}: give them name=; write {usage}")
+            raise step.wrong(f"{problem}: give them name=; write {usage}")
         inputs, aggregation, _ = bundled(stream, group, call, usage)
         windowing = bundle_windowing(config, aggregation, kept)
     else:
         if call.outputs is None:
-            raise step.error(TopologyError, f"name the output field; write {usage}")
+            raise step.wrong(f"name the output field; write {usage}")
         inputs = inputs_of(stream, call)
         windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
     if kept and not windowing.panes:
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             "keepFor keeps results in the state, and this state holds tuples: give a CombinerAggregator and a window "
-            "by time, or put the results into a state with persistentAggregate or partitionPersist",
+            "by time, or put the results into a state with persistentAggregate or partitionPersist"
         )
     return _WindowNodes(stream, group, inputs, windowing, factory, arguments.name, step).add_all()
 
@@ -271,10 +266,9 @@ def windowed(
 def _check_keeps_all(factory: object, step: Step) -> None:
     """Refuse a state factory with ``ttlSecs``: an entry of an open window must not expire."""
     if getattr(factory, "ttlSecs", None) is not None:
-        raise step.error(
-            TopologyError,
+        raise step.wrong(
             f"{brief(factory)} has ttlSecs, and a window needs its entries until it is complete: give a state that "
-            "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)",
+            "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)"
         )
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from trident.base.errors import TopologyError
 from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.windows import EventTimeWindow, SessionWindow
@@ -36,9 +35,8 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         step = self._register.step(self._label, "late")
         window = self._window
         if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
-            raise step.error(
-                TopologyError,
-                f"no tuple is late for {window.windowing.config!r}: only windows by event time have late tuples",
+            raise step.wrong(
+                f"no tuple is late for {window.windowing.config!r}: only windows by event time have late tuples"
             )
         return self._new(late_for(self, window, self._before, step), self._label)
 
@@ -62,10 +60,9 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         window = self._window
         if not window.windowing.panes:
             step = self._register.step(self._label, "state")
-            raise step.error(
-                TopologyError,
+            raise step.wrong(
                 f"state {window.state.name!r} holds waiting tuples, not results: put the results into a state of their "
-                "own, with persistentAggregate or partitionPersist",
+                "own, with persistentAggregate or partitionPersist"
             )
         return self._state_of(window)
 
@@ -85,7 +82,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         watermark = self._window.watermark
         if watermark is None:
             step = self._register.step(self._label, "watermark")
-            raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples and has no watermark")
+            raise step.wrong(f"{self._window.windowing.config!r} counts tuples and has no watermark")
         return self._state_of(watermark)
 
     def __repr__(self) -> str:
