@@ -17,13 +17,13 @@ from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments, several
-from trident.stream.base import StreamBase, StreamT
+from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
 
 VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAggregate"}
 
 
-class AggregateVerbs(StreamBase[StreamT]):
-    """Verbs that replace the tuples of a batch by the result of an aggregator."""
+class AggregateVerbs(GroupwiseVerbs[StreamT]):
+    """Verbs that replace the tuples of a batch, or of each of its groups, by the result of an aggregator."""
 
     __slots__ = ()
 
@@ -34,10 +34,12 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Replace the batch by the result of an aggregator over all its tuples. An empty batch has a result, too.
+        """Replace the batch, or after `groupBy` each of its groups, by the result of an aggregator over all its tuples.
 
-        The aggregator begins anew in the next batch. `persistentAggregate` aggregates over batches.
-        Meaning: ``org.apache.storm.trident.Stream.aggregate``.
+        An empty batch has a result, too, but no groups: after `groupBy` nothing leaves. A group's result comes with the
+        group fields. The aggregator begins anew in the next batch. `persistentAggregate` aggregates over batches.
+        Meaning: ``org.apache.storm.trident.Stream.aggregate`` and
+        ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
 
         Parameters
         ----------
@@ -59,8 +61,12 @@ class AggregateVerbs(StreamBase[StreamT]):
         >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
         >>> words.aggregate("n", Sum(), "total")
         Stream(words/1:aggregate(Sum): total bigint)
+        >>> words.groupBy("word").aggregate("n", Sum(), "total")
+        Stream(words/2:aggregate(Sum): word string, total bigint)
         """
-        return aggregated(self, (), args, inputFields, aggregator, outputFields)
+        stream, group = self._by_group()
+        members, step = read_members(stream, "batch", args, inputFields, aggregator, outputFields)
+        return chained(stream, group, "batch", members, step)
 
     def partitionAggregate(
         self,
@@ -69,10 +75,12 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Replace every partition, even an empty one, by the result of an aggregator over its tuples.
+        """Replace every partition, even an empty one, or each group in it, by the result of an aggregator.
 
-        No tuple moves. The parameters are those of `aggregate`.
-        Meaning: ``org.apache.storm.trident.Stream.partitionAggregate``.
+        No tuple moves, so a group with tuples in several partitions gives several results. The parameters are those of
+        `aggregate`.
+        Meaning: ``org.apache.storm.trident.Stream.partitionAggregate`` and
+        ``org.apache.storm.trident.fluent.GroupedStream.partitionAggregate``.
 
         >>> from trident import Count, Sum, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -81,21 +89,9 @@ class AggregateVerbs(StreamBase[StreamT]):
         >>> counts.aggregate("n", Sum(), "n").take(1)
         [Row(n=2)]
         """
-        return aggregated(self, (), args, inputFields, aggregator, outputFields, "partition")
-
-
-def aggregated(
-    stream: StreamBase[StreamT],
-    group: tuple[str, ...],
-    args: Sequence[object],
-    inputFields: FieldsLike | None,
-    aggregator: object,
-    outputFields: OutputsLike | None,
-    scope: nodes.Scope = "batch",
-) -> StreamT:
-    """Add an aggregate to `stream`, grouped by the fields `group`, and return its stream."""
-    members, step = read_members(stream, scope, args, inputFields, aggregator, outputFields)
-    return chained(stream, group, members, scope, step)
+        stream, group = self._by_group()
+        members, step = read_members(stream, "partition", args, inputFields, aggregator, outputFields)
+        return chained(stream, group, "partition", members, step)
 
 
 def read_members(
@@ -121,7 +117,7 @@ def _member(stream: StreamBase[Any], call: Arguments, usage: str) -> nodes.Membe
 
 
 def chained(
-    stream: StreamBase[StreamT], group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
+    stream: StreamBase[StreamT], group: tuple[str, ...], scope: nodes.Scope, members: Sequence[nodes.Member], step: Step
 ) -> StreamT:
     """Add an aggregate with these members to `stream`, grouped by the fields `group`, and return its stream."""
     schema = select(stream.schema, group)

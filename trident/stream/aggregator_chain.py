@@ -11,10 +11,10 @@ from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import VERBS, chained, read_members
 from trident.stream.argument_types import AggregatorArgument
-from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
+from trident.stream.base import GroupwiseVerbs, NotASequence, StreamBase, StreamT, unknown_verb
 
 
-class ChainVerbs(StreamBase[StreamT]):
+class ChainVerbs(GroupwiseVerbs[StreamT]):
     """The verb that begins a chain of aggregators."""
 
     __slots__ = ()
@@ -22,8 +22,10 @@ class ChainVerbs(StreamBase[StreamT]):
     def chainedAgg(self) -> "ChainedAggregate[StreamT]":
         """Begin a chain of aggregators over the same tuples. Add one aggregator after the other, then call `chainEnd`.
 
-        Every member of the chain has input fields of its own. A result has the output fields of all members.
-        Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
+        Every member of the chain has input fields of its own. A result has the output fields of all members; after
+        `groupBy` there is one for each group, with the group fields before them.
+        Meaning: ``org.apache.storm.trident.Stream.chainedAgg`` and
+        ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
 
         >>> from trident import Count, Sum, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -31,8 +33,10 @@ class ChainVerbs(StreamBase[StreamT]):
         >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [batch]))
         >>> words.chainedAgg().aggregate(Count(), "count").aggregate("n", Sum(), "total").chainEnd().take(1)
         [Row(count=2, total=7)]
+        >>> words.groupBy("word").chainedAgg().aggregate(Count(), "n").aggregate("n", Sum(), "total").chainEnd()
+        Stream(words/2:chainedAgg(Count, Sum): word string, n bigint, total bigint)
         """
-        return ChainedAggregate(self, ())
+        return ChainedAggregate(*self._by_group())
 
 
 class ChainedAggregate(NotASequence, Generic[StreamT]):
@@ -94,7 +98,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
             raise step.wrong("the chain has no member; write chainedAgg().aggregate(...).aggregate(...).chainEnd()")
         names = ", ".join(member.how.site.name for member in self._members)
         step = Step(f"{step.label}({names})", step.called)
-        return chained(self._stream, self._group, self._members, self._scope, step)
+        return chained(self._stream, self._group, self._scope, self._members, step)
 
     def _with(
         self,

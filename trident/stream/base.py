@@ -88,6 +88,16 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
             raise AttributeError(unknown_verb(self, name, foreign_names.STREAM, self.fields), name=name, obj=self)
 
 
+class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):
+    """The base of verbs that streams and grouped streams have: they work on the whole, or on each group by itself."""
+
+    __slots__ = ()
+
+    def _by_group(self) -> tuple[StreamBase[StreamT], tuple[str, ...]]:
+        """Return the stream without groups, and the names of the fields by which it is grouped (none: not grouped)."""
+        raise NotImplementedError
+
+
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
     """Return the error message for an attribute `name` that `subject` lacks, with a suggestion.
 

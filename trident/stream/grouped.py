@@ -1,7 +1,7 @@
 """The verbs of a stream in groups, which work on each group by itself."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, cast
 
 from pyspark.sql.types import StructType
 
@@ -12,19 +12,28 @@ from trident.operations.error_policy import OnErrorLike
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import foreign_names
-from trident.stream.aggregate import aggregated
-from trident.stream.aggregator_chain import ChainedAggregate
-from trident.stream.argument_types import AggregatorArgument, FunctionArgument, QueryArgument
+from trident.stream.aggregate import AggregateVerbs
+from trident.stream.aggregator_chain import ChainVerbs
+from trident.stream.argument_types import FunctionArgument
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
 from trident.stream.each import EachVerbs
-from trident.stream.persist import persisted
-from trident.stream.query import AsOf, queried
-from trident.stream.state import StateBase, StateT
+from trident.stream.persist import PersistentVerbs
+from trident.stream.query import QueryVerbs
+from trident.stream.state import StateT
 from trident.stream.window import WindowedT, WindowVerbs
 
 
-class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[StreamT, StateT, WindowedT]):
+class GroupedVerbs(
+    NotASequence,
+    Drawable,
+    AggregateVerbs[StreamT],
+    ChainVerbs[StreamT],
+    PersistentVerbs[StreamT, StateT],
+    QueryVerbs[StreamT],
+    WindowVerbs[WindowedT],
+    Generic[StreamT, StateT, WindowedT],
+):
     """Verbs of a stream in groups."""
 
     __slots__ = ("_group", "_stream")
@@ -48,103 +57,12 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         """The names of the fields by which tuples are grouped."""
         return self._group
 
-    def _by_group(self) -> tuple[StreamBase[Any], tuple[str, ...]]:
+    def _by_group(self) -> tuple[StreamBase[StreamT], tuple[str, ...]]:
         return self._stream, self._group
 
     def toStream(self) -> StreamT:
         """Return the stream of the same tuples, without groups."""
         return cast("StreamT", self._stream)
-
-    def aggregate(
-        self,
-        *args: AggregatorArgument,
-        inputFields: FieldsLike | None = None,
-        aggregator: object = None,
-        outputFields: OutputsLike | None = None,
-    ) -> StreamT:
-        """Replace each group of the batch by the group fields and the result of an aggregator over its tuples.
-
-        An empty batch has no groups, so nothing leaves. The parameters are those of `Stream.aggregate`.
-
-        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
-
-        >>> from trident import Sum, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
-        >>> words.groupBy("word").aggregate("n", Sum(), "total")
-        Stream(words/1:aggregate(Sum): word string, total bigint)
-        """
-        return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields)
-
-    def partitionAggregate(
-        self,
-        *args: AggregatorArgument,
-        inputFields: FieldsLike | None = None,
-        aggregator: object = None,
-        outputFields: OutputsLike | None = None,
-    ) -> StreamT:
-        """Replace each group within every partition by the result of an aggregator.
-
-        No tuple moves, so a group with tuples in several partitions gives several results. The parameters are those of
-        `Stream.partitionAggregate`.
-
-        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.partitionAggregate``.
-        """
-        return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields, "partition")
-
-    def chainedAgg(self) -> ChainedAggregate[StreamT]:
-        """Begin a chain of aggregators over the tuples of each group. See `Stream.chainedAgg`.
-
-        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
-
-        >>> from trident import Count, Sum, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
-        >>> words.groupBy("word").chainedAgg().aggregate(Count(), "n").aggregate("n", Sum(), "total").chainEnd()
-        Stream(words/1:chainedAgg(Count, Sum): word string, n bigint, total bigint)
-        """
-        return ChainedAggregate(self._stream, self._group)
-
-    def persistentAggregate(
-        self,
-        stateFactory: object,
-        *args: AggregatorArgument,
-        inputFields: FieldsLike | None = None,
-        aggregator: object = None,
-        outputFields: OutputsLike | None = None,
-        name: str | None = None,
-    ) -> StateT:
-        """Combine each group's aggregate of every batch into the state's value under the group's key.
-
-        The parameters are those of `Stream.persistentAggregate`.
-        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.persistentAggregate``.
-
-        >>> from trident import Count, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> from trident.state import MemoryMapState
-        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [[("dog",)]]))
-        >>> words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-        TridentState('counts': word string, count bigint; opaque)
-        """
-        node = persisted(self._stream, self._group, stateFactory, args, inputFields, aggregator, outputFields, name)
-        return self._state_of(node)
-
-    def stateQuery(
-        self,
-        state: StateBase[Any],
-        *args: QueryArgument,
-        inputFields: FieldsLike | None = None,
-        function: object = None,
-        outputFields: OutputsLike | None = None,
-        replace: bool = False,
-        asOf: AsOf | None = None,
-    ) -> StreamT:
-        """Append to every tuple what a query function answers about a state. The tuples leave without groups.
-
-        The parameters are those of `Stream.stateQuery`.
-        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
-        """
-        return queried(self._stream, state, args, inputFields, function, outputFields, replace, asOf)
 
     def each(
         self,
@@ -215,10 +133,6 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
         """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""
         return type(self)(cast("EachVerbs[StreamT]", stream), self._group if group is None else group)
-
-    def _state_of(self, node: nodes.StateWriter) -> StateT:
-        """Return the state that `node` updates."""
-        raise NotImplementedError
 
     def _ends(self) -> Sequence[nodes.Node]:
         return self._stream._ends()

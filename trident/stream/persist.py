@@ -1,6 +1,6 @@
 """The verbs persistentAggregate and partitionPersist, which update states."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic
 
@@ -14,7 +14,7 @@ from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
 from trident.stream.argument_types import AggregatorArgument, UpdaterArgument
 from trident.stream.arguments import Arguments, check_factory, read_arguments
-from trident.stream.base import StreamBase, StreamT
+from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
 from trident.stream.state import StateT
 from trident.stream.state_specs import check_no_requests, state_spec
 
@@ -22,8 +22,8 @@ _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputFie
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
 
 
-class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
-    """Verbs that update states."""
+class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
+    """The verb of streams and grouped streams that updates a state."""
 
     __slots__ = ()
 
@@ -40,7 +40,8 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
 
         Without groups the state is one value without key fields; after `groupBy` it has one value for each key. Every
         batch enters the state once, whatever fails: `explain()` shows the guarantee for this spout and this state.
-        Meaning: ``org.apache.storm.trident.Stream.persistentAggregate``.
+        Meaning: ``org.apache.storm.trident.Stream.persistentAggregate`` and
+        ``org.apache.storm.trident.fluent.GroupedStream.persistentAggregate``.
 
         Parameters
         ----------
@@ -74,9 +75,32 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         TridentState('words.total': total bigint; opaque)
         >>> words.persistentAggregate(MemoryMapState.opaque(), {"n": Count(), "total": Sum("n")}, name="totals")
         TridentState('totals': n bigint, total bigint; opaque)
+        >>> words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        TridentState('counts': word string, count bigint; opaque)
         """
-        node = persisted(self, (), stateFactory, args, inputFields, aggregator, outputFields, name)
+        stream, group = self._by_group()
+        step = stream._step("persistentAggregate")
+        check_factory(stateFactory, step, _USAGE)
+        call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
+        step = call.step
+        check_no_requests(stream._node, step)
+        if isinstance(call.operation, Mapping) and name is None:
+            problem = "a state of several aggregators needs a name, its identity over restarts"
+            raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
+        spec = partial(state_spec, stream._register, name, stateFactory, step)  # type: ignore[arg-type]
+        node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
+        stream._register.add(stream._label, node)
         return self._state_of(node)
+
+    def _state_of(self, node: nodes.StateWriter) -> StateT:
+        """Return the state that `node` updates."""
+        raise NotImplementedError
+
+
+class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
+    """Verbs of streams that update states."""
+
+    __slots__ = ()
 
     def partitionPersist(
         self,
@@ -147,35 +171,6 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         )
         self._register.add(self._label, node)
         return self._state_of(node)
-
-    def _state_of(self, node: nodes.StateWriter) -> StateT:
-        """Return the state that `node` updates."""
-        raise NotImplementedError
-
-
-def persisted(
-    stream: StreamBase[Any],
-    group: tuple[str, ...],
-    factory: object,
-    args: Sequence[object],
-    inputFields: FieldsLike | None,
-    aggregator: object,
-    outputFields: OutputsLike | None,
-    name: str | None,
-) -> nodes.PersistentAggregate | nodes.PersistentReduce:
-    """Add a step that aggregates `stream` by the fields `group` and keeps the results in a state. Return its node."""
-    step = stream._step("persistentAggregate")
-    check_factory(factory, step, _USAGE)
-    call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
-    step = call.step
-    check_no_requests(stream._node, step)
-    if isinstance(call.operation, Mapping) and name is None:
-        problem = "a state of several aggregators needs a name, its identity over restarts"
-        raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
-    spec = partial(state_spec, stream._register, name, factory, step)  # type: ignore[arg-type]
-    node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
-    stream._register.add(stream._label, node)
-    return node
 
 
 def _aggregating(

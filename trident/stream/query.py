@@ -1,6 +1,6 @@
 """The verb stateQuery, which reads a state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from pyspark.sql.types import DataType, StructField, StructType
@@ -18,7 +18,7 @@ from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_of
 from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
-from trident.stream.base import StreamBase, StreamT
+from trident.stream.base import GroupwiseVerbs, StreamT
 from trident.stream.state import StateBase
 
 AsOf = Literal["committed"]
@@ -27,7 +27,7 @@ AsOf = Literal["committed"]
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
 
-class QueryVerbs(StreamBase[StreamT]):
+class QueryVerbs(GroupwiseVerbs[StreamT]):
     """Verbs that read states."""
 
     __slots__ = ()
@@ -42,12 +42,13 @@ class QueryVerbs(StreamBase[StreamT]):
         replace: bool = False,
         asOf: AsOf | None = None,
     ) -> StreamT:
-        """Append to every tuple what a query function answers about a state.
+        """Append to every tuple what a query function answers about a state. The tuples leave without groups.
 
         A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
         become one batch group: they share txids, commit in step, and stop together. With ``asOf="committed"`` they stay
         apart. A DRPC request sees the last committed batch, the same batch in all states that it reads.
-        Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
+        Meaning: ``org.apache.storm.trident.Stream.stateQuery`` and
+        ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
 
         Parameters
         ----------
@@ -81,40 +82,27 @@ class QueryVerbs(StreamBase[StreamT]):
         >>> topology.newDRPCStream("lookup", "word string").stateQuery(counts, "word", MapGet(), "count")
         Stream(lookup()/1:stateQuery(MapGet): word string, count bigint)
         """
-        return queried(self, state, args, inputFields, function, outputFields, replace, asOf)
-
-
-def queried(
-    stream: StreamBase[StreamT],
-    state: object,
-    args: Sequence[object],
-    inputFields: FieldsLike | None,
-    function: object,
-    outputFields: OutputsLike | None,
-    replace: bool,
-    asOf: object,
-) -> StreamT:
-    """Add a step that queries `state` to `stream`, and return the stream after that step."""
-    step = stream._step("stateQuery")
-    if not isinstance(state, StateBase):
-        raise step.wrong(f"{brief(state)} is not a state of this topology; write {_USAGE}")
-    if state._register is not stream._register:
-        raise step.wrong(f"state {state.name!r} {stream._register.why_foreign(state._register)}")
-    call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
-    step, updated = call.step, state._node
-    check_replace(replace, step, _USAGE)
-    if asOf not in (None, *get_args(AsOf)):
-        raise step.wrong(f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
-    query, outputs = _read_query(call, updated)
-    keys = keys_of(updated)
-    whole = not keys.names or isinstance(query.function, TupleCollectionGet)
-    inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
-    if query.get:
-        rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
-    schema = rules.appended(stream.schema, outputs, step, replace=replace)
-    committed = asOf is not None and not rules.is_request(stream._node)
-    kind = nodes.CommittedQuery if committed else nodes.StateQuery
-    return stream._then(kind(stream._node, inputs, updated, query, outputs, **step.gives(schema)))
+        stream, _ = self._by_group()
+        step = stream._step("stateQuery")
+        if not isinstance(state, StateBase):
+            raise step.wrong(f"{brief(state)} is not a state of this topology; write {_USAGE}")
+        if state._register is not stream._register:
+            raise step.wrong(f"state {state.name!r} {stream._register.why_foreign(state._register)}")
+        call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
+        step, updated = call.step, state._node
+        check_replace(replace, step, _USAGE)
+        if asOf not in (None, *get_args(AsOf)):
+            raise step.wrong(f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
+        query, outputs = _read_query(call, updated)
+        keys = keys_of(updated)
+        whole = not keys.names or isinstance(query.function, TupleCollectionGet)
+        inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
+        if query.get:
+            rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
+        schema = rules.appended(stream.schema, outputs, step, replace=replace)
+        committed = asOf is not None and not rules.is_request(stream._node)
+        kind = nodes.CommittedQuery if committed else nodes.StateQuery
+        return stream._then(kind(stream._node, inputs, updated, query, outputs, **step.gives(schema)))
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:

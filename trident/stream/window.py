@@ -27,8 +27,7 @@ from trident.plan import window_schema as fields
 from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import is_factory, name_of, read_arguments
-from trident.stream.base import StreamBase
-from trident.stream.checked_calls import CheckedCalls
+from trident.stream.base import GroupwiseVerbs, StreamBase
 from trident.stream.state_specs import add_watermark, factory_or_memory, state_spec
 from trident_state.store import StateFactory
 
@@ -43,14 +42,10 @@ _USAGES = {
 }
 
 
-class WindowVerbs(CheckedCalls, Generic[WindowedT]):
+class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
     """Verbs of streams and grouped streams that bring tuples of several batches together."""
 
     __slots__ = ()
-
-    def _by_group(self) -> tuple[StreamBase[Any], tuple[str, ...]]:
-        """Return the stream without groups, and the names of the fields by which it is grouped (none: not grouped)."""
-        raise NotImplementedError
 
     def _results(self, node: nodes.Emitted) -> WindowedT:
         """Return the stream of the window's results that `node` emits."""
