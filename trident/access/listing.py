@@ -4,16 +4,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.access.locations import StateLocation, read_location
 from trident.base.errors import TopologyError
+from trident.log import RedisLog
 from trident.log.protocol import LogReading
 from trident_state.memory.segments import read_manifest
 from trident_state.redis.state_discovery import find_states
-
-if TYPE_CHECKING:
-    from trident.log import RedisLog
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def listStates(
     checkpointLocation: str | Path | None = None,
     *,
     topology: str | None = None,
-    log: "RedisLog | None" = None,
+    log: RedisLog | None = None,
     url: str | None = None,
     prefix: str = "trident",
 ) -> list[StateInfo]:

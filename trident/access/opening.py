@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -13,6 +13,7 @@ from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
 from trident.compiler.states.shapes import aggregator_name, bundle_names, bundle_text, native_form
+from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import BuiltinAggregator, Count, Max, Min, Sum
@@ -26,9 +27,6 @@ from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
-
-if TYPE_CHECKING:
-    from trident.log import RedisLog
 
 _ALL = (
     *(Count(), Sum(), Min(), Max(), Average(), Variance(), VarPop(), StdDev(), StdDevPop()),
@@ -45,7 +43,7 @@ def openState(
     state: str,
     checkpointLocation: str | Path | None = None,
     *,
-    log: "RedisLog | None" = None,
+    log: RedisLog | None = None,
     url: str | None = None,
     prefix: str = "trident",
     factory: StateFactory | None = None,

@@ -4,7 +4,6 @@ import contextlib
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from trident.base.errors import (
     TopologyActiveError,
 )
 from trident.base.names import check_name, did_you_mean
+from trident.log import RedisLog
 from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.run import registry
@@ -26,9 +26,6 @@ from trident.run.reset import drop_store
 from trident_state.redis.state_discovery import find_rest, find_state
 from trident_state.state_shape import StateIdentity, StateShape, replacing
 from trident_state.store import StateFactory, Store
-
-if TYPE_CHECKING:
-    from trident.log import RedisLog
 
 _FENCED_SECONDS = 2.0
 """Seconds after which a fenced driver has noticed the fence (it looks once a second) and ended its last write."""
@@ -42,7 +39,7 @@ def dropState(
     state: str,
     checkpointLocation: str | Path | None = None,
     *,
-    log: "RedisLog | None" = None,
+    log: RedisLog | None = None,
     url: str | None = None,
     prefix: str = "trident",
     factory: StateFactory | None = None,

@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from trident.drpc.combining import Audience, Combining, Late
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
-from trident.user_calls.watched_calls import Subject, current_line
+from trident.user_calls.watched_calls import Subject, current_line, hanging_call
 from trident_state.state_shape import StateKind
 
 if TYPE_CHECKING:
@@ -176,14 +175,8 @@ class _Function:
     @property
     def hanging(self) -> list[dict[str, Any]]:
         """The requests to this function that hang; see `LocalDRPC.hanging`."""
-        return [
-            {
-                "call": str(Subject(f"DRPC {self._plan.function!r}", self._sites)),
-                "since": datetime.fromtimestamp(audience.since, UTC).isoformat(timespec="milliseconds"),
-                "at": current_line(audience.thread, self._sites),
-            }
-            for audience in self._combining.hanging
-        ]
+        subject = Subject(f"DRPC {self._plan.function!r}", self._sites)
+        return [hanging_call(subject, audience.since, audience.thread) for audience in self._combining.hanging]
 
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: Duration | None) -> DRPCResult:
         values = self._arguments.bind(args, named)

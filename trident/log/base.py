@@ -1,7 +1,7 @@
 """The base of both logs: what both refuse, the words of their errors, and how much a trim keeps."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trident.base.attempt import Lease
@@ -34,19 +34,12 @@ class LogBase:
         return BatchRecord(self._json(plan), time, outline)
 
     def _stream_record(
-        self,
-        group: str,
-        position: Metadata,
-        source: str,
-        active: bool,
-        began: Metadata,
-        feeds: Sequence[str] | None,
-        parted: Mapping[str, Metadata],
-        former: Sequence[str] = (),
+        self, group: str, position: Metadata, source: str, active: bool, others: Sequence[Any]
     ) -> StreamRecord:
-        """Return a stream's record from its stored fields."""
+        """Return a stream's record from its stored fields. `others`: began, feeds, parted, and perhaps former."""
+        began, feeds, parted, *former = others
         fed = None if feeds is None else tuple(feeds)
-        return StreamRecord(group, position, source, active, began, fed, parted, tuple(former))
+        return StreamRecord(group, position, source, active, began, fed, parted, tuple(*former))
 
     def _json(self, text: str | bytes) -> Any:
         try:

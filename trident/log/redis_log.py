@@ -88,7 +88,7 @@ class RedisTransactionLog(LogBase):
             if dropping:
                 self._uuid = str(self._identity()[2] or b"", "ascii", "replace")
             else:
-                self._uuid = self._open(topology) if reading else self._create(topology)
+                self._uuid = self._checked_uuid(self._identity(), topology) if reading else self._create(topology)
         except BaseException:
             self._server.close()
             raise
@@ -122,9 +122,6 @@ class RedisTransactionLog(LogBase):
             streams, new, removed = migrated_group(group, fields)
             write.drop(key, removed).set(key, new).set(self._members, streams)
         self._write(lease or Lease(0, ""), write)
-
-    def _open(self, topology: str) -> str:
-        return self._checked_uuid(self._identity(), topology)
 
     def _identity(self) -> list[bytes]:
         """Return the log's format, topology and uuid. Raises LogAbsentError if there is no log."""
@@ -190,8 +187,9 @@ class RedisTransactionLog(LogBase):
         fields = self._hash(self._members)
         streams = dict[str, StreamRecord]()
         for name in _names(fields, "stream:"):
-            group, *others = self._json(fields[f"stream:{name}"])
-            streams[name] = self._stream_record(group, self._json(fields.get(f"position:{name}", b"null")), *others)
+            group, source, active, *others = self._json(fields[f"stream:{name}"])
+            position = self._json(fields.get(f"position:{name}", b"null"))
+            streams[name] = self._stream_record(group, position, source, active, others)
         return Members(streams, {name: fields[f"output:{name}"].decode() for name in _names(fields, "output:")})
 
     def enroll(self, lease: Lease, members: Members) -> None:

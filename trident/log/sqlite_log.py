@@ -164,7 +164,7 @@ class SqliteLog(LogBase):
     def members(self) -> Members:
         rows = self._rows("SELECT * FROM streams")
         streams = {
-            name: self._stream_record(group, self._json(position), source, bool(active), *map(self._json, others))
+            name: self._stream_record(group, self._json(position), source, bool(active), [*map(self._json, others)])
             for name, group, position, source, active, *others in rows
         }
         return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))

@@ -13,7 +13,7 @@ from trident.plan import nodes, rules
 from trident.plan.window_schema import time_field
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.state_specs import add_watermark, check_no_requests, factory_or_memory, state_spec
+from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
 
 StatefulT = TypeVar("StatefulT", bound=StreamBase[Any])
 """The class of the streams that such verbs return: streams with `late`, `state` and `watermark`."""
@@ -115,11 +115,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             watermark,
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        self._register.add(self._label, node)
-        emitted = nodes.Emitted(node, **step.gives(self.schema, ".results"))
-        self._register.add(self._label, emitted, part=True)
-        self._register.emitted[node] = emitted
-        return self._through(emitted)
+        return self._through(add_update(self._register, self._label, node, self.schema, step))
 
 
 def _read_updating(

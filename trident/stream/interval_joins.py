@@ -16,7 +16,7 @@ from trident.plan import joins, nodes, rules
 from trident.plan.window_schema import time_field
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import label_and_step
-from trident.stream.state_specs import add_watermark, check_no_requests, factory_or_memory, state_spec
+from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
 from trident.stream.windowed import late_for
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
@@ -142,11 +142,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             (left, right),
             **step.gives(rules.appended(held, StructType([value]), step, of="the key")),
         )
-        self._register.add(label, node)
-        emitted = nodes.Emitted(node, **step.gives(outputs, ".results"))
-        self._register.add(label, emitted, part=True)
-        self._register.emitted[node] = emitted
-        return self._paired(emitted, label)
+        return self._paired(add_update(self._register, label, node, outputs, step), label)
 
 
 class JoinedVerbs(StreamBase[StreamT]):

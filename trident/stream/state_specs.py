@@ -62,3 +62,18 @@ def add_watermark(
     )
     register.add(label, watermark, part=True)
     return watermark
+
+
+def add_update(
+    register: Register,
+    label: str,
+    node: nodes.PartitionPersist | nodes.Window | nodes.IntervalJoin,
+    outputs: StructType,
+    step: Step,
+) -> nodes.Emitted:
+    """Add the step `node`, which updates a state, and the step that gives what it emits. Return the latter."""
+    register.add(label, node)
+    emitted = nodes.Emitted(node, **step.gives(outputs, ".results"))
+    register.add(label, emitted, part=True)
+    register.emitted[node] = emitted
+    return emitted

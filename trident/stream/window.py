@@ -28,7 +28,7 @@ from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import is_factory, name_of, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase
-from trident.stream.state_specs import add_watermark, factory_or_memory, state_spec
+from trident.stream.state_specs import add_update, add_watermark, factory_or_memory, state_spec
 from trident_state.store import StateFactory
 
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
@@ -309,11 +309,7 @@ class _WindowNodes:
             self._watermark(source),
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        self._add(window)
-        emitted = nodes.Emitted(window, **step.gives(outputs, ".results"))
-        self._add(emitted)
-        stream._register.emitted[window] = emitted
-        return emitted
+        return add_update(stream._register, stream._label, window, outputs, step)
 
     def _numbered(self) -> nodes.PartitionOf:
         step, number = self._step, StructType([StructField(fields.PARTITION, IntegerType(), False)])
@@ -341,7 +337,7 @@ class _WindowNodes:
         return add_watermark(register, self._stream._label, source, self._windowing, spec, self._time, self._step)
 
     def _add(self, node: nodes.Node) -> None:
-        self._stream._register.add(self._stream._label, node, part=not isinstance(node, nodes.Window))
+        self._stream._register.add(self._stream._label, node, part=True)
 
     def _spec(self, name: str) -> nodes.StateSpec:
         return state_spec(self._stream._register, name, self._factory, self._step)

@@ -269,14 +269,7 @@ class WatchedCalls:
         with self._lock:
             calls = sorted((call for call in self._calls if call.abandoned), key=lambda call: call.since)
         now, time = self._clock.monotonic(), self._clock.time()
-        return [
-            {
-                "call": str(call.subject),
-                "since": datetime.fromtimestamp(time - (now - call.since), UTC).isoformat(timespec="milliseconds"),
-                "at": self._current_line(call),
-            }
-            for call in calls
-        ]
+        return [hanging_call(call.subject, time - (now - call.since), call.thread) for call in calls]
 
     @property
     def longest(self) -> str | None:
@@ -319,6 +312,12 @@ class WatchedCalls:
         for subject in subjects:
             self._logger.warning("group %r: %s does not return; it is left behind", self._group, subject)
         return hanging_lanes
+
+
+def hanging_call(subject: Subject, since: float, thread: int | None) -> dict[str, Any]:
+    """Return a call that hangs since a time (seconds since 1970), as a status tells it."""
+    began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
+    return {"call": str(subject), "since": began, "at": current_line(thread, subject.sites)}
 
 
 def current_line(thread: int | None, sites: Iterable[CallSite]) -> str | None:

@@ -44,26 +44,10 @@ from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
-from trident.plan.nodes import (
-    Aggregate,
-    Debug,
-    Join,
-    Merge,
-    MultiReduce,
-    Node,
-    Part,
-    PartitionOf,
-    PersistentAggregate,
-    Pick,
-    Repartition,
-    StateQuery,
-    WindowPanes,
-    sources_of,
-    walk,
-)
+from trident.plan import nodes
 from trident.plan.partitions import keeps_partitions, partition_counts
 
-Native = Callable[[Node, Columns, Columns], Columns]
+Native = Callable[[nodes.Node, Columns, Columns], Columns]
 """A function that runs a node which only Spark can run, and returns the tuples that leave the node.
 
 It takes the node, the tuples that enter the node, and the requests: one row for each, with the hidden fields alone."""
@@ -110,8 +94,8 @@ class Evaluation:
 
     def __init__(
         self,
-        ends: Mapping[Node, Iterable[str]],
-        entries: Iterable[Node],
+        ends: Mapping[nodes.Node, Iterable[str]],
+        entries: Iterable[nodes.Node],
         hidden: Sequence[pa.Field] = (),
         native: Native | None = None,
         caught: Mapping[int, Caught] = MappingProxyType({}),
@@ -127,14 +111,14 @@ class Evaluation:
         self._hidden_fields = hidden
         self._hidden = tuple(field.name for field in hidden)
         self._native = native
-        nodes = walk(*ends, starts=self._entries)
-        self._counts = partition_counts(nodes, self._entries)
-        self._partitioned = is_partitioned(nodes, self._counts)
+        walked = nodes.walk(*ends, starts=self._entries)
+        self._counts = partition_counts(walked, self._entries)
+        self._partitioned = is_partitioned(walked, self._counts)
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
-        self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
+        self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)
         self._functions = [
-            (id(node), [id(source) for source in sources_of(node)], self._compiled(node))
-            for node in nodes
+            (id(node), [id(source) for source in nodes.sources_of(node)], self._compiled(node))
+            for node in walked
             if id(node) not in self._entries
         ]
 
@@ -148,60 +132,60 @@ class Evaluation:
             by_node[node] = function([by_node[source] for source in sources], run)
         return by_node
 
-    def _compiled(self, node: Node) -> NodeFunction:
+    def _compiled(self, node: nodes.Node) -> NodeFunction:
         function = self._unplaced(node)
-        if not self._partitioned or (keeps_partitions(node) and not isinstance(node, Merge)):
+        if not self._partitioned or (keeps_partitions(node) and not isinstance(node, nodes.Merge)):
             return function
         count = self._counts[id(node)]
         return lambda sources, run: self._placed(node, function(sources, run), count, run)
 
-    def _placed(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
+    def _placed(self, node: nodes.Node, columns: Columns, count: int | None, run: Run) -> Columns:
         """Return a node's tuples in their new partitions, for a node that moves tuples between partitions."""
         match node:
-            case Repartition() | MultiReduce():
+            case nodes.Repartition() | nodes.MultiReduce():
                 return columns
-            case Merge():
+            case nodes.Merge():
                 return in_order(columns)
-            case Aggregate(group=group) if group:
+            case nodes.Aggregate(group=group) if group:
                 return by_fields(columns, group, arrow_schema(node.schema), count)
-            case Aggregate() | Pick():
+            case nodes.Aggregate() | nodes.Pick():
                 return in_one(columns, batch_partition(run.txid, count or 1))
         return spread(columns, count)
 
-    def _unplaced(self, node: Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
+    def _unplaced(self, node: nodes.Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
         """Return the function of a node, which does not yet move tuples to the node's partitions."""
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
             return self._work_function(node, work, after)
         match node:
-            case Repartition():
+            case nodes.Repartition():
                 return self._repartition_function(node)
-            case Part():
+            case nodes.Part():
                 return lambda sources, run: part_of(node, sources[0], self._carried)
-            case Merge():
+            case nodes.Merge():
                 return lambda sources, run: merged(node, sources, self._carried)
-            case Join():
+            case nodes.Join():
                 return lambda sources, run: joined(node, sources, self._hidden, after)
-            case MultiReduce():
+            case nodes.MultiReduce():
                 return self._multireduce_function(node)
-            case Debug():
+            case nodes.Debug():
                 return lambda sources, run: _debugged(node, sources[0], run)
-            case Aggregate() | PersistentAggregate():
+            case nodes.Aggregate() | nodes.PersistentAggregate():
                 return self._aggregate_function(node)
-            case Pick():
+            case nodes.Pick():
                 return self._selection_function(node)
-            case PartitionOf():
+            case nodes.PartitionOf():
                 return lambda sources, run: numbered(sources[0], node.schema.names[-1])
-            case WindowPanes():
+            case nodes.WindowPanes():
                 spec = pane_spec(node)
                 return lambda sources, run: panes_of(spec, sources[0], run.txid)
-            case StateQuery():
+            case nodes.StateQuery():
                 answer = compile_answer(node)
                 return lambda sources, run: answer(sources[0], _read_of(run))
         return self._native_function(node)
 
-    def _work_function(self, node: Node, work: Work, after: frozenset[str]) -> NodeFunction:
+    def _work_function(self, node: nodes.Node, work: Work, after: frozenset[str]) -> NodeFunction:
         apply = self._apart(work, kernel(work, after))
         if id(node) in self._caught:
             work = replace(work, caught=self._caught[id(node)])
@@ -234,14 +218,14 @@ class Evaluation:
 
         return apart
 
-    def _aggregate_function(self, node: Aggregate | PersistentAggregate) -> NodeFunction:
+    def _aggregate_function(self, node: nodes.Aggregate | nodes.PersistentAggregate) -> NodeFunction:
         """Return the function of an aggregate; without group fields each part gives one row, even an empty part.
 
         A part is a request, a partition, or a partition of a request; without requests and partitions, the whole batch.
         """
-        by_partition = self._partitioned and isinstance(node, Aggregate) and node.scope != "batch"
+        by_partition = self._partitioned and isinstance(node, nodes.Aggregate) and node.scope != "batch"
         keys = [*self._hidden_fields, *([PARTITION_FIELD] if by_partition else [])]
-        if isinstance(node, Aggregate) and not can_fold(node):
+        if isinstance(node, nodes.Aggregate) and not can_fold(node):
             aggregate = _gathering(node, keys)
         else:
             aggregate = _folding(node, keys)
@@ -250,22 +234,22 @@ class Evaluation:
         count = self._counts[id(node)] or 1
         return lambda sources, run: in_order(aggregate(sources[0], every_partition(run.requests, count), run))
 
-    def _selection_function(self, node: Pick) -> NodeFunction:
+    def _selection_function(self, node: nodes.Pick) -> NodeFunction:
         spec = PickSpec.of(node)
         apart = (*self._hidden, PARTITION) if self._partitioned and node.scope == "partition" else self._hidden
         return lambda sources, run: picked(spec, sources[0], apart)
 
-    def _repartition_function(self, node: Repartition) -> NodeFunction:
+    def _repartition_function(self, node: nodes.Repartition) -> NodeFunction:
         if not self._partitioned:
             return lambda sources, run: sources[0]
         before, count = self._counts[id(node.source)], self._counts[id(node)]
         return lambda sources, run: repartitioned_columns(node, sources[0], before, count, run.txid)
 
-    def _multireduce_function(self, node: MultiReduce) -> NodeFunction:
+    def _multireduce_function(self, node: nodes.MultiReduce) -> NodeFunction:
         hidden, count, placed = self._hidden, self._counts[id(node)], self._partitioned
         return lambda sources, run: multi_reduced(node, sources, hidden, run.requests, count, placed)
 
-    def _native_function(self, node: Node) -> NodeFunction:
+    def _native_function(self, node: nodes.Node) -> NodeFunction:
         native = self._native
         if native is None:
             raise MissingSessionError(
@@ -275,7 +259,7 @@ class Evaluation:
         return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
 
 
-def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
+def _folding(node: nodes.Aggregate | nodes.PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
     """Return the function of an aggregate of combiners; `keys` are the hidden fields that tell its parts apart."""
     spec, grouped = fold_spec(node, keys), bool(node.group)
 
@@ -286,7 +270,7 @@ def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) ->
     return fold
 
 
-def _gathering(node: Aggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
+def _gathering(node: nodes.Aggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
     """Return the function of an aggregate that must see each tuple; `keys` are the hidden fields of its parts."""
 
     def gather(columns: Columns, parts: Columns | None, run: Run) -> Columns:
@@ -310,7 +294,7 @@ def _read_of(run: Run) -> Read:
     return run.read
 
 
-def _debugged(node: Debug, columns: Columns, run: Run) -> Columns:
+def _debugged(node: nodes.Debug, columns: Columns, run: Run) -> Columns:
     schema = arrow_schema(select(node.source.schema, node.inputs))
     first = columns.select(node.inputs)
     if columns.rows > node.limit:

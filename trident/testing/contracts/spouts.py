@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from trident.testing.local import start_local
 from trident.testing.output import TestOutput, rows_of
 from trident.topology import TridentTopology
 from trident_spouts.adapters.adapt import as_spout
-from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 
 MakeSpout = Callable[[], Any]
 """Returns a new spout over the same rows at each call, as a restarted program makes one."""
@@ -62,7 +62,7 @@ class SpoutContract:
     @pytest.fixture
     def expected(self, make_spout: MakeSpout) -> list[Step]:
         """Return the batches that the source gives when nothing fails."""
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor))
         assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need two at least"
         return steps
@@ -77,7 +77,7 @@ class SpoutContract:
     def test_emissions_have_the_declared_fields_and_know_their_rows(self, make_spout: MakeSpout) -> None:
         spout = as_spout(make_spout())
         declared = {field.name: field.type for field in arrow_schema(spout.schema)}
-        with opened(spout) as executor:
+        with closing(spout.open()) as executor:
             for txid, plan, emission in emissions(executor):
                 table = emission.arrow()
                 where = f"batch {txid} ({plan!r:.200})"
@@ -90,13 +90,13 @@ class SpoutContract:
     # --- positions ---------------------------------------------------------------------------------------------
 
     def test_metadata_and_positions_are_json(self, make_spout: MakeSpout) -> None:
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             for txid, plan, emission in emissions(executor):
                 as_logged(plan, f"the metadata of batch {txid}")
                 as_logged(emission.after, f"the position after batch {txid}")
 
     def test_a_position_that_only_an_emission_tells_is_not_planned_ahead(self, make_spout: MakeSpout) -> None:
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             for txid, _, emission in emissions(executor):
                 if executor.plans_ahead:
                     assert emission.after is None, f"it plans ahead, and batch {txid} tells its position when emitted"
@@ -104,7 +104,7 @@ class SpoutContract:
     def test_batches_that_are_planned_ahead_bring_every_row_once(
         self, make_spout: MakeSpout, expected: list[Step]
     ) -> None:
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             if not executor.plans_ahead:
                 pytest.skip("it does not plan ahead")
             plans: list[Metadata] = []
@@ -114,7 +114,7 @@ class SpoutContract:
         check_rows(emitted, expected)
 
     def test_an_idle_source_stays_where_it_is(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor))
             for _ in range(3):
                 assert planned(executor, len(steps) + 1, steps[-1].position) is None, "rows came after the end"
@@ -126,7 +126,7 @@ class SpoutContract:
     def test_a_replay_within_a_run_holds_what_the_kind_promises(self, make_spout: MakeSpout) -> None:
         """A transactional or non-transactional spout emits the same rows again. An opaque one may emit any rows."""
         spout = as_spout(make_spout())
-        with opened(spout) as executor:
+        with closing(spout.open()) as executor:
             if spout.kind is SpoutKind.OPAQUE:
                 pytest.skip("an opaque replay may hold other rows")
             for txid, plan, emission in emissions(executor):
@@ -139,13 +139,13 @@ class SpoutContract:
     def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         """Two attempts at each batch fail. An opaque spout plans each one anew, from the end of the batch before."""
         spout = as_spout(make_spout())
-        with opened(spout) as executor:
+        with closing(spout.open()) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
         check_rows([step.rows for step in steps], expected)
 
     def test_plans_that_were_not_used_bring_no_row_twice(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         """A batch may be planned more than once. Only the plan of the attempt that is frozen counts."""
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             steps, position = [], None
             for txid in range(1, MOST_BATCHES):
                 planned(executor, txid, position)
@@ -164,7 +164,7 @@ class SpoutContract:
         steps: list[Step] = []
         position: Metadata = None
         for epoch in range(1, MOST_BATCHES):
-            with opened(as_spout(make_spout())) as executor:
+            with closing(as_spout(make_spout()).open()) as executor:
                 if steps:  # a restarted driver reports the last success again
                     executor.success(steps[-1].txid, steps[-1].plan)
                 step = batch(executor, len(steps) + 1, position, epoch)
@@ -182,14 +182,14 @@ class SpoutContract:
         if spout.kind is not SpoutKind.TRANSACTIONAL:
             pytest.skip(f"a spout that is {spout.kind.value} does not promise it")
         for step in reversed(expected):
-            with opened(as_spout(make_spout())) as executor:
+            with closing(as_spout(make_spout()).open()) as executor:
                 again = rows_in(executor, TransactionAttempt(step.txid, 1, 2), step.plan)
                 check_same(again, step.rows, f"batch {step.txid}, emitted by another run from its metadata,")
 
     # --- what else is called -----------------------------------------------------------------------------------
 
     def test_success_may_be_repeated(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        with opened(as_spout(make_spout())) as executor:
+        with closing(as_spout(make_spout()).open()) as executor:
             steps: list[Step] = []
             for step in walk(executor):
                 steps.append(step)
@@ -199,9 +199,9 @@ class SpoutContract:
 
     def test_it_can_be_opened_again_after_it_was_closed(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         spout = as_spout(make_spout())
-        with opened(spout):
+        with closing(spout.open()):
             pass
-        with opened(spout) as executor:
+        with closing(spout.open()) as executor:
             steps = list(walk(executor))
         check_rows([step.rows for step in steps], expected)
 
@@ -266,16 +266,6 @@ class SpoutContract:
 
 
 # --- a driver's calls, without a driver ---------------------------------------------------------------------------
-
-
-@contextmanager
-def opened(spout: Spout) -> Iterator[SpoutExecutor]:
-    """Give a spout's executor for one run, and close it at the end of the block."""
-    executor = spout.open()
-    try:
-        yield executor
-    finally:
-        executor.close()
 
 
 def as_logged(metadata: Metadata, what: str) -> Metadata:
