@@ -194,20 +194,29 @@ def _chosen(values: list[Any], rows: list[int]) -> list[Any]:
     return [values[row] for row in rows]
 
 
-class MapOverlay:
-    """A state with key fields for one call of an updater: MapState, RemovableMapState and TupleCollection."""
+class _OverlayState:
+    """What a user's updater gets: a view of an overlay, with the methods that every `State` has."""
 
-    __slots__ = ("_keys", "_overlay")
+    __slots__ = ("_overlay",)
 
-    def __init__(self, overlay: Overlay, keys: pa.Schema) -> None:
+    def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self._keys = keys
 
     def beginCommit(self, txid: int) -> None:
         self._overlay.beginCommit(txid)
 
     def commit(self, txid: int) -> None:
         self._overlay.commit(txid)
+
+
+class MapOverlay(_OverlayState):
+    """A state with key fields for one call of an updater: MapState, RemovableMapState and TupleCollection."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, overlay: Overlay, keys: pa.Schema) -> None:
+        super().__init__(overlay)
+        self._keys = keys
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
         return self._overlay.get(self._columns("multiGet", keys))
@@ -243,19 +252,10 @@ class MapOverlay:
         raise _no_such(name, "multiGet", "multiPut", "multiUpdate", "multiRemove", "getTuples")
 
 
-class ValueOverlay:
+class ValueOverlay(_OverlayState):
     """A state without key fields for one call of an updater: Snapshottable."""
 
-    __slots__ = ("_overlay",)
-
-    def __init__(self, overlay: Overlay) -> None:
-        self._overlay = overlay
-
-    def beginCommit(self, txid: int) -> None:
-        self._overlay.beginCommit(txid)
-
-    def commit(self, txid: int) -> None:
-        self._overlay.commit(txid)
+    __slots__ = ()
 
     def get(self) -> Any:
         return self._overlay.get(self._one("get"))[0]

@@ -49,8 +49,7 @@ class _Combined:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         latest = latest_of(table, LATEST) if self._config.timestampField is not None else None
         clock = clock_of(self._config, latest, batch)
-        self._open.load_at(batch.txid - 1, stored)
-        self._open.void()
+        self._open.begin(batch.txid, stored)
         deltas, dropped = self._deltas(table, clock)
         keys = deltas.select(self._keys.names)
         before = stored.read(keys)
@@ -60,7 +59,7 @@ class _Combined:
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
         results = self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
-        self._open.mark_at(batch.txid)
+        self._open.end(batch.txid)
         return Updated(puts, results, dropped)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> tuple[pa.Table, int]:

@@ -110,8 +110,7 @@ class _ByTime:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field, tuples = self._config.timestampField, self._tables.entering(table)
         clock = clock_of(self._config, latest_of(tuples, field), batch)
-        self._remembered.load_at(batch.txid - 1, _ByBucket(stored, self._in_buckets))
-        self._remembered.void()
+        self._remembered.begin(batch.txid, _ByBucket(stored, self._in_buckets))
         tuples = tuples.filter(on_time(self._config, tuples.column(field), clock.before))
         keys = _Keys.of(tuples.select(self._tables.keys.names))
         until = self._until(stored.read(keys.table)) if keys.table.num_rows else np.zeros(0, np.int64)
@@ -123,7 +122,7 @@ class _ByTime:
         puts = pa.Table.from_arrays([*new.columns, times], schema=self._tables.puts)
         gone = self._forgotten(new, stored, clock.after)
         self._remembered.add(self._in_buckets(puts))
-        self._remembered.mark_at(batch.txid)
+        self._remembered.end(batch.txid)
         return Updated(pa.concat_tables([puts, removals(gone, self._tables.puts)]), _filtered(tuples, rows))
 
     def _until(self, times: pa.Array) -> Ids:

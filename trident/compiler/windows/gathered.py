@@ -51,13 +51,12 @@ class _Gathered:
 
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         clock = clock_of(self._config, latest_of(table, self._config.timestampField), batch)
-        self._open.load_at(batch.txid - 1, stored)
-        self._open.void()
+        self._open.begin(batch.txid, stored)
         added, dropped = self._added(table, clock, batch.txid)
         self._open.add(added.select(self._keys.names))
         results = self._results(added, stored, clock)
         puts = self._puts_of(added, clock, batch.txid)
-        self._open.mark_at(batch.txid)
+        self._open.end(batch.txid)
         return Updated(puts, results, dropped)
 
     def _added(self, table: pa.Table, clock: Clock, txid: int) -> tuple[pa.Table, int]:

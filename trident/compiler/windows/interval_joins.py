@@ -139,8 +139,7 @@ class _Join:
         sides, clocks = self._sides, [self._clock(number, tables[number], batch) for number in (LEFT, RIGHT)]
         clock = Clock(min(each.before for each in clocks), min(each.after for each in clocks))
         for number, held in enumerate(self._held):
-            held.load_at(batch.txid - 1, _OfSide(stored, number))
-            held.void()
+            held.begin(batch.txid, _OfSide(stored, number))
         new = [sides[number].on_time(tables[number], clock.before) for number in (LEFT, RIGHT)]
         emitted = self._pairs(new, stored)
         for number in (LEFT, RIGHT):
@@ -150,7 +149,7 @@ class _Join:
         gone = [self._gone(number, clock) for number in (LEFT, RIGHT)]
         for number, held in enumerate(self._held):
             held.add(puts[number].select(self._keys.names[1:]))
-            held.mark_at(batch.txid)
+            held.end(batch.txid)
         return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted))
 
     def _clock(self, number: int, table: pa.Table, batch: WindowBatch) -> Clock:

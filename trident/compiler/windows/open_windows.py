@@ -15,7 +15,31 @@ from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timesta
 from trident_state.keys import encode_keys
 
 
-class OpenWindows:
+class BatchIndex:
+    """The base of an index beside a state, which describes the state after one batch."""
+
+    _txid: int | None = None
+    """The batch; None before the first one, and while a batch changes the index."""
+
+    def begin(self, txid: int, stored: Stored) -> None:
+        """Make the index describe the state before batch `txid`: read the state, unless the index does so already.
+
+        If the batch fails, and so does not come to `end`, the next `begin` reads the index anew.
+        """
+        before, self._txid = self._txid, None
+        if before != txid - 1:
+            self._read(stored)
+
+    def end(self, txid: int) -> None:
+        """Note that the index, with all that was added and dropped, describes the state as batch `txid` leaves it."""
+        self._txid = txid
+
+    def _read(self, stored: Stored) -> None:
+        """Read the index from the state."""
+        raise NotImplementedError
+
+
+class OpenWindows(BatchIndex):
     """The keys of a state by the start of their window or pane; `_fields` are the key fields after the start."""
 
     def __init__(self, keys: pa.Schema) -> None:
@@ -23,24 +47,11 @@ class OpenWindows:
         self._start = keys.field(0)
         self._fields = pa.schema(list(keys)[1:])
         self._keys: dict[int, list[pa.Table]] = {}
-        self._txid: int | None = None
 
-    def load_at(self, txid: int, stored: Stored) -> None:
-        """Make the index describe the state as batch `txid` left it: read the state, unless it does so already."""
-        if self._txid == txid:
-            return
+    def _read(self, stored: Stored) -> None:
         self._keys = {}
         for page in stored.scan():
             self.add(page)
-        self._txid = txid
-
-    def mark_at(self, txid: int) -> None:
-        """Note that the index, with all that was added and dropped, describes the state as batch `txid` leaves it."""
-        self._txid = txid
-
-    def void(self) -> None:
-        """Note that a batch is changing the index: if it fails, `load_at` reads the index anew."""
-        self._txid = None
 
     def add(self, keys: pa.Table) -> None:
         """Add keys that are not yet in the index."""

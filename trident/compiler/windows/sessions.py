@@ -23,6 +23,7 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
+from trident.compiler.windows.open_windows import BatchIndex
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowBatch
@@ -85,8 +86,7 @@ class _Sessions:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
         clock = clock_of(self._config, latest_of(table, field), batch)
-        self._due.load_at(batch.txid - 1, stored)
-        self._due.void()
+        self._due.begin(batch.txid, stored)
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
         times = microseconds(table.column(field))
         open_ = (times + self._config.gap > clock.before) & held_by_any(self._config, times)
@@ -103,7 +103,7 @@ class _Sessions:
         results = self._results(changed, closed)
         puts = self._puts_of(changed, still_open)
         self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
-        self._due.mark_at(batch.txid)
+        self._due.end(batch.txid)
         return Updated(puts, results, int((~open_).sum()))
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
@@ -282,7 +282,7 @@ def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
     return [range(first, last) for first, last in zip(cuts, cuts[1:], strict=False)]
 
 
-class Due:
+class Due(BatchIndex):
     """For each key the end of its first open session, beside the state and for this process only.
 
     The ends describe the state after one batch. After a restart, or where a batch is computed once more, they are read
@@ -293,12 +293,8 @@ class Due:
         self._keys = keys
         self._ends: dict[bytes, int] = {}
         self._heap: list[tuple[int, bytes]] = []
-        self._txid: int | None = None
 
-    def load_at(self, txid: int, stored: Stored) -> None:
-        """Make the ends describe the state as batch `txid` left it: read the state, unless they are of that batch."""
-        if self._txid == txid:
-            return
+    def _read(self, stored: Stored) -> None:
         self._ends, self._heap = {}, []
         for page in stored.scan():
             values = one(page.column(page.num_columns - 1))
@@ -306,15 +302,6 @@ class Due:
             ends = microseconds(lists.field("end"))
             firsts = [int(ends[a:b].min()) if b > a else None for a, b in zip(cuts, cuts[1:], strict=False)]
             self.set(page.select(self._keys.names), firsts)
-        self._txid = txid
-
-    def mark_at(self, txid: int) -> None:
-        """Note that the ends describe the state as batch `txid` leaves it."""
-        self._txid = txid
-
-    def void(self) -> None:
-        """Note that a batch is changing the ends: if the batch fails, `load_at` reads the ends anew."""
-        self._txid = None
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
         """Set for each of these keys the end of its first open session; None for a key without one."""
