@@ -259,6 +259,11 @@ def test_flat_map_filter_and_data_frames_skip_too() -> None:
     assert sorted(int(line) for (line,) in kept) == [n for (n,) in GOOD if n % 2 == 0]
 
 
+def test_a_row_of_flat_map_that_does_not_fit_is_some_tuples_fault() -> None:
+    numbers = stream(TridentTopology(), "n long", [(1,), (5000,), (3,)])
+    assert leaving(OnArrow(), numbers.flatMap("n", small, "m int", onError="skip")) == [(1000000,), (3000000,)]
+
+
 def test_a_failed_exception_fails_the_batch_whatever_the_policy() -> None:
     lines = stream(TridentTopology(), "line string", ["1", "stop", "bad"])
     with pytest.raises(FailedException, match="the service is away"):
