@@ -8,6 +8,7 @@ right wherever the state keeps a txid.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import pytest
 from tests.conformance.kit import CASES, Case, Seen, conforms, ran, unordered
 from tests.conformance.maps import Fragile, MapAtHand, of_records, totals
 from tests.support.spouts import ReplayingSpout
-from trident import Sum, TridentTopology
+from trident import CollectList, Count, Last, MaxBy, Sum, TridentTopology
 from trident.plan.guarantee import Promise, guarantees
 from trident.spouts import BatchSpout, FixedBatchSpout
+from trident.state import BackingMapState, StateIdentity
 from trident_state.state_shape import StateKind
 
 KINDS = {"nontx": StateKind.NON_TRANSACTIONAL, "tx": StateKind.TRANSACTIONAL, "opaque": StateKind.OPAQUE}
@@ -200,3 +202,99 @@ def test_each_key_goes_on_once_for_every_spout_and_every_state(like: str, kind: 
     assert home.broken is not None
     passed = [row[0] for rows in seen.batches for row in rows]
     assert sorted(passed) == sorted(held) == sorted(case.expected["true_totals"])
+
+
+# --- the nine cells for the other verbs with states, and for several aggregates ---------------------------------------
+
+SPOUTS = ["x3-nontx-nontx", "x3-tx-tx", "x3-opaque-opaque"]
+
+
+def homes_of(kind: StateKind, breaks: str) -> tuple[BackingMapState, dict[str, Fragile]]:
+    """A factory whose state of this name breaks off in batch 2, and the homes of its states."""
+    homes: dict[str, Fragile] = {}
+
+    def home(identity: StateIdentity) -> Fragile:
+        return homes.setdefault(identity.name, Fragile(kind, times=int(identity.name == breaks)))
+
+    return BackingMapState(kind, home), homes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("like", SPOUTS)
+def test_several_aggregates_count_each_batch_once_for_every_spout(like: str, kind: str, tmp_path: Path) -> None:
+    """A non-transactional state takes batch 2 twice, with all of its aggregates, as it would with one."""
+    home, seen = Fragile(KINDS[kind]), Seen()
+    topology = TridentTopology()
+    stream = topology.newStream("s", source_of(CASES[like]))
+    seen.watch(stream)
+    several = {"count": Count(), "sum": Sum("n"), "last": Last("n"), "all": CollectList("n"), "of": MaxBy("k", "n")}
+    stream.groupBy("k").persistentAggregate(home.state, several, name="several")
+    with ran(topology, tmp_path) as running:
+        found = {k: row.asDict() for k, row in running.state("several").items()}
+    assert home.broken is not None
+    batches = seen.batches if KINDS[kind] is not StateKind.NON_TRANSACTIONAL else [*seen.batches[:2], *seen.batches[1:]]
+    by_key: dict[str, list[int]] = {}
+    for k, n in (row for batch in batches for row in batch):
+        by_key.setdefault(k, []).append(n)
+    assert found == {
+        k: {"count": len(ns), "sum": sum(ns), "last": ns[-1], "all": ns, "of": k} for k, ns in by_key.items()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("like", SPOUTS)
+def test_a_table_has_the_latest_tuples_for_every_spout_and_every_state(like: str, kind: str, tmp_path: Path) -> None:
+    """Batch 2 breaks off when its tuples are in the table. What they found there, as of batch 1, is frozen by then: so it
+    is right even with a non-transactional state, which no longer has it."""
+    home, seen, joined = Fragile(KINDS[kind]), Seen(), Seen()
+    topology = TridentTopology()
+    stream = topology.newStream("s", source_of(CASES[like]))
+    seen.watch(stream)
+    table = stream.toTable("k", home.state, name="latest")
+    joined.watch(stream.joinTable(table, "k", joinType="left", outputFields="before"), "joined")
+    with ran(topology, tmp_path) as running:
+        found = {k: value["n"] for k, value in running.state("latest").items()}
+    assert home.broken is not None
+    latest, expected = dict[str, int](), []
+    for batch in seen.batches:
+        expected.append([(k, n, latest.get(k)) for k, n in batch])
+        latest |= dict(batch)
+    assert found == latest
+    assert [unordered(rows) for rows in joined.batches] == [unordered(rows) for rows in expected]
+
+
+def moment(n: int) -> datetime:
+    """A time so many seconds after 1970."""
+    return datetime.fromtimestamp(n, UTC)
+
+
+@pytest.mark.parametrize("breaks", ["pairs", "pairs.left.watermark", "pairs.right.watermark"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("like", SPOUTS)
+def test_each_pair_leaves_once_for_every_spout_and_every_state(
+    like: str, kind: str, breaks: str, tmp_path: Path
+) -> None:
+    """A stream joined with itself: each tuple meets all of its key that are not more than 10 seconds apart."""
+    (state, homes), seen, pairs = homes_of(KINDS[kind], breaks), Seen(), Seen()
+    topology = TridentTopology()
+    stream = topology.newStream("s", source_of(CASES[like])).each("n", moment, "at timestamp")
+    seen.watch(stream.project("k", "n"))
+    near = ("-10 seconds", "10 seconds")
+    joined = stream.intervalJoin(
+        stream,
+        "k",
+        near,
+        timestampField="at",
+        lateness="1 hour",
+        outputFields="k, n, at, other, otherAt",
+        stateFactory=state,
+        name="pairs",
+    )
+    pairs.watch(joined.project("k", "n", "other"), "seenPairs")
+    with ran(topology, tmp_path):
+        pass
+    # A watermark is one value: what breaks off is its only write, or in a batch that does not move it none.
+    assert homes[breaks].broken is not None or breaks != "pairs"
+    rows = [row for batch in seen.batches for row in batch]
+    met = [(k, n, m) for k, n in rows for j, m in rows if k == j and abs(m - n) <= 10]
+    assert sorted(row for batch in pairs.batches for row in batch) == sorted(met)
