@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.simulator import flows
+from tests.simulator.in_world import checksum
 from tests.simulator.meanings import MEANINGS, Held, Waiting, difference
 from tests.simulator.spouts import Source, Tuple
 
@@ -72,7 +73,7 @@ class Oracle:
         sums: dict[str, int] = {}
         for seq, word in self.everything.items():
             counts[word] = counts.get(word, 0) + 1
-            sums[word] = sums.get(word, 0) + flows.checksum(seq)
+            sums[word] = sums.get(word, 0) + checksum(seq)
         expected = {**self.after[-1], "counts": counts, "sums": sums}
         for state, values in found.items():
             wrong = difference(expected[state], values)

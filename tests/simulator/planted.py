@@ -194,6 +194,13 @@ FAULTS = [
         "attempt = following if tried == txid else int(txid <= self._last_frozen)",
         "attempt = following if tried == txid else 0",
     ),
+    Fault(
+        "loose query",
+        "it is asked again in a turn that is repeated",
+        "trident/run/committer.py",
+        "        frozen = self._frozen.stage(txid, stage.number)\n",
+        "        frozen = self._frozen.stage(txid, stage.number) if stage.number == 1 else None\n",
+    ),
 ]
 
 
@@ -257,36 +264,12 @@ OVER_TIME = [
         flow="recent,interval",
     ),
     Fault(
-        "watermark",
-        "one that is behind is not healed for a step that reads it",
-        "trident/run/committer.py",
-        "            for read in (step, *watermarks_of(step)):\n",
-        "            for read in (step,):\n",
-        flow="recent,interval",
-    ),
-    Fault(
         "dedup",
         "a key that came again is forgotten by its former time",
         _DEDUP,
         "(until != NEVER) & (until < watermark)",
         "until != NEVER",
         flow="recent",
-    ),
-    Fault(
-        "table",
-        "a join reads what its own batch wrote",
-        "trident/run/committer.py",
-        "            later[output.step] = self._answer(output, asking, txid, written)\n",
-        "            pass\n",
-        (
-            "trident/run/committer.py",
-            "        self._note_times([step for",
-            "        for output in queries:\n"
-            "            asking = tables.get(output.name, output.schema.empty_table())\n"
-            "            later[output.step] = self._answer(output, asking, txid, written)\n"
-            "        self._note_times([step for",
-        ),
-        flow="table",
     ),
     Fault(
         "several aggregates",

@@ -94,7 +94,7 @@ def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
             BETWEEN,
             timestampField="at",
             lateness=LATENESS,
-            joinType=kind,  # type: ignore[arg-type]
+            joinType=kind,
             outputFields="word, seq, at, leftCheck, other, otherAt, rightCheck",
             stateFactory=InWorld("pairs"),
             name="pairs",
