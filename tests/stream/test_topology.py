@@ -285,6 +285,11 @@ def test_importing_the_package_is_quick_and_opens_nothing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_spark_workers_import_no_pandas_unless_a_function_needs_it() -> None:
+    program = "import sys, trident.compiler.spark.worker_functions; assert not {'pandas', 'redis'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_every_public_name_is_there() -> None:
     import trident
 

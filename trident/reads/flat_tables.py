@@ -1,10 +1,14 @@
 """Tables for pandas: structs are spread over columns, and no value is rounded."""
 
-import pandas as pd
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.pandas_series import flat_series
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def spread_structs(table: pa.Table) -> pa.Table:
@@ -22,8 +26,10 @@ def spread_structs(table: pa.Table) -> pa.Table:
     return pa.table([column for _, column in columns], names=names).replace_schema_metadata(table.schema.metadata)
 
 
-def to_frame(table: pa.Table) -> pd.DataFrame:
+def to_frame(table: pa.Table) -> "pd.DataFrame":
     """Return a table as a DataFrame: structs as dicts, lists and maps as lists, with the numbers in them unchanged."""
+    import pandas as pd  # only where it is needed: its import takes long
+
     series = {
         # Arrow would make doubles of whole numbers beside nulls in structs too.
         name: pd.Series(column.to_pylist(), dtype=object) if pa.types.is_nested(column.type) else flat_series(column)

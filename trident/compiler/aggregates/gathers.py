@@ -20,7 +20,6 @@ from trident.compiler.columns.calls import ListCollector, output_column, output_
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.keys import KeyIndex
-from trident.compiler.columns.pandas_calls import call_pandas, value_column
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
 from trident.operations.tuples import tuple_type
 
@@ -286,6 +285,9 @@ class _PandasRun:
 
     def result(self) -> tuple[list[Column], list[int] | None]:
         function, where = self._member.function, self._member.where
+        # Only here, since pandas takes long to import, and every worker would pay for it.
+        from trident.compiler.columns.pandas_calls import call_pandas, value_column
+
         values = [call_pandas(function.aggregator, function.call, where, group) for group in self._groups()]
         field = pa.field(function.output, arrow_type(function.type))
         return [value_column(where, values, field)], None

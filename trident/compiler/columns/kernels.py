@@ -6,7 +6,7 @@ and a field that no later operation reads is dropped right after its last reader
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -16,10 +16,12 @@ from trident.compiler.columns.catching import catching_kernel
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.pandas_calls import PandasKernel
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
+
+if TYPE_CHECKING:
+    from trident.compiler.columns.pandas_calls import PandasKernel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +118,10 @@ def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], 
     return catching_kernel(_call_kernel(work, work.operation, after), work.where, work.caught)
 
 
-def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> PandasKernel:
+def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> "PandasKernel":
+    # Only here, since pandas takes long to import, and every worker would pay for it.
+    from trident.compiler.columns.pandas_calls import PandasKernel
+
     if work.verb not in ("filter", "each", "map"):
         raise TypeError(f"{work.where.step}: a {work.verb} calls no function over pandas objects")
     return PandasKernel(work.verb, operation, work.where, work.outputs, after)
