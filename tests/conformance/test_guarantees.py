@@ -244,8 +244,8 @@ def test_several_aggregates_count_each_batch_once_for_every_spout(like: str, kin
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("like", SPOUTS)
 def test_a_table_has_the_latest_tuples_for_every_spout_and_every_state(like: str, kind: str, tmp_path: Path) -> None:
-    """Batch 2 breaks off when its tuples are in the table. What they found there before is frozen by then: so it is
-    right even with a non-transactional state, which no longer has it."""
+    """Batch 2 breaks off when its tuples are in the table. What they found there is frozen by then, so it is right
+    even with a non-transactional state, which no longer has it."""
     home, seen, joined = Fragile(KINDS[kind]), Seen(), Seen()
     topology = TridentTopology()
     stream = topology.newStream("s", source_of(CASES[like]))

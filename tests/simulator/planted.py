@@ -200,6 +200,11 @@ FAULTS = [
         "trident/run/committer.py",
         "        frozen = self._frozen.stage(txid, stage.number)\n",
         "        frozen = self._frozen.stage(txid, stage.number) if stage.number == 1 else None\n",
+        (
+            "trident/run/committer.py",
+            "        if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):\n",
+            "        if not later:\n",
+        ),
     ),
 ]
 
