@@ -294,8 +294,10 @@ class World:
         if "would see txids again" in str(error) and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
             return False  # it may go on with the highest txids that its streams and outputs had
         before = [shape for shape in self._accepted if shape != driver.shape]
-        # A server that was rewound may have forgotten that a state was dropped: the log no longer knows that state.
-        undropped = isinstance(error, StateAheadError) and self.result.faults["server rewound"]
+        # A server that was rewound may have forgotten that a state was dropped, and a driver that slept through the drop
+        # may have founded the state again: the log no longer knows that state, and the message says what to do.
+        slept = self.result.faults["zombie"] and self.history.dropped
+        undropped = isinstance(error, StateAheadError) and (self.result.faults["server rewound"] or slept)
         damage = isinstance(error, core.DAMAGE) or undropped
         if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
             return False  # it never was another one
