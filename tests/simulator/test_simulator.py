@@ -71,7 +71,7 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
 
     monkeypatch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
     monkeypatch.setattr(
-        command, "everything", lambda seed, schedules, minutes, every: some(range(seed, seed + schedules))
+        command, "everything", lambda seed, schedules, minutes, every, flow: some(range(seed, seed + schedules))
     )
     assert command.many(0, 200, None) == 1
     told = capsys.readouterr().out
