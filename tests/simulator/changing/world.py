@@ -294,7 +294,7 @@ class World:
         if "would see txids again" in str(error) and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
             return False  # it may go on with the highest txids that its streams and outputs had
         before = [shape for shape in self._accepted if shape != driver.shape]
-        # A server that was rewound may have forgotten that a state was dropped, and a driver that slept through the drop
+        # A server that was rewound may have forgotten that a state was dropped, and a driver that slept through it
         # may have founded the state again: the log no longer knows that state, and the message says what to do.
         slept = self.result.faults["zombie"] and self.history.dropped
         undropped = isinstance(error, StateAheadError) and (self.result.faults["server rewound"] or slept)
