@@ -42,7 +42,8 @@ class Combine:
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
     delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined by itself,
-    as the values of a state of its own would be.
+    as the values of a state of its own would be. `former` are the names under which earlier versions stored this
+    Combine.
     """
 
     name: str
@@ -50,15 +51,16 @@ class Combine:
     native: Literal["sum", "min", "max", "put"] | None = None
     columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
     parts: tuple["Combine", ...] | None = None
+    former: tuple[str, ...] = ()
 
 
-def replacing(name: str = "put") -> Combine:
+def replacing(name: str = "put", former: tuple[str, ...] = ()) -> Combine:
     """Return the Combine by which a batch's value replaces the stored value.
 
     >>> replacing().function(3, None) is None
     True
     """
-    return Combine(name, _second, "put")
+    return Combine(name, _second, "put", former=former)
 
 
 def _second(stored: Any, delta: Any) -> Any:
@@ -77,3 +79,8 @@ class StateShape:
     def fingerprint(self) -> str:
         """The key fields, value type and aggregator of the state as text, which must not change between restarts."""
         return write_fingerprint(self.keys, self.value, self.combine.name)
+
+    def fits(self, fingerprint: str) -> bool:
+        """Return whether a state with this stored fingerprint has this shape."""
+        names = (self.combine.name, *self.combine.former)
+        return any(fingerprint == write_fingerprint(self.keys, self.value, name) for name in names)

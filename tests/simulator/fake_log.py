@@ -229,9 +229,10 @@ class FakeLog:
 
         self._write(lease, "log.founded", write, durable=True)
 
-    def forget(self, lease: Lease, state: str) -> None:
+    def forget(self, lease: Lease, *states: str) -> None:
         def write(disk: LogDisk) -> Undo:
-            disk.states.pop(state, None)
+            for state in states:
+                disk.states.pop(state, None)
             return _nothing
 
         self._write(lease, "log.forget", write, durable=True)

@@ -3,10 +3,10 @@
 import contextlib
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
+from trident.access.held_states import HeldStates, open_to_drop
 from trident.access.locations import StateLocation, read_location
 from trident.base.attempt import Lease
 from trident.base.errors import (
@@ -20,12 +20,9 @@ from trident.base.errors import (
 from trident.base.names import check_name, did_you_mean
 from trident.log import RedisLog
 from trident.log.protocol import TransactionLog
-from trident.log.snapshot_home import NoHome
 from trident.run import registry
 from trident.run.reset import drop_store
-from trident_state.redis.state_discovery import find_rest, find_state
-from trident_state.state_shape import StateIdentity, StateShape, replacing
-from trident_state.store import StateFactory, Store
+from trident_state.store import StateFactory
 
 _FENCED_SECONDS = 2.0
 """Seconds after which a fenced driver has noticed the fence (it looks once a second) and ended its last write."""
@@ -47,6 +44,9 @@ def dropState(
 ) -> None:
     """Delete one state, also from its log: the next start of its topology makes an empty state, and goes on from there.
 
+    The watermarks of a state (of `dropDuplicates`, windows and interval joins by event time) are dropped with it. They
+    cannot be dropped alone.
+
     Give the location of the log, and for a state that is not in memory also the location of its store (`url` or
     `factory`). The call may be repeated after any failure. Repeat it with `force` if the store no longer has the state
     and the log still knows it.
@@ -65,8 +65,8 @@ def dropState(
     Raises
     ------
     StateError
-        If there is no such state, or not at that location, or if a driver that runs or was killed holds the topology.
-        Nothing was touched.
+        If there is no such state, or not at that location, if it is the watermark of another state, or if a driver that
+        runs or was killed holds the topology. Nothing was touched.
     TopologyActiveError
         If the topology runs in this process.
     """
@@ -79,12 +79,15 @@ def dropState(
         _drop_without_log(location, topology, state, force)
         return
     with contextlib.closing(location.open_log_to_read(topology)) as reading:
-        births, holder, in_memory = reading.births(), reading.lease(), bool(reading.manifest(state))
-        uuid = reading.uuid
+        births, holder, uuid = reading.births(), reading.lease(), reading.uuid
+        held_states = HeldStates(location, topology, reading)
+        _check_no_watermark(held_states, state)
+        watermarks = held_states.watermarks_of(state)
+        in_memory = any(reading.manifest(name) for name in (state, *watermarks))
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
-    if state not in births and store_log != uuid:
+    if state not in births and store_log != uuid and not watermarks:
         raise StateError(
             f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, births)} "
             f"(it has {', '.join(sorted(births)) or 'none'}); nothing was touched"
@@ -97,7 +100,7 @@ def dropState(
             f"a driver holds topology {topology!r} (epoch {holder.epoch if holder else 0}): it runs, or it was killed. "
             f"Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
         )
-    if in_store and not in_memory and not force and store_log is None:
+    if in_store and not in_memory and not force and store_log is None and state in births:
         raise _missing_in_store(location, topology, state)
     if store_log not in (None, uuid) and not force:
         raise StateError(
@@ -106,12 +109,22 @@ def dropState(
             f"touched"
         )
     with contextlib.closing(location.open_log_to_write(topology)) as writing:
-        _drop(location, writing, topology, state, in_store, held)
+        _drop(location, writing, topology, [*watermarks, state], in_store, held)
+
+
+def _check_no_watermark(held: HeldStates, state: str) -> None:
+    """Raise StateError for the watermark of a state that exists: without it, that state would reopen what it closed."""
+    owner = held.owner_of(state)
+    if owner is not None:
+        raise StateError(
+            f"state {state!r} is the watermark of state {owner!r} and cannot be dropped alone; drop {owner!r}, and its "
+            f"watermarks go with it. Nothing was touched"
+        )
 
 
 def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
     """Return the uuid of the log that the state in the store belongs to; None if the state is absent or incomplete."""
-    store = _open_store(location, topology, state)
+    store = open_to_drop(location, topology, state)
     if store is None:
         return None
     with contextlib.closing(store), contextlib.suppress(*_INCOMPLETE):
@@ -130,23 +143,30 @@ def _missing_in_store(location: StateLocation, topology: str, state: str) -> Sta
     )
 
 
-def _drop(location: StateLocation, log: TransactionLog, topology: str, state: str, in_store: bool, held: bool) -> None:
+def _drop(
+    location: StateLocation, log: TransactionLog, topology: str, states: Sequence[str], in_store: bool, held: bool
+) -> None:
+    """Drop a state and its watermarks, which come first in `states`.
+
+    If the call dies in between, a state without its watermarks is left: the log knows them still, and refuses a start.
+    """
     lease = log.take()
     if held:
         time.sleep(_FENCED_SECONDS)
-    if in_store and (store := _open_store(location, topology, state)) is not None:
-        with contextlib.closing(store):
-            if _log_of(location, topology, state) == log.uuid:
-                drop_store(store, log, lease)
-            else:
-                store.drop()
-    folder = None if location.checkpoint is None else location.folder(topology) / "states" / state
-    # The files are listed before the log forgets the state. Afterwards a start may make the state anew and write files
+    for state in states:
+        if in_store and (store := open_to_drop(location, topology, state)) is not None:
+            with contextlib.closing(store):
+                if _log_of(location, topology, state) == log.uuid:
+                    drop_store(store, log, lease)
+                else:
+                    store.drop()
+    folder = None if location.checkpoint is None else location.folder(topology) / "states"
+    # The files are listed before the log forgets the states. Afterwards a start may make them anew and write files
     # of other names, which must stay.
-    files = [] if folder is None else _files_in(folder)
-    log.forget(lease, state)
-    if folder is not None:
-        _delete(folder, files)
+    files = {} if folder is None else {folder / state: _files_in(folder / state) for state in states}
+    log.forget(lease, *states)
+    for its_folder, its_files in files.items():
+        _delete(its_folder, its_files)
     with contextlib.suppress(FencedError):  # a driver took the log meanwhile; the drop is done
         log.give_back(lease)
 
@@ -163,41 +183,27 @@ def _delete(folder: Path, files: list[Path]) -> None:
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:
-    store = _open_store(location, topology, state)
-    if store is None:
-        raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was touched")
-    with contextlib.closing(store):
+    held = HeldStates(location, topology, None)
+    _check_no_watermark(held, state)
+    names = [*held.watermarks_of(state), state]
+    with contextlib.ExitStack() as opened:
+        stores = [store for name in names if (store := open_to_drop(location, topology, name)) is not None]
+        for store in stores:
+            opened.callback(store.close)
+        if not stores:
+            raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was touched")
         if not force:
             raise StateError(
                 f"only the log of topology {topology!r} knows whether a driver writes state {state!r}: give its "
                 f"location too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was "
                 f"touched"
             )
-        epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
-        # The newer lease fences out a running driver, because that driver would heal the state during the drop. An
-        # incomplete state cannot be acquired, but can be dropped.
-        with contextlib.suppress(*_INCOMPLETE):
-            store.acquire(Lease(epoch + 1, secrets.token_hex(8)))
+        for store in stores:
+            epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
+            # The newer lease fences out a running driver, because that driver would heal the state during the drop.
+            # An incomplete state cannot be acquired, but can be dropped.
+            with contextlib.suppress(*_INCOMPLETE):
+                store.acquire(Lease(epoch + 1, secrets.token_hex(8)))
         time.sleep(_FENCED_SECONDS)
-        store.drop()
-
-
-def _open_store(location: StateLocation, topology: str, state: str) -> Store | None:
-    """Open the state's store, only to drop the state; None if the server has nothing of it.
-
-    Raises StateError if the store of a user's own factory holds another state.
-    """
-    any_shape = StateShape(pa.schema([]), pa.null(), replacing())
-    if location.factory is not None:
-        store = location.factory.open(StateIdentity(topology, state, ""), any_shape, NoHome())
-        identity = store.report().identity
-        if identity is not None and (identity.topology, identity.name) != (topology, state):
-            store.close()
-            raise StateError(
-                f"{location.factory!r} holds the state {identity.name!r} of topology {identity.topology!r}; nothing "
-                f"was touched"
-            )
-        return store
-    name = (location.address, location.prefix, topology, state)
-    stored = find_state(*name) or find_rest(*name)
-    return None if stored is None else stored.open(replacing())
+        for store in stores:
+            store.drop()

@@ -194,8 +194,8 @@ class TransactionLog(LogReading, Protocol):
         """Record that the stores of these states were made."""
         ...
 
-    def forget(self, lease: Lease, state: str) -> None:
-        """Delete the log's record of a state that was dropped, so that another one may begin under its name."""
+    def forget(self, lease: Lease, *states: str) -> None:
+        """Delete the log's records of states that were dropped, all or none, so that others may begin as them."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:

@@ -329,8 +329,8 @@ class RedisTransactionLog(LogBase):
     def founded(self, lease: Lease, states: Collection[str]) -> None:
         self._write(lease, WriteRequest(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
 
-    def forget(self, lease: Lease, state: str) -> None:
-        fields = [f"{kind}:{state}" for kind in ("birth", "manifest", "founding")]
+    def forget(self, lease: Lease, *states: str) -> None:
+        fields = [f"{kind}:{state}" for state in states for kind in ("birth", "manifest", "founding")]
         self._write(lease, WriteRequest(self._meta).drop(self._states, fields))
 
     def manifest(self, state: str) -> bytes | None:

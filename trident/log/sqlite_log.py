@@ -281,9 +281,9 @@ class SqliteLog(LogBase):
         with self._write(lease, durable=True) as db:
             db.executemany("UPDATE states SET founded = 1 WHERE name = ?", [(state,) for state in states])
 
-    def forget(self, lease: Lease, state: str) -> None:
+    def forget(self, lease: Lease, *states: str) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute("DELETE FROM states WHERE name = ?", (state,))
+            db.executemany("DELETE FROM states WHERE name = ?", [(state,) for state in states])
 
     def manifest(self, state: str) -> bytes | None:
         rows = self._rows("SELECT manifest FROM states WHERE name = ?", state)

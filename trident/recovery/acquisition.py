@@ -28,7 +28,8 @@ from trident.compiler.program import Group, Program
 from trident.log.history import AttemptRecord, History
 from trident.log.protocol import Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
-from trident.plan.nodes import StateWriter
+from trident.plan.nodes import StateWriter, Watermark
+from trident.plan.watermark_names import dropped_by
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
@@ -39,7 +40,7 @@ from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
 from trident_state.messages import StoreReport
 from trident_state.state_shape import StateIdentity
-from trident_state.store import StateFactory, Store
+from trident_state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,13 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     stores = open_stores(joined.program, log, settings)
     try:
         with explaining(log, before):
-            for name, store in stores.items():
-                report = store.report()
-                _check_ours(name, report, _writer(joined.program, name), joined.program, log, settings)
+            writers = [node for group in joined.program.groups for node in group.states]
+            for node in sorted(
+                writers, key=lambda node: isinstance(node, Watermark)
+            ):  # owners say more than watermarks
+                name = node.state.name
+                report = stores[name].report()
+                _check_ours(name, report, node, joined.program, log, settings)
                 _check_our_drivers(name, report, before, log, settings)
             _check_waiting(joined, log, settings)
         lease = log.take()
@@ -102,7 +107,8 @@ class _Progress:
     """The progress of a program's groups, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the one in the log if that
-    is founded, or equal to the one that this start would record; else it is a new one.
+    is founded (of a watermark: if its owner is founded, too), or equal to the one that this start would record; else
+    it is a new one.
     """
 
     histories: dict[str, History]
@@ -119,9 +125,13 @@ class _Progress:
         noted = log.births()
         births = dict[str, Birth]()
         for group in groups:
-            for name in (node.state.name for node in group.states):
-                birth, new = noted.get(name), Birth(group.name, histories[group.name].last_frozen, epoch)
-                births[name] = birth if birth is not None and (birth.founded or birth == new) else new
+            new, known_states = Birth(group.name, histories[group.name].last_frozen, epoch), _founded(noted)
+            for node in group.states:
+                birth = noted.get(node.state.name)
+                # A watermark without its owner is what a former version's drop of the owner left: it begins anew with
+                # the owner. The old time would make all tuples late.
+                goes_on = {node.state.name, dropped_by(node)} <= known_states.keys()
+                births[node.state.name] = birth if birth is not None and (goes_on or birth == new) else new
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
@@ -130,8 +140,11 @@ class _Progress:
         Raises CodeChangedError if this program cannot commit what waits.
         """
         _check_groups_known(program, log)
-        founded = {name: birth for name, birth in self.noted.items() if birth.founded}
-        return match_waiting_batches(program, self.histories, log, founded | self.births, settings)
+        return match_waiting_batches(program, self.histories, log, _founded(self.noted) | self.births, settings)
+
+
+def _founded(births: Mapping[str, Birth]) -> dict[str, Birth]:
+    return {name: birth for name, birth in births.items() if birth.founded}
 
 
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
@@ -211,10 +224,6 @@ def close_all(stores: Mapping[str, Store]) -> None:
         store.close()
 
 
-def _writer(program: Program, state: str) -> StateWriter:
-    return next(node for group in program.groups for node in group.states if node.state.name == state)
-
-
 def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
@@ -261,7 +270,7 @@ def _check_ours(
             f"Start with the checkpointLocation (or log=) that belongs to it; or, only where that log is gone for "
             f"good, {settings.way_out}, with force=True"
         )
-    check_same_shape(name, report, program.shapes[name], node.state.factory, log, settings)
+    check_same_shape(node, report, program.shapes[name], log, settings)
 
 
 def _check_states(
@@ -278,18 +287,24 @@ def _check_states(
     """
     frozen, furthest = history.last_frozen, _furthest(group, history, log)
     for node in group.states:
-        name = node.state.name
+        name, drop = node.state.name, dropped_by(node)
         report, birth = stores[name].report(), known.get(name)
+        if name not in (founded := _founded(known)) and drop in founded:
+            raise StateLostError(
+                f"state {name!r} was dropped alone, and is the watermark of state {drop!r}, which would open again "
+                f"what it has closed: {settings.drop(drop, node.state.factory.survives)} lets both begin anew from the "
+                f"next batch; or {settings.way_out}"
+            )
         if birth is not None and not birth.founded and report.reached <= birth.txid:
             continue
         if report.identity is not None and (birth is None or not birth.founded):
             raise StateAheadError(
                 f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
                 f"copy. Restore the newest log. If this is the newest, a driver that was taken over founded the state "
-                f"after a drop: {settings.drop(name, node.state.factory.survives)} drops it; or {settings.way_out}"
+                f"after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
             )
         if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-            raise _lost(name, frozen, birth, node.state.factory, bool(log.manifest(name)), settings)
+            raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
         if birth is not None and frozen > birth.txid:
             check_incarnation(name, report, birth, settings)
         _check_not_ahead(name, report, frozen, settings)
@@ -314,17 +329,15 @@ def _furthest(group: Group, history: History, log: TransactionLog) -> int:
     return history.last_frozen
 
 
-def _lost(
-    name: str, frozen: int, birth: Birth, factory: StateFactory, in_memory: bool, settings: Settings
-) -> StateLostError:
+def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, settings: Settings) -> StateLostError:
     """Return the error for a lost state. `in_memory`: the log has its snapshots, whatever store is declared now."""
-    way = settings.drop(name, "checkpoint") if in_memory else f"{settings.drop(name, 'server')} and force=True"
+    drop = dropped_by(node)
+    way = settings.drop(drop, "checkpoint") if in_memory else f"{settings.drop(drop, 'server')} and force=True"
     return StateLostError(
-        f"state {name!r} is gone from {factory!r}, or parts of it are, and the log at txid {frozen} knows "
-        f"that it was born at {birth.txid}. If it lies elsewhere (another server, database, prefix, kind of "
-        f"store), declare it so; "
-        f"else restore the store from a copy; or let it begin anew from the next batch with "
-        f"{way}; or {settings.way_out}"
+        f"state {node.state.name!r} is gone from {node.state.factory!r}, or parts of it are, and the log at txid "
+        f"{frozen} knows that it was born at {birth.txid}. If it lies elsewhere (another server, database, prefix, "
+        f"kind of store), declare it so; else restore the store from a copy; or let it begin anew from the next batch "
+        f"with {way}; or {settings.way_out}"
     )
 
 

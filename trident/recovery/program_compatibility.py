@@ -14,6 +14,7 @@ from trident.compiler.program import Group, Program
 from trident.compiler.step_descriptions import frozen_in_words
 from trident.log.history import History
 from trident.log.protocol import Birth, TransactionLog
+from trident.plan.watermark_names import without_watermarks
 from trident.recovery.settings import Settings
 
 Names = Mapping[str, str]
@@ -78,13 +79,14 @@ class _Drop:
 
         Without that state or output, the former program commits the batch.
         """
-        drops = [self._one(state) for state in kept[:3]] + (["..."] if len(kept) > 3 else [])
+        states = without_watermarks(kept)
+        drops = [self._one(state) for state in states[:3]] + (["..."] if len(states) > 3 else [])
         ways = [f"drop the state at which it fails ({' or '.join(drops)})"] if drops else []
         ways.append("remove the output at which it fails")
         return f"If it cannot commit any more, first {', or '.join(ways)}"
 
     def all_of(self, leads: Iterable[str]) -> str:
-        return " and ".join(self._one(lead.removeprefix("state ")) for lead in leads)
+        return " and ".join(map(self._one, without_watermarks([lead.removeprefix("state ") for lead in leads])))
 
     def _one(self, state: str) -> str:
         """Return the call that drops one state. It needs no force=True: a start that was refused holds no lease."""

@@ -1,8 +1,10 @@
 """Refuse to continue a stored state whose key types, value type, aggregator or kind changed; name the ways out."""
 
 from trident.base.errors import StateShapeError
-from trident.compiler.states.shapes import WindowMeaning, bundle_names, window_of
+from trident.compiler.states.shapes import WATERMARK, WindowMeaning, bundle_names, window_of
 from trident.log.protocol import LogReading
+from trident.plan.nodes import StateWriter
+from trident.plan.watermark_names import dropped_by
 from trident.recovery.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.messages import StoreReport
@@ -11,11 +13,12 @@ from trident_state.store import StateFactory
 
 
 def check_same_shape(
-    name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
+    node: StateWriter, report: StoreReport, shape: StateShape, log: LogReading, settings: Settings
 ) -> None:
     """Raise StateShapeError if keys, value type, aggregator or kind are declared otherwise than they are stored."""
-    kind, ways = factory.kind, _ways_out(name, factory, log, settings)
-    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
+    name, factory = node.state.name, node.state.factory
+    kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
+    if report.fingerprint is not None and not shape.fits(report.fingerprint):
         raise StateShapeError(
             f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
             f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
@@ -46,6 +49,8 @@ def _differences(was: Fingerprint, now: Fingerprint) -> list[str]:
 
 def _aggregation_differences(was: str, now: str) -> list[str]:
     """Return in words how the aggregators or their windows differ."""
+    if was.startswith(f"{WATERMARK}(") and now.startswith(f"{WATERMARK}("):
+        return ["the watermark goes by another field"]
     (by, window), (now_by, now_window) = window_of(was), window_of(now)
     parts = [] if by == now_by else [_changed_aggregators(by, now_by)]
     if window is None or now_window is None:

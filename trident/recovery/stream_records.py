@@ -13,6 +13,7 @@ from trident.base.errors import CodeChangedError, TopologyError
 from trident.compiler.program import Group, Program
 from trident.log.protocol import Birth, Members, StreamRecord
 from trident.plan.nodes import LettersOf, Sink, SpoutSource, walk
+from trident.plan.watermark_names import dropped_by
 from trident.recovery.settings import Settings
 from trident.spouts.dead_letters import ReplaySpout
 from trident_spouts.executor import Metadata
@@ -312,8 +313,8 @@ def listed(names: Sequence[str]) -> str:
 
 def drops_of(group: Group, states: Sequence[str], settings: Settings) -> str:
     """Return, in words for messages, the calls that let these states of a group begin anew."""
-    factories = {node.state.name: node.state.factory for node in group.states}
-    return " and ".join(settings.drop(name, factories[name].survives) for name in sorted(states))
+    drops = {dropped_by(node): node.state.factory for node in group.states if node.state.name in states}
+    return " and ".join(settings.drop(name, factory.survives) for name, factory in sorted(drops.items()))
 
 
 def sinks_of(group: Group) -> list[str]:

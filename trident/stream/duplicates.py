@@ -10,6 +10,7 @@ from trident.base.types import select
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import Duration, EventTime, microseconds
 from trident.plan import nodes, rules
+from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
@@ -102,7 +103,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         value, watermark = StructField("firstTxid", LongType()), None
         if updating.config is not None:
             kind = time_field(self.schema, timestampField, step)
-            own = state_spec(self._register, f"{spec.name}.watermark", factory, step)
+            own = state_spec(self._register, watermark_name(spec.name), factory, step)
             watermark = add_watermark(self._register, self._label, self._node, updating, own, kind, step)
             value = StructField("firstTime", kind)
         node = nodes.PartitionPersist(

@@ -13,6 +13,7 @@ from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
 from trident.operations.windows import Duration, EventTime
 from trident.plan import joins, nodes, rules
+from trident.plan.watermark_names import SIDES, watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import label_and_step
@@ -23,7 +24,6 @@ JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
 """The class of the streams that intervalJoin returns."""
 
 _USAGE = "intervalJoin(other, keys, between=('-1 hour', '0 seconds'), timestampField=, lateness=, joinType=, name=)"
-_SIDES = ("left", "right")
 _BETWEEN = "between=('-1 hour', '5 minutes'): the other stream's time, from an hour before to five minutes after"
 
 
@@ -126,11 +126,11 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
                 label,
                 node,
                 side,
-                state_spec(self._register, f"{spec.name}.{which}.watermark", factory, step),
+                state_spec(self._register, watermark_name(spec.name, which), factory, step),
                 kind,
                 step,
             )
-            for node, side, which in zip((self._node, other._node), joining.sides, _SIDES, strict=True)
+            for node, side, which in zip((self._node, other._node), joining.sides, SIDES, strict=True)
         )
         held, value = _held(select(schemas[0], key_names[0]), schemas, step)
         node = nodes.IntervalJoin(
@@ -167,9 +167,9 @@ class JoinedVerbs(StreamBase[StreamT]):
         Stream(views-clicks/1:late: ad bigint, at timestamp, user string)
         """
         step = self._register.step(self._label, "late")
-        if stream not in _SIDES:
+        if stream not in SIDES:
             raise step.wrong(f"late({stream!r}): expected 'left' or 'right', one stream of the join")
-        side = _SIDES.index(stream)
+        side = SIDES.index(stream)
         return self._new(late_for(self, self._join, self._join.sources[side], step, side), self._label)
 
     def __repr__(self) -> str:
@@ -218,5 +218,5 @@ def _held(keys: StructType, schemas: list[StructType], step: Step) -> tuple[Stru
         ArrayType(StructType([StructField(field.name, field.dataType) for field in schema.fields]))
         for schema in schemas
     ]
-    lists = [StructField(side, kind) for side, kind in zip(_SIDES, tuples, strict=True)]
+    lists = [StructField(side, kind) for side, kind in zip(SIDES, tuples, strict=True)]
     return held, StructField("tuples", StructType(lists))

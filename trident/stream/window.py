@@ -24,6 +24,7 @@ from trident.operations.windows import (
 )
 from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
+from trident.plan.watermark_names import watermark_name
 from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import is_factory, name_of, read_arguments
@@ -333,7 +334,7 @@ class _WindowNodes:
     def _watermark(self, source: nodes.Node) -> nodes.Watermark | None:
         if isinstance(self._windowing.config, CountWindow):
             return None
-        register, spec = self._stream._register, self._spec(f"{self._name}.watermark")
+        register, spec = self._stream._register, self._spec(watermark_name(self._name))
         return add_watermark(register, self._stream._label, source, self._windowing, spec, self._time, self._step)
 
     def _add(self, node: nodes.Node) -> None:

@@ -240,7 +240,7 @@ class Snapshots:
             raise StateOwnedError(
                 f"{self._where}: the snapshot in its place belongs to {manifest.identity}, this is {self._identity}"
             )
-        if (manifest.fingerprint, manifest.kind) != (self._shape.fingerprint, self._kind):
+        if not self._shape.fits(manifest.fingerprint) or manifest.kind is not self._kind:
             raise StateShapeError(
                 f"{self._where}: its snapshot holds {manifest.kind.value} {manifest.fingerprint}, "
                 f"the topology declares {self._kind.value} {self._shape.fingerprint}"

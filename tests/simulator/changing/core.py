@@ -282,7 +282,7 @@ def drop(world: "World", shape: Shape, state: str) -> None:
             return
         place: Any = _Place()
         if memory:
-            removal._drop(place, log, "sim", state, False, False)
+            removal._drop(place, log, "sim", [state], False, False)
             return
         lease = log.take()
         store = world.store_left_of(state, shape)

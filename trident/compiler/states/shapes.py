@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from trident.base.errors import FailedException
+from trident.base.errors import FailedException, StateShapeError
 from trident.base.names import quote
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
@@ -16,8 +16,11 @@ from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.windows import Timing
 from trident.plan import nodes
 from trident.plan.state_schema import keys_of, parts_of, value_of
+from trident.plan.watermark_names import owner_of
+from trident_state.fingerprint import read_fingerprint
 from trident_state.state_shape import Combine, StateShape, replacing
 
 
@@ -46,7 +49,8 @@ def shape_of(node: nodes.HeldState) -> StateShape:
     if isinstance(node, nodes.PersistentAggregate):
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
-    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node)))
+    former = (WATERMARK,) if isinstance(node, nodes.Watermark) else ()
+    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node), former))
 
 
 def _made_by(node: nodes.HeldState) -> str:
@@ -56,13 +60,33 @@ def _made_by(node: nodes.HeldState) -> str:
             return aggregator_name(reduction.aggregator)
         case nodes.Window(windowing=windowing):
             return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
-        case nodes.Watermark():
-            return "Watermark"
+        case nodes.Watermark(windowing=windowing):
+            config = windowing.config
+            assert isinstance(config, Timing)
+            return f"{WATERMARK}({', '.join(filter(None, (owner_of(node), config.timestampField)))})"
         case nodes.PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
             return updating.meaning
         case nodes.IntervalJoin(joining=joining):
             return joining.meaning
     return "put"
+
+
+WATERMARK = "Watermark"
+"""The name of what makes a watermark: followed by owner and field, ``Watermark(seen, at)``; in stores of former
+versions alone."""
+
+
+def is_watermark(fingerprint: str) -> bool:
+    """Return whether a stored fingerprint is that of a watermark.
+
+    >>> is_watermark("() -> timestamp[us] by Watermark(seen, at)"), is_watermark("(word string) -> int64 by Count")
+    (True, False)
+    """
+    try:
+        held = read_fingerprint(fingerprint)
+    except StateShapeError:  # a fingerprint that another version wrote
+        return False
+    return not held.keys.names and (held.aggregator == WATERMARK or held.aggregator.startswith(f"{WATERMARK}("))
 
 
 @dataclass(frozen=True)

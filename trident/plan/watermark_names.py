@@ -1,0 +1,62 @@
+"""The names of watermarks: each is a state of its own, and belongs to the state that goes by it, its owner."""
+
+from collections.abc import Collection
+
+from trident.operations.interval_joins import Side
+from trident.plan.nodes import StateWriter, Watermark
+
+SIDES = ("left", "right")
+"""The streams of an interval join, as users and states name them."""
+
+_ENDING = ".watermark"
+
+
+def watermark_name(owner: str, side: str | None = None) -> str:
+    """Return the name of the watermark of a state, or of one of the two streams of an interval join.
+
+    >>> watermark_name("seen"), watermark_name("pairs", "left")
+    ('seen.watermark', 'pairs.left.watermark')
+    """
+    return f"{owner}{'' if side is None else f'.{side}'}{_ENDING}"
+
+
+def watermark_names(owner: str) -> tuple[str, ...]:
+    """Return the names that watermarks of this state can have.
+
+    >>> watermark_names("seen")
+    ('seen.watermark', 'seen.left.watermark', 'seen.right.watermark')
+    """
+    return tuple(watermark_name(owner, side) for side in (None, *SIDES))
+
+
+def possible_owners(state: str) -> tuple[str, ...]:
+    """Return the names of the states whose watermark a state of this name can be; none if its name is no watermark's.
+
+    >>> possible_owners("pairs.left.watermark"), possible_owners("counts")
+    (('pairs.left', 'pairs'), ())
+    """
+    if not state.endswith(_ENDING):
+        return ()
+    owner = state.removesuffix(_ENDING)
+    joined, _, side = owner.rpartition(".")
+    return (owner, joined) if joined and side in SIDES else (owner,)
+
+
+def owner_of(watermark: Watermark) -> str:
+    """Return the name of the state that goes by this watermark."""
+    name = watermark.state.name
+    return possible_owners(name)[-1 if isinstance(watermark.windowing, Side) else 0]
+
+
+def dropped_by(writer: StateWriter) -> str:
+    """Return the name that `dropState` takes to drop this state: of a watermark, that of its owner."""
+    return owner_of(writer) if isinstance(writer, Watermark) else writer.state.name
+
+
+def without_watermarks(states: Collection[str]) -> list[str]:
+    """Return the states, sorted, without those that are the watermark of another one of them.
+
+    >>> without_watermarks(["seen.watermark", "seen", "counts"])
+    ['counts', 'seen']
+    """
+    return sorted(state for state in states if not {*possible_owners(state)} & {*states})
