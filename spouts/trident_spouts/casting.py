@@ -4,6 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
+
 
 class CastError(ValueError):
     """The error of a column that the declared type cannot hold unchanged, for its type or for a value."""
@@ -21,15 +23,22 @@ def cast_column(
     trident_spouts.casting.CastError: the column is string
     """
     if column.type.equals(kind):
-        return column
+        return _in_years(column)
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (_castable(column.type, kind) or (floats_to_integers and kinds.is_floating(column.type))):
         raise CastError(f"the column is {column.type}{_hint(column.type, kind)}")
     try:
-        return pc.cast(column, kind)
+        return _in_years(pc.cast(column, kind))
     except pa.ArrowException as error:
         raise CastError(f"the column is {column.type} and {error}") from None
+
+
+def _in_years(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the column. Raises CastError if it has a time that Python does not know."""
+    if (row := row_outside_years(column)) is not None:
+        raise CastError(f"row {row} has the time {time_text(column, row)}; {OUTSIDE_YEARS}")
+    return column
 
 
 def _family(kind: pa.DataType) -> str:

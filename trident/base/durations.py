@@ -41,7 +41,7 @@ def to_microseconds(duration: object) -> int | None:
     if isinstance(duration, datetime.timedelta):
         return duration // datetime.timedelta(microseconds=1)
     if isinstance(duration, int | float) and not isinstance(duration, bool):
-        return round(duration * 1_000_000) if math.isfinite(duration) else None
+        return _rounded(duration * 1_000_000)
     if not isinstance(duration, str):
         return None
     match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", duration)
@@ -49,7 +49,11 @@ def to_microseconds(duration: object) -> int | None:
         return None
     name = match[2].lower()
     unit = _UNITS.get(name) or _UNITS.get(name.removesuffix("s"))
-    return None if unit is None else round(float(match[1]) * unit)
+    return None if unit is None else _rounded(float(match[1]) * unit)
+
+
+def _rounded(microseconds: float) -> int | None:
+    return round(microseconds) if math.isfinite(microseconds) else None
 
 
 def read_microseconds(

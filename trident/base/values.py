@@ -16,6 +16,7 @@ from pyspark.sql import Row
 from pyspark.sql.pandas.types import from_arrow_type
 
 from trident.base.types import type_ddl
+from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
 class NotAccepted(ValueError):
@@ -24,6 +25,14 @@ class NotAccepted(ValueError):
     def __init__(self, value: object, kind: pa.DataType, row: int = -1, why: str = "") -> None:
         super().__init__(value, kind, row, why)
         self.value, self.kind, self.row, self.why = value, kind, row, why
+
+
+class OutsideYears(ValueError):
+    """A column holds a time that no datetime can hold, in row `row`, counted from 0; `text` is the time."""
+
+    def __init__(self, text: str, row: int) -> None:
+        super().__init__(f"row {row} has the time {text}; {OUTSIDE_YEARS}")
+        self.text, self.row = text, row
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -39,8 +48,14 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as users' functions see them."""
-    values: list[Any] = array.to_pylist()
+    """Return the values of a column as users' functions see them. Raises OutsideYears if one is no datetime."""
+    try:
+        values: list[Any] = array.to_pylist()
+    except (OverflowError, ValueError):
+        row = row_outside_years(array)
+        if row is None:
+            raise
+        raise OutsideYears(time_text(array, row), row) from None
     convert = _converter(array.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
@@ -176,7 +191,18 @@ def _accept_time(value: Any, kind: pa.DataType) -> Any:
         raise NotAccepted(value, kind, why="a datetime without a zone; give it a tzinfo, or declare timestamp_ntz")
     if kind.tz is None and value.tzinfo is not None:
         raise NotAccepted(value, kind, why="a datetime with a zone; declare timestamp")
+    if not 1 < value.year < 9999 and not _is_in_years(value):
+        raise NotAccepted(value, kind, why=OUTSIDE_YEARS)
     return value
+
+
+def _is_in_years(value: datetime.datetime) -> bool:
+    """Return whether the years 1 to 9999 hold a datetime in UTC too; a pandas Timestamp may have a year beyond them."""
+    try:
+        moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+    except (OverflowError, ValueError):
+        return False
+    return 1 <= moment.year <= 9999
 
 
 def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> Any:

@@ -16,6 +16,10 @@ from trident.base.durations import duration_text, read_microseconds
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
 from trident.base.text import brief
+from trident.base.years import LONGEST
+
+TOO_LONG = "at most 10,000 years ('3652425 days') are accepted; no two times lie that far apart"
+"""Why a duration is not accepted. (Sums of times and much longer durations would not fit 64 bits.)"""
 
 _MOST_PANES = 10_000
 """The most panes that one window may have. A slide that makes more panes is taken for a typing error."""
@@ -257,12 +261,15 @@ def timestamp_field(config: WindowConfig | EventTime) -> str | None:
 
 
 def microseconds(duration: object, name: str, step: Step, zero: bool = False) -> int:
-    """Return a duration in microseconds. It must be positive, or 0 where `zero` is true.
+    """Return a duration in microseconds. It must be positive, or 0 where `zero` is true, and at most 10,000 years.
 
     >>> microseconds("1.5 seconds", "length", Step("s", caller("s")))
     1500000
     """
-    return read_microseconds(name, duration, zero=zero, error=partial(step.error, TopologyError))
+    number = read_microseconds(name, duration, zero=zero, error=partial(step.error, TopologyError))
+    if number > LONGEST:
+        raise step.error(TopologyError, f"{name}={brief(duration)}: {TOO_LONG}")
+    return number
 
 
 def _count(tuples: object, name: str, step: Step) -> int:

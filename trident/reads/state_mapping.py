@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.values import to_python
+from trident.base.values import OutsideYears, to_python
 from trident.reads.listing_at_hand import ListingAtHand, calling_frame
 
 _PAGE_ROWS = 10_000
@@ -17,7 +17,7 @@ class StateMapping(Mapping[Any, Any]):
     """A mapping whose loops are reads. Two of them are equal only if they are the same object: contents change."""
 
     def __init__(self) -> None:
-        self._listings = Listings(self._entries, self._count, self._presented)
+        self._listings = Listings(self._entries, self._count, self._presented, self._unreadable)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -33,6 +33,10 @@ class StateMapping(Mapping[Any, Any]):
     @abstractmethod
     def _presented(self, values: list[Any]) -> list[Any]:
         """Return stored values as readers see them."""
+
+    @abstractmethod
+    def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
+        """Return the error of a read that met a time which no datetime can hold, in one of these entries."""
 
     def keys(self) -> "StateKeys":
         """Return the keys, in no order. Each loop over them is one read, as of one txid; so is ``dict(view)``."""
@@ -117,14 +121,15 @@ class Listings:
         entries: Callable[[int | None], pa.Table],
         count: Callable[[], int],
         present: Callable[[list[Any]], list[Any]],
+        unreadable: Callable[[pa.RecordBatch, OutsideYears], Exception],
     ) -> None:
-        self.entries, self._count, self._present = entries, count, present
+        self.entries, self._count, self._present, self._unreadable = entries, count, present, unreadable
         self.at_hand = ListingAtHand()
 
     def keys(self, caller: FrameType) -> Iterator[Any]:
         """Return all keys."""
         table = self._listed(caller)
-        return (key for page in _pages(table) for key in _keys_of(page))
+        return (key for page in _pages(table) for key in self._keys(page))
 
     def keys_before_values(self, caller: FrameType) -> Iterator[Any]:
         """Return all keys, and keep their values: ``dict(view)`` asks for them next, in this order."""
@@ -133,7 +138,7 @@ class Listings:
     def _keeping(self, table: pa.Table) -> Iterator[Any]:
         listed = list[Any]()
         for page in _pages(table):
-            keys = _keys_of(page)
+            keys = self._keys(page)
             listed += keys
             yield from keys
         self.at_hand.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
@@ -154,12 +159,24 @@ class Listings:
     def values_of(self, table: pa.Table) -> Iterator[Any]:
         """Yield the values of a table of entries, as readers see them, page by page."""
         for page in _pages(table):
-            yield from self._present(to_python(page.columns[-1]))
+            yield from self._present(self._values(page))
 
     def pairs_of(self, table: pa.Table) -> Iterator[tuple[Any, Any]]:
         """Yield the (key, value) pairs of a table of entries, page by page."""
         for page in _pages(table):
-            yield from zip(_keys_of(page), self._present(to_python(page.columns[-1])), strict=True)
+            yield from zip(self._keys(page), self._present(self._values(page)), strict=True)
+
+    def _keys(self, page: pa.RecordBatch) -> list[Any]:
+        try:
+            return _keys_of(page)
+        except OutsideYears as error:
+            raise self._unreadable(page, error) from None
+
+    def _values(self, page: pa.RecordBatch) -> list[Any]:
+        try:
+            return to_python(page.columns[-1])
+        except OutsideYears as error:
+            raise self._unreadable(page, error) from None
 
     def _listed(self, caller: FrameType) -> pa.Table:
         table = self.entries(None)

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.checks import check_whole_number
-from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, TridentError
+from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, StateValueError, TridentError
 from trident.base.html_table import html_table
 from trident.base.names import quote
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.base.values import NotAccepted, OutsideYears, to_arrow, to_python, type_name
+from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
@@ -224,7 +225,7 @@ class StateView(StateMapping):
             table = self._flat(table, self._parts)
         elif self._present is not None:
             # No type is given, because it is known only if the aggregator's `present` is annotated.
-            values = pa.array(self._presented(to_python(table.column(-1))))
+            values = pa.array(list(self._listings.values_of(table)))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
@@ -296,7 +297,19 @@ class StateView(StateMapping):
         if not keys:
             return []
         # Presented after the read: `present` is user code, and no commit must wait for it.
-        return self._presented(to_python(self._at_one_txid(lambda snapshot: snapshot.read(self.name, table).values)))
+        column = self._at_one_txid(lambda snapshot: snapshot.read(self.name, table).values)
+        try:
+            values = to_python(column)
+        except OutsideYears as error:
+            raise self._unreadable(table, error) from None
+        return self._presented(values)
+
+    def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
+        key = entry_text(entries.select(self._shape.keys.names), error.row)
+        return StateValueError(
+            f"state {self.name!r}{key and f', {key}'}: it holds the time {error.text}; {OUTSIDE_YEARS}. "
+            f"toArrow() shows it all the same; dropState(name, {self.name!r}, ...) lets the state begin anew without it"
+        )
 
     def _presented(self, values: list[Any]) -> list[Any]:
         present = self._present

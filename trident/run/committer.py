@@ -22,9 +22,11 @@ from trident.base.errors import (
     StateBehindError,
     StateLostError,
     StateRecoveringError,
+    StateValueError,
 )
 from trident.base.log_fields import RunLogger
-from trident.base.values import conform
+from trident.base.values import OutsideYears, conform
+from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
@@ -65,12 +67,18 @@ from trident.run.event_time import EventTime
 from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
-from trident_state.messages import Applied
+from trident_state.messages import Applied, Update
 from trident_state.store import Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+_WAY_OUT = (
+    "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
+    "log and all states (topology.reset)"
+)
 
 
 @dataclass
@@ -178,7 +186,7 @@ class Committer:
             return
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
-            store.apply(self.lease, self._frozen.update(txid, self._frozen_for(state, txid)))
+            self._applied(store, state, self._frozen.update(txid, self._frozen_for(state, txid)))
         text, fields = "state %r lacked the batches %d to %d; healed from the log", {"txid": upto}
         self._logger.info(text, state, behind + 1, upto, extra=fields)
 
@@ -422,11 +430,11 @@ class Committer:
         reach("commit.state.before")
         self.writing.add(output.name)
         try:
-            applied = store.apply(self.lease, update, values)
+            applied = self._applied(store, output.name, update, values)
         except StateBehindError:
             # Healed in this thread, because the turn waits for it: no other write to this store can come between.
             self.heal(output.name, txid - 1)
-            applied = store.apply(self.lease, update, values)
+            applied = self._applied(store, output.name, update, values)
         except FencedError:
             check_this_log(output.name, store.report(), self.log.uuid)  # after a reset epochs begin at 1 again
             raise
@@ -434,6 +442,19 @@ class Committer:
             self.writing.discard(output.name)
         reach("commit.state.after")
         return applied
+
+    def _applied(self, store: Store, state: str, update: Update, values: bool = False) -> Applied:
+        """Apply a batch to a store. Raises StateValueError for a time that a former version froze or stored."""
+        try:
+            return store.apply(self.lease, update, values)
+        except (OutsideYears, OverflowError) as error:
+            where = f"state {state!r}, batch {update.txid}"
+            check_years(where, update.keys, (*update.keys.columns, update.deltas))
+            if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read names its key
+                raise StateValueError(
+                    f"{where}: stored is the time {error.text}: {OUTSIDE_YEARS}. {_WAY_OUT}"
+                ) from None
+            raise
 
     # --- results and their files -----------------------------------------------------------------------------
 
@@ -455,6 +476,9 @@ class Committer:
         self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
     ) -> dict[str, FrozenOutput]:
         """Return a stage's results as the log keeps them."""
+        for name, result in results.items():
+            if isinstance(result, pa.Table):
+                check_years(f"{name.rstrip('|')!r}, batch {attempt.txid}", result, result.columns)
         beside = None if self.files is None else self.files.folder(self.group.name, attempt, stage)
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
@@ -486,3 +510,14 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
+
+
+def check_years(where: str, keys: pa.Table, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
+    """Refuse a result with a time that no datetime can hold: stores, functions and readers could never take it.
+
+    Raises StateValueError, with the key fields of the time's row.
+    """
+    for column in columns:
+        if (row := row_outside_years(column)) is not None:
+            text, at = time_text(column, row), entry_text(keys, row)
+            raise StateValueError(f"{where}{at and f', {at}'}: the time {text}: {OUTSIDE_YEARS}. {_WAY_OUT}")

@@ -8,10 +8,11 @@ from trident.base.durations import to_microseconds
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
+from trident.base.years import LONGEST
 from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
-from trident.operations.windows import Duration, EventTime
+from trident.operations.windows import TOO_LONG, Duration, EventTime
 from trident.plan import joins, nodes, rules
 from trident.plan.watermark_names import SIDES, watermark_name
 from trident.plan.window_schema import time_field
@@ -73,6 +74,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             The key fields of this stream; `otherKeys` are those of the other, if they have other names.
         between : pair of str, number of seconds or timedelta
             From where to where, measured from this stream's time: ``("-1 hour", "0 seconds")`` is the hour before.
+            At most 10,000 years each, which is longer than from the first time to the last.
         timestampField : str
             This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
         lateness : str, number of seconds or timedelta
@@ -190,6 +192,8 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
     for end, given in zip(ends, between, strict=True):
         if end is None:
             raise step.wrong(f"{brief(given)} is no duration; write {_BETWEEN}")
+        if abs(end) > LONGEST:
+            raise step.wrong(f"between={brief(between)}: {TOO_LONG}")
     lower, upper = ends
     assert lower is not None
     assert upper is not None

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.values import to_arrow
+from trident.base.values import NotAccepted, to_arrow
+from trident.base.years import OUTSIDE_YEARS
 
 Numbers = Literal["strict", "lenient"]
 
@@ -97,6 +98,18 @@ class ValueReader:
             return ' (numbers="lenient" reads it)'
         if self.zone is None and ValueReader(self.lenient, "UTC").reads(value, kind):
             return " (it names no time zone: declare timestamp_ntz, or give timeZone=)"
+        if kinds.is_timestamp(kind) and self._why(value, kind) == OUTSIDE_YEARS:
+            return f" ({OUTSIDE_YEARS})"
+        return ""
+
+    def _why(self, value: Any, kind: pa.DataType) -> str:
+        """Return why a value of JSON, or a text of CSV, is not accepted as type `kind`."""
+        try:
+            to_arrow([self.from_json(value, kind)], kind)
+        except NotAccepted as error:
+            return error.why
+        except (ValueError, decimal.InvalidOperation):
+            pass
         return ""
 
     def reads(self, value: Any, kind: pa.DataType) -> bool:

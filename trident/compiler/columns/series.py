@@ -13,6 +13,7 @@ from pyarrow import types as kinds
 
 from trident.base.pandas_series import flat_series
 from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.base.years import OUTSIDE_YEARS, row_outside_years
 from trident.compiler.columns.columns import Column, Columns
 
 
@@ -55,6 +56,13 @@ def from_series(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
     numbers among nulls. Nothing else is converted: nothing is rounded, parsed or truncated. Raises NotAccepted for the
     first value that is not of that type, WrongDtype where no value of the Series' dtype is.
     """
+    array = _converted(series, kind)
+    if (row := row_outside_years(array)) is not None:
+        raise NotAccepted(series.iloc[row], kind, row, OUTSIDE_YEARS)
+    return array
+
+
+def _converted(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
     if series.dtype == object:
         return _from_objects(series.to_numpy(), kind)
     try:

@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
+from trident.base.years import FIRST, LAST
 from trident.compiler.spark.aggregates import catalyst
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.windows.panes import PANE, pane_spec
-from trident.compiler.windows.time import FIRST, LAST
 from trident.plan.nodes import WindowPanes
 
 _COUNT = "__trident_count"

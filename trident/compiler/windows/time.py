@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.types import arrow_type
+from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
@@ -19,11 +20,6 @@ from trident.plan.window_schema import LATEST
 
 NEVER = -(2**63)
 """The watermark before the first tuple: all windows end later."""
-
-FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first and the last microsecond of the years 1 to 9999, the times that Python knows. In data both often stand for
-"no time" and "never". No window begins outside these years. The watermark stays inside them, so a window that would end
-later never closes."""
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 """The one key of a state without key fields."""
@@ -67,7 +63,11 @@ class Lattice:
 
 
 def known(times: Ids) -> npt.NDArray[np.bool_]:
-    """Return for each time whether Python knows it: whether it lies in the years 1 to 9999."""
+    """Return for each time whether it lies in the years 1 to 9999.
+
+    In data the first and the last such time often stand for "no time" and "never". No window begins outside these
+    years. The watermark stays inside them, so a window that would end later never closes.
+    """
     return (times >= FIRST) & (times <= LAST)
 
 
