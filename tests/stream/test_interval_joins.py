@@ -1,5 +1,6 @@
 """The calls of intervalJoin: what they give, and what they say to wrong ones."""
 
+import datetime
 from typing import Any
 
 import pytest
@@ -36,6 +37,9 @@ def test_the_keys_come_once_then_the_other_fields_of_both(both: tuple[Stream, St
         ({"keys": "user"}, "no field 'user' in stream 2"),
         ({"between": "1 hour"}, "between='1 hour': expected two durations, such as between=("),
         ({"between": ("soon", 0)}, "'soon' is no duration; write between=("),
+        ({"between": (0, datetime.timedelta.max)}, "at most 10,000 years ('3652425 days') are accepted"),
+        ({"between": ("-3652426 days", 0)}, "between=('-3652426 days', 0): at most 10,000 years"),
+        ({"lateness": "100000000 days"}, "lateness='100000000 days': at most 10,000 years"),
         ({"between": (5, -5)}, "between=(5, -5) ends before it begins"),
         ({"timestampField": "user"}, "field 'user' is string, and a window goes by a timestamp"),
         ({"otherTimestampField": "naive"}, "field 'at' is timestamp and 'naive' timestamp_ntz: bring both"),
