@@ -206,7 +206,8 @@ def test_a_stored_one_names_state_and_key_and_arrow_shows_it(tmp_path: Path, mon
 
 @pytest.mark.parametrize("joinType", ["inner", "full"])
 def test_the_longest_interval_pairs_all_times(joinType: str) -> None:
-    first, last = (datetime.datetime(*when, tzinfo=datetime.UTC) for when in ((1, 1, 1), (9999, 12, 31, 23, 59, 59)))
+    first = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
     topology = TridentTopology()
     left = topology.newStream("l", FixedBatchSpout("k long, at timestamp, v long", [[(1, last, 1)], [(1, last, 2)]]))
     right = topology.newStream("r", FixedBatchSpout("k long, at timestamp, c long", [[(1, last, 3)], [(1, first, 4)]]))

@@ -64,6 +64,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             A timestamp field of the stream: the tuples' event time.
         within : str, number of seconds or timedelta
             How long a key is remembered, in event time: ``"10 minutes"``. Needed with a timestampField.
+            At most 10,000 years.
         lateness : str, number of seconds or timedelta, optional
             How far the watermark stays behind the latest time that came. Omitted: `within`.
         name : str, optional
