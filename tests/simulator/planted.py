@@ -92,8 +92,8 @@ FAULTS = [
         "removed",
         "a group that is gone may wait for ever",
         "trident/recovery/acquisition.py",
-        "        _check_groups_known(program, log)\n        founded",
-        "        founded",
+        "        _check_groups_known(program, log)\n        return match",
+        "        return match",
     ),
     Fault(
         "put back",
