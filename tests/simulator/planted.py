@@ -240,8 +240,8 @@ OVER_TIME = [
         "interval join",
         "the index of a turn that failed is used again",
         "trident/compiler/windows/open_windows.py",
-        "        if self._txid == txid:\n            return\n",
-        "        if self._keys:\n            return\n",
+        "        before, self._txid = self._txid, None\n",
+        "        before = self._txid\n",
         flow="interval",
     ),
     Fault(

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
+from trident.base.years import LAST
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
@@ -24,7 +25,7 @@ from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
 from trident.compiler.windows.open_windows import BatchIndex
-from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
+from trident.compiler.windows.time import clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.tuples import tuple_type
