@@ -52,6 +52,14 @@ def test_the_button_stops_the_topology_and_goes_away(kernel: Kernel) -> None:
     assert kernel.run("time.sleep(0.5); threads()") == "[]"
 
 
+def test_the_button_stops_the_topology_while_a_cell_waits_for_its_end(kernel: Kernel) -> None:
+    kernel.run(FED + "running")
+    kernel.until(lambda: "<b>live</b> running" in kernel.shown)
+    kernel.begin("running.awaitTermination(60)")
+    kernel.press()
+    kernel.until(lambda: "<b>live</b> stopped" in kernel.shown)
+
+
 def test_a_table_of_a_state_shows_each_commit_and_ends_with_the_run(kernel: Kernel) -> None:
     kernel.run(FED + 'live = running.showState("counts", 2, every=0.05)')
     table = "<table><tr><th>word</th><th>count</th></tr>"

@@ -65,11 +65,21 @@ class Kernel:
                 continue
         return found
 
+    def begin(self, code: str) -> None:
+        """Run a cell without waiting for its end."""
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        self._send("execute_request", content, {})
+
     def press(self) -> None:
-        """Press the one button that is shown, as its front end does."""
+        """Press the one button that is shown, as JupyterLab does: in a subshell, so that a busy cell is in no way."""
         (model,) = [data[WIDGET]["model_id"] for data in self.displays.values() if WIDGET in data]
         click = {"method": "custom", "content": {"event": "click"}}
-        self._send("comm_msg", {"comm_id": model, "data": click}, {})
+        asked = self._client.session.msg("create_subshell_request", {})
+        self._client.control_channel.send(asked)
+        reply = self._client.get_control_msg(timeout=30)
+        message = self._client.session.msg("comm_msg", {"comm_id": model, "data": click})
+        message["header"]["subshell_id"] = reply["content"]["subshell_id"]
+        self._client.shell_channel.send(message)
 
     @property
     def shown(self) -> str:

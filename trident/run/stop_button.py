@@ -21,6 +21,10 @@ class StopButton:
         self._ask = ask
         self._button = widgets.Button(description="Stop", icon="stop", tooltip="Stop the topology in good order")
         self._button.on_click(self._pressed)
+        # A cell that waits for the run (`awaitTermination`) keeps the kernel's main thread busy, so front ends send
+        # presses to a second thread of the kernel, a subshell. But ipykernel 7.4 hands them to the thread that last
+        # sent something to the button, which is the main thread, unless it has forgotten that.
+        vars(self._button.comm).pop("_reply_subshell_id", None)
         shown = {**self._button._repr_mimebundle_(), "text/plain": "running.stop() stops the topology"}
         self._handle: Any = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
