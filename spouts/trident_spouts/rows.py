@@ -113,8 +113,8 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
 
 def is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
     """Return whether the rows are a pandas DataFrame, without an import of pandas, which takes a second."""
-    loaded = sys.modules.get("pandas")
-    return loaded is not None and isinstance(rows, loaded.DataFrame)
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)  # None too while another thread imports pandas
+    return frame is not None and isinstance(rows, frame)
 
 
 def is_table(rows: object) -> "TypeGuard[pa.Table | pa.RecordBatch | pandas.DataFrame]":

@@ -9,7 +9,7 @@ from tests.support.notebook_kernel import Kernel
 
 SETUP = """
 import threading, time
-from trident import Count, TridentTopology
+from trident import Count, First, TridentTopology
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 def start(spout, **options):
@@ -69,6 +69,19 @@ def test_a_table_of_a_state_shows_each_commit_and_ends_with_the_run(kernel: Kern
     assert kernel.run('feeder.feed(["cat", "cat", "cat"]); running.processAllAvailable(); running.stop()') == ""
     kernel.until(lambda: f"as of txid 2{table}<tr><td>cat</td><td>4</td></tr><tr><td>dog</td>" in kernel.shown)
     assert kernel.run("time.sleep(0.5); threads()") == "[]"
+
+
+def test_a_table_of_values_without_an_order_shows_any_entries(kernel: Kernel) -> None:
+    kernel.run(
+        "topology = TridentTopology()\n"
+        'words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "dog", "cat"]])).groupBy("word")\n'
+        'several = {"first": First("word"), "n": Count()}\n'
+        'words.persistentAggregate(MemoryMapState.opaque(), several, name="counts")\n'
+        'running = topology.start(name="live", engine="embedded", replace=True)\n'
+        'live = running.showState("counts")'
+    )
+    kernel.until(lambda: "<td>dog</td><td>dog</td><td>2</td>" in kernel.shown)
+    assert "StateError: state 'counts': top" in kernel.run('running.showState("counts", by="m")')
 
 
 def test_a_bar_moves_with_the_batches(kernel: Kernel) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jupytext
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
@@ -73,6 +74,33 @@ def test_the_counters_by_hand_are_wrong_after_a_crash_and_ours_are_right() -> No
     totals = eval(output(notebook, line, "text/plain"))
     assert totals["words"] == totals["with trident"] == truth < totals["by hand"]
     assert output(notebook, "killed.returncode  # -9: killed", "text/plain") == "-9"
+
+
+def test_late_flights_are_counted_apart_and_joined_with_their_weather() -> None:
+    notebook = executed(FOLDER / "flights.ipynb")
+    departures, weather = (
+        pd.concat([pd.read_csv(file) for file in (FOLDER / "data" / "flights" / name).glob("*.csv")])
+        for name in ("departures", "weather")
+    )
+    line = '{"flights": len(table), "in windows": int(windows.flights.sum()), "too late": sum(tooLate.values())}'
+    counts = eval(output(notebook, line, "text/plain"))
+    assert counts["flights"] == len(departures) == counts["in windows"] + counts["too late"]
+    assert counts["too late"] > 100
+    departures["hour"] = departures["scheduled"].str.slice(0, 14) + "00:00Z"
+    joined = departures.merge(weather, on=["origin", "hour"])
+    shown = output(notebook, 'bySight.toPandas().sort_values("averageDelay")')
+    expected = (joined["visib"] < 1).sum(), ((joined["visib"] >= 1) & (joined["visib"] < 5)).sum()
+    assert len(joined) > 700 and all(f"<td>{flights}</td>" in shown for flights in expected)
+    assert "100 % of 47.0 kB read" in output(notebook, "progress = running.showProgress()")
+    assert "<td>EV</td>" in output(notebook, 'running.showState("delays", 5, by="flights")')
+
+
+def test_a_spout_and_a_store_of_ones_own_count_exactly_through_a_kill() -> None:
+    notebook = executed(FOLDER / "own_spout_and_state.ipynb")
+    assert output(notebook, "killed.returncode  # -9: killed", "text/plain") == "-9"
+    truth, totals = (eval(output(notebook, line, "text/plain")) for line in ("truth", "totals"))
+    assert totals == truth | {"Oslo": 1_000_000} and sum(truth.values()) == sum(range(1000))
+    assert "<td>Oslo</td><td>1000000</td>" in output(notebook, 'table = running.showState("totals")')
 
 
 def test_questions_are_answered_without_spark() -> None:

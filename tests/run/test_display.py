@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.run.test_progress import batch, failure
-from trident.run.display import html_of, text_of
+from trident.run.display import html_of, lines_of, text_of
 from trident.run.live_progress import show_progress
 from trident.run.progress import Progress
 from trident_spouts.executor import ReadSoFar
@@ -102,3 +102,10 @@ def test_showing_needs_no_ipython() -> None:
         "import sys; from trident.run.live_output import *; assert not in_notebook() and 'IPython' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_watermarks_of_windows_and_joins_are_no_states_of_their_own_in_the_table() -> None:
+    event = batch(1) | {
+        "states": {name: {"keys": 1, "written": 1} for name in ("w", "w.left.watermark", "w.watermark")}
+    }
+    assert lines_of([event])[0].states == {"w": 1}

@@ -1,6 +1,8 @@
 """The forms of rows that are accepted, and the errors for values that are not of their declared types."""
 
 import datetime
+import sys
+import types
 from decimal import Decimal
 from typing import Any
 
@@ -111,6 +113,11 @@ def test_a_wrong_value_is_named_with_its_place_and_the_declared_type(fields: str
     with pytest.raises(SpoutContractError) as caught:
         table_of(rows, read_schema(fields), "here")
     assert said in str(caught.value)
+
+
+def test_rows_are_read_while_another_thread_imports_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))  # known, and without any name yet
+    assert table_of([("dog", 1)], PAIR, "here").to_pylist() == [{"word": "dog", "n": 1}]
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

@@ -121,10 +121,9 @@ def _kind(hint: Any) -> Kind | None:
     """Return the class of pandas that an annotation stands for; None if it stands for none of the two."""
     if isinstance(hint, str):  # pandas may be imported for type checkers only
         return _BY_TEXT.get(_without_arguments(hint))
-    pandas = sys.modules.get("pandas")  # without pandas there is no such annotation
-    if pandas is None:
-        return None
-    return "Series" if hint is pandas.Series else "DataFrame" if hint is pandas.DataFrame else None
+    pandas = sys.modules.get("pandas")  # without pandas there is no such annotation, nor while a thread imports it
+    kinds: tuple[Kind, ...] = typing.get_args(Kind)
+    return next((kind for kind in kinds if hint is not None and hint is getattr(pandas, kind, None)), None)
 
 
 _BY_TEXT: dict[str, Kind] = {f"{module}{kind}": kind for module in ("pd.", "pandas.") for kind in typing.get_args(Kind)}

@@ -195,7 +195,8 @@ class StateView(StateMapping):
 
     def ranked(self, n: int, by: str | Callable[[Any], Any] | None = None) -> pa.Table:
         """Return what `top` returns, as `toArrow` shows it. Values that are structs or lists need no `by`: any `n`."""
-        if by is None and self._present is None and pa.types.is_nested(self._shape.value):
+        unordered = self._parts is not None or (self._present is None and pa.types.is_nested(self._shape.value))
+        if by is None and unordered:
             return self.toArrow(n)
         return self._shown(*self._top(n, by))
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from trident.plan.watermark_names import without_watermarks
 from trident.run.progress import ProgressEvent, rows_per_second
 from trident_spouts.executor import ReadSoFar
 
@@ -63,7 +64,6 @@ def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
         last = done[-1] if done else {}
         states = last.get("states", {})
         windows = {name: state for name, state in states.items() if "watermark" in state}
-        internal = {f"{name}.watermark" for name in windows}  # one value each, which is shown with its window
         lines.append(
             GroupLine(
                 group=group,
@@ -71,7 +71,7 @@ def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
                 rows=last.get("numInputRows"),
                 rate=rows_per_second(done),
                 milliseconds=last.get("durationMs", {}).get("total"),
-                states={name: states[name]["keys"] for name in states if name not in internal},
+                states={name: states[name]["keys"] for name in without_watermarks(states)},
                 watermarks={name: window["watermark"] for name, window in windows.items()},
                 late=sum(_late(event) for event in done),
                 failures=len(mine) - len(done),

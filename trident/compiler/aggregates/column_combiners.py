@@ -183,8 +183,8 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
 
 def _is_series(given: object) -> bool:
     """Return whether a column is a pandas Series. pandas is not imported for that: each worker would pay for it."""
-    loaded = sys.modules.get("pandas")
-    return loaded is not None and isinstance(given, loaded.Series)
+    series = getattr(sys.modules.get("pandas"), "Series", None)  # None too while another thread imports pandas
+    return series is not None and isinstance(given, series)
 
 
 def _converted(where: Where, given: Any, field: pa.Field, method: str) -> pa.Array:
