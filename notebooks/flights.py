@@ -91,18 +91,20 @@ at_weather = flights.intervalJoin(
     timestampField="scheduled",
     otherTimestampField="hour",
     lateness="1 day",
-    outputFields="origin, scheduled, departed, carrier, flight, dest, hour, temp, wind_speed, precip, visib",
+    outputFields="origin, departed, scheduled, carrier, flight, dest, hour, temp, wind_speed, precip, visib",
     name="waiting",
 )
 
 
-def sight(visib):
+def visibility(visib):
     return "under a mile" if visib < 1 else "1 to 5 miles" if visib < 5 else "more"
 
 
-by_sight = at_weather.each("visib", sight, "sight string").each("scheduled, departed", minutes, "delay double")
-_ = by_sight.groupBy("sight").persistentAggregate(
-    MemoryMapState.opaque(), {"flights": Count(), "averageDelay": Average("delay")}, name="bySight"
+by_visibility = at_weather.each("visib", visibility, "visibility string").each(
+    "scheduled, departed", minutes, "delay double"
+)
+_ = by_visibility.groupBy("visibility").persistentAggregate(
+    MemoryMapState.opaque(), {"flights": Count(), "averageDelay": Average("delay")}, name="byVisibility"
 )
 topology
 
@@ -118,11 +120,12 @@ progress = running.showProgress()
 running.processAllAvailable()
 
 # %% [markdown]
-# The worse the sight, the longer the wait.
+# How long did flights wait, in minutes, by the visibility at the hour at which they should have left? Shortest where
+# one saw least: it snowed in the morning, and the delays grew over the day.
 
 # %%
-bySight = running.state("bySight")
-bySight.toPandas().sort_values("averageDelay")
+byVisibility = running.state("byVisibility")
+byVisibility.toPandas().sort_values("averageDelay")
 
 # %% [markdown]
 # The airlines whose flights came too late for their windows:
@@ -148,7 +151,7 @@ table = pd.concat([pd.read_csv(file, parse_dates=["departed", "scheduled"]) for 
 assert table.groupby("origin").size().to_dict() == {
     origin: windows[windows.origin == origin].flights.sum() + tooLate[origin] for origin in tooLate
 }
-assert sum(value["flights"] for value in bySight.values()) == len(table)
+assert sum(value["flights"] for value in byVisibility.values()) == len(table)
 {"flights": len(table), "in windows": int(windows.flights.sum()), "too late": sum(tooLate.values())}
 
 # %%

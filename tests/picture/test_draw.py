@@ -14,6 +14,7 @@ from tests.support.golden import check_golden
 from tests.support.topologies import DeclaredState, stream
 from trident import Count, MapGet, TridentTopology
 from trident.errors import TopologyError
+from trident.picture.draw import as_html
 from trident.picture.layout import PictureLayout, Rectangle, lay_out
 from trident.picture.picture import Arrow, Box, Cluster, Picture, picture
 
@@ -47,9 +48,10 @@ def test_everything_that_is_shown_in_a_cell_draws_itself() -> None:
     state = words.groupBy("word").persistentAggregate(DeclaredState(), Count(), "count")
     for shown in (words, words.groupBy("word"), state, word_count()):
         bundle = shown._repr_mimebundle_()
-        assert set(bundle) == {"text/plain", "image/svg+xml"}
+        assert set(bundle) == {"text/plain", "text/html", "image/svg+xml"}
         assert bundle["text/plain"] == repr(shown)
         assert shown._repr_svg_() == bundle["image/svg+xml"]
+        assert bundle["text/html"] == as_html(bundle["image/svg+xml"])
         assert xml.fromstring(bundle["image/svg+xml"]).tag == f"{SVG}svg"
 
 
@@ -139,6 +141,13 @@ def test_a_picture_is_never_wider_than_its_page() -> None:
     root = xml.fromstring(word_count().draw("svg"))
     assert root.get("style") == "max-width:100%;height:auto"
     assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+
+
+def test_a_picture_on_a_narrow_page_shrinks_to_what_can_be_read_and_then_scrolls() -> None:
+    svg = word_count().draw("svg")
+    width = int(xml.fromstring(svg).get("width") or 0)
+    least = round(0.6 * width)
+    assert as_html(svg) == f'<div style="overflow-x:auto"><div style="min-width:{least}px">{svg}</div></div>'
 
 
 def test_a_static_state_that_only_functions_ask_has_a_cluster_of_its_own() -> None:

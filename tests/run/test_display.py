@@ -1,5 +1,6 @@
 """How a running topology looks as text, as HTML, and in a cell that keeps itself up to date."""
 
+import itertools
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import pytest
 
 from tests.run.test_progress import batch, failure
 from trident.run.display import html_of, lines_of, text_of
+from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress
 from trident.run.progress import Progress
 from trident_spouts.executor import ReadSoFar
@@ -109,3 +111,29 @@ def test_watermarks_of_windows_and_joins_are_no_states_of_their_own_in_the_table
         "states": {name: {"keys": 1, "written": 1} for name in ("w", "w.left.watermark", "w.watermark")}
     }
     assert lines_of([event])[0].states == {"w": 1}
+
+
+def refreshes(costs: list[float], seconds: float) -> int:
+    """Return how often a display that always has something new is refreshed, if its refreshes take these seconds."""
+    counter, left = itertools.count(), iter(costs)
+    shown = []
+
+    def bundle() -> dict[str, str]:
+        time.sleep(next(left, costs[-1]))
+        shown.append("")
+        return {"text/plain": "shown"}
+
+    live = LiveOutput(lambda: True, lambda: next(counter), bundle, every=0.01)
+    time.sleep(seconds)
+    live._stopped.set()
+    live._thread.join(20)
+    return len(shown)
+
+
+def test_a_refresh_takes_at_most_a_twentieth_of_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    # The first look, two refreshes that are not yet judged, one for each 21 x 0.05 s of the rest, and the last look.
+    assert refreshes([0.05], 2.5) <= 3 + 3 + 1
+
+
+def test_a_single_slow_refresh_does_not_still_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refreshes([0.2, 0.2, 0.0, 0.2, 0.0], 1.5) > 10

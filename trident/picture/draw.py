@@ -1,5 +1,6 @@
 """Pictures of a plan in four formats, drawn in pure Python."""
 
+import re
 from collections.abc import Callable
 
 from trident.base.errors import TopologyError
@@ -7,9 +8,23 @@ from trident.picture.picture import Picture, picture
 from trident.picture.svg import svg
 from trident.picture.text import as_json, dot, mermaid
 
-__all__ = ["picture", "write"]
+__all__ = ["as_html", "picture", "write"]
 
 _WRITERS: dict[str, Callable[[Picture], str]] = {"svg": svg, "mermaid": mermaid, "dot": dot, "json": as_json}
+
+_LEAST = 0.6
+"""To what part of its width a picture shrinks on a narrow page. If it were smaller, nobody could read it."""
+
+
+def as_html(svg: str) -> str:
+    """Return an SVG of `write` as HTML that is never wider than its page: the picture shrinks, and scrolls in the end.
+
+    A front end may show a bare SVG as an image in its full width, as JupyterLab does.
+    """
+    width = re.search(r'width="(\d+)"', svg)
+    assert width is not None
+    least = round(int(width[1]) * _LEAST)
+    return f'<div style="overflow-x:auto"><div style="min-width:{least}px">{svg}</div></div>'
 
 
 def write(drawn: Picture, format: str) -> str:

@@ -165,17 +165,24 @@ def html_of(watched: Watched, picture: str = "") -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
     shown = list(watched.debugOutput)[-_DEBUG_LINES:]
     debug = f"<pre>{html.escape(chr(10).join(shown))}</pre>" if shown else ""
-    bars = "".join(_bar(stream, read) for stream, read in watched.readSoFar.items())
     head = f"<b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))}"
-    return f"<div>{head} {bars}{table}{debug}{picture}</div>"
+    return f"<div>{head} {_bars(watched.readSoFar)}{table}{debug}{picture}</div>"
 
 
-def _bar(stream: str, read: ReadSoFar) -> str:
-    """Return a bar of how far a stream's source was read."""
+def _bars(read: Mapping[str, ReadSoFar]) -> str:
+    """Return a bar for each source, of how far it was read, one below the other."""
+    if not read:
+        return ""
+    rows = "".join(f"<span>{html.escape(stream)}</span>{_bar(so_far)}" for stream, so_far in read.items())
+    columns = "max-content minmax(4em, 14em) 1fr"
+    return f'<div style="display:grid;grid-template-columns:{columns};column-gap:.6em;align-items:center">{rows}</div>'
+
+
+def _bar(read: ReadSoFar) -> str:
     # A source without anything has a full bar: nothing of it is left.
     value, most = (read.done, read.total) if read.total else (1, 1)
-    bar = f'<progress value="{value}" max="{most}" style="width:14em;max-width:50%;vertical-align:middle"></progress>'
-    return f"<div>{html.escape(stream)} {bar} {_read_text(read)}</div>"
+    bar = f'<progress value="{value}" max="{most}" style="width:100%"></progress>'
+    return f"{bar}<span>{_read_text(read)}</span>"
 
 
 def _time_cells(line: GroupLine, timed: bool) -> str:

@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -57,10 +58,10 @@ class LiveOutput:
         self._active, self._mark, self._bundle, self._every, self._ended = active, mark, bundle, every, ended
         self._stopped = threading.Event()
         self._handle: Any = None
+        self._costs = deque([0.0], maxlen=3)
+        """The seconds that the last refreshes took. The first look is not among them: it may import pandas."""
         self._shown = mark()
-        began = monotonic()
         shown = (first or bundle)()
-        self._cost = monotonic() - began
         if in_notebook():
             from IPython.display import display
 
@@ -69,6 +70,9 @@ class LiveOutput:
             self._put(shown)
         self._thread = threading.Thread(target=self._follow, daemon=True, name="trident-live")
         self._thread.start()
+
+    def _ipython_display_(self) -> None:
+        """Show nothing for a cell that ends in this: its output is there already."""
 
     def stop(self, timeout: float | None = 5) -> None:
         """Show the newest once more, then end."""
@@ -83,7 +87,8 @@ class LiveOutput:
                 if mark != self._shown:
                     began = monotonic()
                     self._put(self._bundle())
-                    self._cost, self._shown = monotonic() - began, mark
+                    self._costs.append(monotonic() - began)
+                    self._shown = mark
                 if last:
                     return
         except Exception:  # the run goes on without its display
@@ -93,7 +98,8 @@ class LiveOutput:
 
     def _wait(self) -> bool:
         """Wait until it is time to look again. Return whether this is the last look."""
-        until = monotonic() + max(self._every, _SHARE * self._cost)
+        # The quickest of the last ones counts: a single slow one, on a busy machine, must not still the display.
+        until = monotonic() + max(self._every, _SHARE * min(self._costs))
         while (left := until - monotonic()) > 0:
             if self._stopped.wait(min(left, _LOOK_SECONDS)) or not self._active():
                 return True

@@ -3,6 +3,7 @@
 import html
 from typing import Any, Protocol
 
+from trident.picture.draw import as_html
 from trident.run.display import Watched, html_of, status_of, text_of
 from trident.run.live_output import Bundle, LiveOutput, in_notebook
 from trident.run.stop_button import MISSING, stop_button
@@ -39,10 +40,11 @@ def show_run(running: Stoppable, picture: str) -> None:
     if not in_notebook():
         print(repr(running))
         return
-    from IPython.display import SVG, display
+    from IPython.display import display
 
     show_progress(running, every=0.5)
-    display(SVG(picture))  # type: ignore[no-untyped-call]
+    bundle = {"text/plain": running.name, "text/html": as_html(picture), "image/svg+xml": picture}
+    display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
 
 def _mark(running: Watched) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
+from trident.picture.draw import as_html
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
@@ -326,7 +327,7 @@ class RunningTopology:
         return f"<RunningTopology {self.name!r} {doing}: {txids or repr(self.drpc)}>"
 
     def _repr_html_(self) -> str:
-        return html_of(self, self._context.topology.draw("svg"))
+        return html_of(self, as_html(self._context.topology.draw("svg")))
 
     def _ipython_display_(self) -> None:
         """Show the progress, kept up to date, and the picture; IPython calls this for a cell that ends in the run."""

@@ -30,4 +30,5 @@ class Drawable(CheckedCalls):
         return self.draw("svg")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "image/svg+xml": self.draw("svg")}
+        svg = self.draw("svg")
+        return {"text/plain": repr(self), "text/html": draw.as_html(svg), "image/svg+xml": svg}
