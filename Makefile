@@ -10,9 +10,10 @@ OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 
 # The engine's tests: the ones that must mean the same through Spark Connect.
 ENGINE_TESTS := tests/compiler tests/differential tests/spouts tests/stream tests/house/test_spark_fixture.py
 
-# What `make lowest` runs: whatever uses pyspark, pandas, pyarrow, redis, msgspec or click.
+# What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec and click.
 LOWEST ?= .venv-lowest
-LOWEST_TESTS := tests/stream tests/spouts tests/compiler tests/run/test_running.py tests/drpc tests/state tests/log tests/cli
+LOWEST_TESTS := tests/stream tests/cli tests/run/test_running.py tests/drpc/test_local.py tests/compiler/test_pandas.py \
+	tests/compiler/test_aggregates.py tests/spouts/files/test_csv.py tests/log/test_redis_log.py tests/state/redis/test_connections.py
 LOWEST_SPARK_TESTS := tests/house/test_wheel.py tests/spouts/test_on_spark.py tests/stream/test_on_spark.py
 
 .DEFAULT_GOAL := help
@@ -36,7 +37,7 @@ check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants 
 	$(dir $(RUN))lint-imports --no-cache --no-logo
 	$(RUN) -m mypy
 
-lowest: $(LOWEST)/.ready ## the wheel, verbs, spouts, engines and runs with the lowest dependencies that pyproject.toml allows
+lowest: $(LOWEST)/.ready ## the wheel, and tests of each use of a dependency, with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak and not spark" $(LOWEST_TESTS)
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_SPARK_TESTS)
 

@@ -54,4 +54,4 @@ def test_help_lists_the_targets() -> None:
 
 def test_ci_runs_the_checks_the_tests_and_a_bounded_soak() -> None:
     steps = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
-    assert steps == ["make check", "make test", "make lowest", "make soak MINUTES=6 SEED=483"]
+    assert steps == ["make check", "make test", "make lowest", "make soak MINUTES=4 SEED=483"]
