@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,7 @@ import trident
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
 from tests.support.soak import Budget, Soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
+from trident.compiler import preview
 from trident.demo.java import ensure_java
 
 JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
@@ -43,6 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.skip(reason="a soak: `make soak` runs it, or SOAK_MINUTES=2 before pytest"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hide a Spark that an earlier test left active from tests that need none: take() would run a job for each call."""
+    if item.get_closest_marker("spark") or {"spark", "fresh_spark"} & set(getattr(item, "fixturenames", ())):
+        return (yield)
+    with mock.patch.object(preview, "active_session", return_value=None):
+        return (yield)
 
 
 @pytest.fixture

@@ -452,7 +452,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "lines/1:aggregate(split): function 'split' is no aggregator; give a CombinerAggregator: an object with "
         "init(tuple), combine(a, b) and zero(), such as Count(); a ReducerAggregator: init() and reduce(curr, tuple); "
-        "or an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector)",
+        "an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector);",
     ),
     (lambda s: s.aggregate("n", "sum", "s"), TopologyError, "aggregate: 'sum' is a string, and the operation is a "),
     (lambda s: s.aggregate("n", "avg", "s"), TopologyError, "a function or object: give Average(); write aggregate("),

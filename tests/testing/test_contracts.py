@@ -1,9 +1,11 @@
 """The contracts notice what they are for: each broken store and spout fails with a verdict that says why."""
 
+import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import parse_schema
 from trident.state import BackingMapState, StateKind
 from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
-from trident.testing.contracts.spouts import Step, opened, walk
+from trident.testing.contracts.spouts import Step, walk
+from trident.testing.contracts.stores import Setting
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.rows import table_of
@@ -60,7 +63,7 @@ class BrokenExecutor(SpoutExecutor):
 
 
 def walked(spout: Any) -> list[Step]:
-    with opened(spout) as executor:
+    with closing(spout.open()) as executor:
         return list(walk(executor))
 
 
@@ -179,17 +182,16 @@ class TestThirdPartyStore(StoreContract):
 
 
 @pytest.mark.parametrize(
-    ("test", "arguments"),
-    [
-        ("a_restart_finds_what_was_there", {"kind": StateKind.OPAQUE}),
-        ("a_key_that_is_not_there_reads_null_and_each_row_is_answered", {"kind": StateKind.OPAQUE}),
-    ],
+    "test", ["a_restart_finds_what_was_there", "a_key_that_is_not_there_reads_null_and_each_row_is_answered"]
 )
-def test_a_store_that_loses_writes_fails(test: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+def test_a_store_that_loses_writes_fails(test: str, tmp_path: Path) -> None:
     servers = Servers()
     storage = FactoryStorage(lambda kind: servers.factory(kind, "loses"), tmp_path)
+    setting = Setting(storage)
+    given = {"setting": setting, "store": setting.started(), "storage": storage, "kind": StateKind.OPAQUE}
+    method = getattr(StoreContract(), f"test_{test}")
     with pytest.raises(AssertionError):
-        getattr(StoreContract(), f"test_{test}")(storage=storage, **arguments)
+        method(**{name: given[name] for name in inspect.signature(method).parameters})
     storage.close()
 
 

@@ -35,7 +35,7 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
     A preview uses no txid, commits nothing and moves no position. It runs on Spark where a session is given or active,
     or where an operation has no Python form; else in this process.
     """
-    session = spark or SparkSession.getActiveSession()
+    session = spark or active_session()
     if session is None and not all(map(has_python_form, walk(node))):
         session = local_session()
     with _first_batches(node) as emissions:
@@ -48,9 +48,14 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
     return [row(*values) for values in zip(*[to_python(column) for column in table.columns], strict=True)]
 
 
+def active_session() -> SparkSession | None:
+    """Return the Spark session that is active in this thread, or None."""
+    return SparkSession.getActiveSession()
+
+
 def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
     """Print Spark's own plan for the tuples that leave this node, over its spouts' first batches; run nothing."""
-    session = spark or SparkSession.getActiveSession() or local_session()
+    session = spark or active_session() or local_session()
     with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
         frame.explain(mode=mode)
 
