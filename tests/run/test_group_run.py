@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 import trident
 from tests.run.test_coordinator import attempt, made, of, planned, ready
+from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.errors import AttemptCancelledError, BatchFailedError, StateUnavailableError, TridentError
 from trident.run import events as on
@@ -64,13 +64,6 @@ def counting(spout: Any, function: Any = str) -> TridentTopology:
 
 
 ENDLESS = FixedBatchSpout("word string", [["a"], ["b"]], cycle=True)
-
-
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_topology_that_has_ended_can_be_started_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +141,7 @@ def test_stop_returns_while_a_spout_hangs(monkeypatch: pytest.MonkeyPatch, caplo
 
 def test_status_can_be_asked_at_any_time() -> None:
     with start_local(counting(ENDLESS), name="watched", maxSpoutPending=8) as running:
-        until(lambda: running._runs["words"].committed > 3)
+        wait_until(lambda: running._runs["words"].committed > 3)
         switch = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
         try:
@@ -170,7 +163,7 @@ def test_a_late_attempt_leaves_nothing_behind() -> None:
 
     with start_local(counting(ENDLESS, word), name="late", messageTimeoutSecs=0.1, maxSpoutPending=1) as running:
         run = running._runs["words"]
-        until(lambda: run.committed > 5)
+        wait_until(lambda: run.committed > 5)
         release.set()
         time.sleep(0.3)
         assert all(attempt.txid > run.committed - 1 for attempt in list(run._attempts.held))
@@ -211,7 +204,7 @@ def test_a_forked_child_knows_that_the_topology_runs_elsewhere() -> None:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         before = running._runs["words"].committed
-        until(lambda: running._runs["words"].committed > before)
+        wait_until(lambda: running._runs["words"].committed > before)
 
 
 LATE = """

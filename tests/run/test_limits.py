@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import trident
+from tests.support.waiting import wait_until
 from trident import Count, MapGet, TridentTopology
 from trident.base.errors import (
     BatchFailedError,
@@ -95,13 +96,6 @@ def with_later_stage(function: Callable[[int], object], **options: Any) -> Tride
     return topology
 
 
-def until(condition: Callable[[], object], seconds: float = SOON) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def stopped(running: RunningTopology) -> float:
     """Stop it; how long that took."""
     began = time.monotonic()
@@ -118,7 +112,7 @@ def test_an_output_that_never_comes_back_is_named_and_the_batch_is_kept(
 ) -> None:
     options: dict[str, Any] = {"name": "t", "checkpointLocation": tmp_path}
     running = start_local(with_output(hanging), messageTimeoutSecs=LIMIT, **options)
-    until(lambda: running.status["groups"]["words"]["hanging"])
+    wait_until(lambda: running.status["groups"]["words"]["hanging"])
     (told,) = running.status["groups"]["words"]["hanging"]
     assert told["call"].startswith("words/") and "send (test_limits.py:" in told["call"] and "batch 1" in told["call"]
     assert told["at"].startswith("test_limits.py:") and "T" in told["since"]
@@ -152,7 +146,7 @@ def test_an_output_that_comes_back_late_is_handed_the_batch_again_and_never_twic
 
     with start_local(with_output(output), name="t", messageTimeoutSecs=LIMIT) as running:
         assert hang.begun.wait(SOON)
-        until(lambda: running.status["groups"]["words"]["hanging"])
+        wait_until(lambda: running.status["groups"]["words"]["hanging"])
         assert running._runs["words"].committed == 0
         hang.release.set()
         running.processAllAvailable(SOON)
@@ -269,7 +263,7 @@ def test_a_store_that_hangs_is_named_and_stops_the_group_on_whatever_way_it_is_c
     if way == "create":
         there.clear()  # a restore that is healed
     feeder.feed(["b"])
-    until(lambda: running.status["groups"]["words"]["hanging"])
+    wait_until(lambda: running.status["groups"]["words"]["hanging"])
     (told,) = running.status["groups"]["words"]["hanging"]
     assert told["call"].startswith("state 'counts', ") and "make (test_limits.py:" in told["call"]
     with pytest.raises(CallHangsError, match=r"state 'counts', .* cannot be called: .*make \(test_limits.py:\d+\)"):
@@ -360,7 +354,7 @@ def test_a_spout_that_is_slow_once_costs_an_attempt() -> None:
     hang = Hanging(calls=1)
     spout = Source(emit=hang)
     with start_local(counting(spout), name="t", messageTimeoutSecs=LIMIT) as running:
-        until(lambda: running.recentProgress)
+        wait_until(lambda: running.recentProgress)
         hang.release.set()
         running.processAllAvailable(SOON)
         assert "ran longer than 0.3 s" in running.recentProgress[0]["error"]
@@ -376,8 +370,8 @@ def test_an_ack_that_hangs_stops_no_other_spout_and_no_commit_for_longer_than_it
         MemoryMapState.opaque(), Count(), "count", name="slowly"
     )
     running = start_local(topology, name="t", messageTimeoutSecs=LIMIT)
-    until(lambda: ("ack", 2) in quick.told)
-    until(lambda: running._runs["slow"].committed == 2 or running._runs["slow"].done.is_set())
+    wait_until(lambda: ("ack", 2) in quick.told)
+    wait_until(lambda: running._runs["slow"].committed == 2 or running._runs["slow"].done.is_set())
     assert hanging.begun.is_set()
     assert "spout 'slow', success(1) ran longer than 0.3 s" in caplog.text and "Source (test_limits.py" in caplog.text
     assert running._runs["slow"].committed == 2
@@ -499,7 +493,7 @@ def test_stop_leaves_a_store_of_the_users_own_behind_that_hangs(tmp_path: Path) 
     with start_local(topology, **options) as running:
         hang.release.set()
         running.processAllAvailable(SOON)
-        until(lambda: not hang.inside)
+        wait_until(lambda: not hang.inside)
         assert running.state("counts").multiGet(["a", "b", "c"]) == [1, 1, 1]
 
 
@@ -521,7 +515,7 @@ def test_what_was_left_behind_writes_nothing_when_it_comes_back(tmp_path: Path) 
     with start_local(topology, **options) as running:
         hang.release.set()
         running.processAllAvailable(SOON)
-        until(lambda: not hang.inside)
+        wait_until(lambda: not hang.inside)
         assert dict(running.state("n").items()) == {"a": 3}
     assert running._runs["words"].committed == 3
 
@@ -575,7 +569,7 @@ def asked(hang: Callable[..., Any], before: Callable[[str], object] = str) -> Tr
 def goes_on(running: RunningTopology, seconds: float = SOON) -> None:
     run = running._runs["words"]
     now = run.committed
-    until(lambda: run.committed > now + 5, seconds)
+    wait_until(lambda: run.committed > now + 5, seconds)
 
 
 def test_a_request_that_hangs_holds_commits_back_for_a_bounded_time(
