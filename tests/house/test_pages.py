@@ -18,14 +18,19 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.spark
-def test_the_readmes_example_runs_and_says_what_it_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "printed"), [("README.md", ["[Row(sum=14137)]", "492"]), ("docs/index.md", ["492"])])
+def test_the_first_example_of_a_page_runs_and_says_what_it_says(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    printed: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page(ROOT / "README.md")
+    run_page(ROOT / name)
     said = capsys.readouterr().out.splitlines()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert said == re.findall(r"print\(.*\)  # (.*)", readme) == ["[Row(sum=14137)]", "492"]
+    assert said == re.findall(r"print\(.*\)  # (.*)", (ROOT / name).read_text(encoding="utf-8")) == printed
 
 
 @pytest.mark.parametrize(
