@@ -3,6 +3,7 @@
 import collections.abc as abc
 import datetime
 import decimal
+import functools
 import inspect
 import types
 import typing
@@ -144,7 +145,7 @@ def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
 
 def annotated_function(target: Any) -> Any:
     """Return the function that carries a callable's annotations; None if there is none."""
-    while hasattr(target, "func") and not inspect.isroutine(target):  # functools.partial
+    while isinstance(target, functools.partial):  # a Column, for one, has an attribute of any name
         target = target.func
     if inspect.isroutine(target):
         return inspect.unwrap(getattr(target, "__func__", target))
