@@ -3,7 +3,7 @@
 import functools
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.types import arrow_schema, spark_schema
 from trident_spouts.digests import digest_of
-from trident_spouts.executor import Emission, Metadata
+from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.workers import on_this_machine, parallelism
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def spark_path(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowEmission:
+class ArrowEmission(Emission):
     """An emission that is a table in the driver's memory.
 
     >>> ArrowEmission(pa.table({"n": [1, 2]})).rows
@@ -49,6 +49,7 @@ class ArrowEmission:
 
     table: pa.Table
     after: Metadata = None
+    cheap = True
 
     @property
     def rows(self) -> int:
@@ -100,12 +101,11 @@ def _fits_parquet(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class UnionEmission:
+class UnionEmission(Emission):
     """An emission that consists of several emissions with the same fields, one after the other."""
 
     parts: tuple[Emission, ...]
     after: Metadata = None
-    digest: None = None
 
     @property
     def rows(self) -> int | None:
@@ -123,6 +123,25 @@ class UnionEmission:
         return functools.reduce(
             lambda left, right: left.unionAll(right), [part.dataframe(spark, scratch) for part in self.parts]
         )
+
+    @property
+    def cheap(self) -> bool:
+        """Return whether it costs less to read each part twice than to keep it."""
+        return all(part.cheap for part in self.parts)
+
+    def counters(self, spark: "SparkSession") -> Sequence[tuple[WorkerReader, Callable[[int], None]]]:
+        """Return the counters of all parts."""
+        return [counter for part in self.parts for counter in part.counters(spark)]
+
+    def check_planned(self) -> None:
+        """Raise SourceUnreadableError if a part's source has no longer what was planned."""
+        for part in self.parts:
+            part.check_planned()
+
+    def check_scanned(self) -> None:
+        """Raise SourceUnreadableError if Spark may have read something else of a part's source."""
+        for part in self.parts:
+            part.check_scanned()
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:

@@ -5,6 +5,7 @@ the metadata into tuples. It calls ``emit`` again if an attempt has failed, and 
 """
 
 import enum
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -28,8 +29,32 @@ class SpoutKind(enum.Enum):
     NON_TRANSACTIONAL = "nonTransactional"
 
 
+class WorkerReader(NamedTuple):
+    """How Spark's Python workers read an emission: each reads shares of it, and may run operations on what it reads."""
+
+    numbers: "DataFrame"
+    """A DataFrame with a row for each share: the share's number."""
+
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    """A picklable function that yields the tuples of the shares whose numbers are in the given batches."""
+
+    schema: pa.Schema
+    """The fields that `read` yields, in their order."""
+
+    names: Sequence[str]
+    """All fields of the emission's tuples, in any order: they must be the fields that the spout declares."""
+
+
 class Emission(Protocol):
-    """The tuples that a spout gives for one attempt: in memory, or as a reference to what Spark's workers will read."""
+    """The tuples that a spout gives for one attempt: in memory, or as a reference to what Spark's workers will read.
+
+    A class that extends Emission defines `dataframe`, `arrow` and `rows`, and may leave out the rest.
+    """
+
+    @property
+    def rows(self) -> int | None:
+        """Return the number of tuples; None if it is not known before they are read."""
+        ...
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a new DataFrame of exactly these tuples. The folder `scratch` is deleted after the attempt."""
@@ -40,14 +65,9 @@ class Emission(Protocol):
         ...
 
     @property
-    def rows(self) -> int | None:
-        """Return the number of tuples; None if it is not known before they are read."""
-        ...
-
-    @property
     def digest(self) -> str | None:
         """Return a checksum of the tuples that is the same in every process; None if the emission is a reference."""
-        ...
+        return None
 
     @property
     def after(self) -> Metadata:
@@ -56,7 +76,44 @@ class Emission(Protocol):
         A spout that gives such a position has `plans_ahead` False. The position is frozen with the batch, and the next
         `plan` gets it as `previous`.
         """
-        ...
+        return None
+
+    def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
+        """Return how Python workers read at least the fields `names`; None if only `dataframe` reads the tuples.
+
+        Python operations that follow then run in the worker that reads.
+        """
+        return None
+
+    def python_only(self, spark: "SparkSession") -> bool:
+        """Return whether `dataframe` itself calls the function of `reader`, because Spark has none of its own."""
+        return False
+
+    @property
+    def one_partition(self) -> bool:
+        """Return whether Spark reads the tuples in one partition, so that an aggregate needs no shuffle."""
+        return False
+
+    @property
+    def cheap(self) -> bool:
+        """Return whether reading the tuples twice costs less than keeping them between two readers."""
+        return False
+
+    def counters(self, spark: "SparkSession") -> "Sequence[tuple[WorkerReader, Callable[[int], None]]]":
+        """Return how workers count tuples whose number is not known, and what takes each number.
+
+        A counter's rows are numbers of tuples. It should cost far less than reading the tuples. Their sum is given to
+        the function beside the counter.
+        """
+        return ()
+
+    def check_planned(self) -> None:
+        """Raise SourceUnreadableError if the source has no longer what was planned. Called before Spark reads it."""
+        return  # without this line mypy takes the method for abstract; the same holds below
+
+    def check_scanned(self) -> None:
+        """Raise SourceUnreadableError if Spark may have read something else. Called after Spark has read it."""
+        return
 
 
 class SpoutExecutor(Protocol):
@@ -88,7 +145,7 @@ class SpoutExecutor(Protocol):
 
         The call may come again after a restart, and must then do no harm.
         """
-        return  # without this line mypy takes the method for abstract; the same holds below
+        return
 
     def fail(self, attempt: TransactionAttempt) -> None:
         """Drop what belongs to `attempt`, which failed. The batch will be emitted again."""

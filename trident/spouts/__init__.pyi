@@ -20,3 +20,4 @@ from trident_spouts.protocols import Emitter as Emitter
 from trident_spouts.protocols import OpaquePartitionedSpout as OpaquePartitionedSpout
 from trident_spouts.protocols import PartitionedSpout as PartitionedSpout
 from trident_spouts.protocols import TridentSpout as TridentSpout
+from trident_spouts.shares import SharesEmission as SharesEmission

@@ -16,7 +16,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeD
 from trident.base.types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import spark_path
-from trident_spouts.executor import Metadata
+from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.parquet_reader import (
     IN_MICROSECONDS,
     GroupReader,
@@ -39,7 +39,7 @@ _UNCUT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FilesEmission:
+class FilesEmission(Emission):
     """An emission of whole Parquet files, which the workers read.
 
     `paths` are local and absolute. `planned` holds the planned file to which each path must lead, in the order of
@@ -50,10 +50,10 @@ class FilesEmission:
     schema: StructType
     rows: int | None = None
     after: Metadata = None
-    digest: None = None
     planned: tuple[PlannedFile, ...] = ()
     nanoseconds: bool | None = None
     """Whether a file has times in nanoseconds, which Spark cannot read; None: the footers have to be asked."""
+    cheap = True
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
@@ -64,54 +64,78 @@ class FilesEmission:
         """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
-        if self.python_only:
-            numbers, read = self.python_reader(spark, self.schema.names)
-            return numbers.mapInArrow(read, self.schema)
+        if self._has_nanoseconds:
+            read = self.reader(spark, self.schema.names)
+            assert read is not None, "reader raises where only Python can read the files, and may not"
+            return read.numbers.mapInArrow(read.read, self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
 
-    @property
-    def python_only(self) -> bool:
+    def python_only(self, spark: "SparkSession") -> bool:
         """Return whether Spark itself cannot read the files, because one has times in nanoseconds, as pandas has."""
+        return self._has_nanoseconds
+
+    @property
+    def _has_nanoseconds(self) -> bool:
         if self.nanoseconds is not None:
             return self.nanoseconds
         return any(has_nanoseconds(footer(path)) for path in self.paths)
 
-    def python_reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader]":
-        """Return what `reader` returns. Raises SpoutContractError if only Spark could read what only Python can."""
-        read = self.reader(spark, names)
-        if read is None:
-            raise SpoutContractError(
-                f"FileSpout: a file in {os.path.dirname(self.paths[0])} has times in nanoseconds, which Spark cannot "
-                f"read, and one needs Spark (times of Spark before 3.1, or spark.sql.caseSensitive=true); "
-                f"{IN_MICROSECONDS}"
-            )
-        return read
-
     @property
-    def one(self) -> bool:
+    def one_partition(self) -> bool:
         """Return whether Spark scans the files as one partition, because there is one file that Spark does not cut."""
-        if len(self.paths) != 1 or self.python_only:
+        if len(self.paths) != 1 or self._has_nanoseconds:
             return False
         try:
             return os.path.getsize(self.paths[0]) <= _UNCUT_BYTES
         except OSError as error:
             raise unreadable_error(self.paths[0], error) from error
 
-    def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
-        """Return a DataFrame of share numbers, and the function by which a worker reads the named fields of a share.
+    def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
+        """Return how workers read the named fields; None if Arrow would read the files otherwise than Spark's own scan.
 
-        Python operations can then run in the worker that reads. Return None if Arrow would read the files otherwise
-        than Spark's own scan does.
+        Raises SpoutContractError if only Spark could read what only Python can.
         """
         footers = [footer(path) for path in self.paths]
         if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
-            return None
+            if not self._has_nanoseconds:
+                return None
+            raise SpoutContractError(
+                f"FileSpout: a file in {os.path.dirname(self.paths[0])} has times in nanoseconds, which Spark cannot "
+                f"read, and one needs Spark (times of Spark before 3.1, or spark.sql.caseSensitive=true); "
+                f"{IN_MICROSECONDS}"
+            )
         checked = tuple(
             tuple(replace(groups, planned=self._planned.get(groups.path)) for groups in share)
             for share in shares(self.paths, footers, parallelism(spark))
         )
-        fields = StructType([self.schema[name] for name in names])
-        return numbers_frame(spark, len(checked)), GroupReader(checked, fields)
+        fields = StructType([self.schema[name] for name in names if name in self.schema.names])
+        numbers, read = numbers_frame(spark, len(checked)), GroupReader(checked, fields)
+        return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
+
+    def check_planned(self) -> None:
+        """Check that the files still have as many rows as when the batch was planned.
+
+        If they have, Spark reads all rows or fails, because it may not ignore damaged files. Raises
+        SourceUnreadableError if they have not.
+        """
+        if self.rows is None:
+            return
+        rows = sum(footer(path).num_rows for path in self.paths)
+        if rows != self.rows:
+            shown = ", ".join(self.paths[:3]) + (", ..." if len(self.paths) > 3 else "")
+            raise SourceUnreadableError(
+                f"{len(self.paths)} Parquet file(s) had {self.rows} rows when the batch was planned, and have {rows} "
+                f"now: {shown}; a file is damaged or was replaced, and must not change after it was listed"
+            )
+
+    def check_scanned(self) -> None:
+        """Check, after Spark has read the files, that they are still the planned ones.
+
+        Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
+        other files.
+        """
+        for file in self.planned:
+            file.check_scanned()
 
     @property
     def _planned(self) -> dict[str, PlannedFile]:

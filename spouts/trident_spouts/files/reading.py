@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmission
-from trident_spouts.executor import Metadata
+from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import all_lines, line_start, read_whole_lines
 from trident_spouts.files.ranges import PlannedFile, unreadable_error
@@ -191,7 +191,7 @@ class ShareCounter:
 
 
 @dataclass(slots=True)
-class LinesEmission:
+class LinesEmission(Emission):
     """An emission of stretches of text or JSON files, which the workers read.
 
     `rows` is None until the tuples were read or counted.
@@ -200,7 +200,6 @@ class LinesEmission:
     stretches: tuple[Stretch, ...]
     line_format: LineFormat
     after: Metadata = None
-    digest: None = None
     rows: int | None = field(default=None, init=False, compare=False)
 
     def arrow(self) -> pa.Table:
@@ -215,27 +214,33 @@ class LinesEmission:
 
         There are as many partitions as the smaller of the two. If the stretches are small, the driver reads them.
         """
-        read = self.reader(spark)
+        read = self.reader(spark, self.line_format.schema.names)
         if read is None:
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
-        numbers, reader = read
-        return numbers.mapInArrow(reader, self.line_format.schema)
+        return read.numbers.mapInArrow(read.read, self.line_format.schema)
 
-    def reader(self, spark: "SparkSession") -> "tuple[DataFrame, ShareReader] | None":
-        """Return a DataFrame of share numbers, and the function by which a worker reads a share.
+    def python_only(self, spark: "SparkSession") -> bool:
+        """Return whether the workers read the lines, and not the driver, which reads few lines sooner."""
+        return self._cut(spark) is not None
 
-        Operations that follow can run in the same worker. Return None if the driver can read the tuples sooner.
-        """
+    def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
+        """Return how workers read the lines, with all fields; None if the driver can read the tuples sooner."""
         cut = self._cut(spark)
-        return None if cut is None else (numbers_frame(spark, len(cut)), ShareReader(cut, self.line_format))
+        if cut is None:
+            return None
+        read, schema = ShareReader(cut, self.line_format), arrow_schema(self.line_format.schema)
+        return WorkerReader(numbers_frame(spark, len(cut)), read, schema, schema.names)
 
-    def counter(self, spark: "SparkSession") -> "tuple[DataFrame, ShareCounter] | None":
-        """Return a DataFrame of share numbers, and the function by which a worker counts the tuples of a share.
-
-        Return None if no count is needed: `rows` is known, or the driver will read the tuples itself.
-        """
+    def counters(self, spark: "SparkSession") -> Sequence[tuple[WorkerReader, Callable[[int], None]]]:
+        """Return how workers count the tuples of lines that they read, if nobody has counted them yet."""
         cut = self._cut(spark) if self.rows is None else None
-        return None if cut is None else (numbers_frame(spark, len(cut)), ShareCounter(cut, self.line_format))
+        if cut is None:
+            return ()
+        count = ShareCounter(cut, self.line_format)
+        return [(WorkerReader(numbers_frame(spark, len(cut)), count, COUNTED, COUNTED.names), self._counted)]
+
+    def _counted(self, rows: int) -> None:
+        self.rows = rows
 
     def _cut(self, spark: "SparkSession") -> tuple[tuple[Stretch, ...], ...] | None:
         total = sum(stretch.weight for stretch in self.stretches)

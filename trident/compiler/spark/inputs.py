@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from trident.base.errors import SourceUnreadableError
-from trident.base.types import arrow_schema, select
 from trident.compiler.engine import check_fields
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.reports import Reports
@@ -16,11 +15,8 @@ from trident.compiler.spark.sql_names import all_quoted
 from trident.compiler.spark.union_job import Branch
 from trident.compiler.spark.worker_functions import Chain
 from trident.plan.nodes import Node
-from trident_spouts.emission import ArrowEmission, UnionEmission
+from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
-from trident_spouts.files.parquet import FilesEmission
-from trident_spouts.files.parquet_reader import footer
-from trident_spouts.files.reading import COUNTED, LinesEmission
 
 
 def _no_reader() -> None:
@@ -56,25 +52,24 @@ def stage_input(
     node: Node, names: Sequence[str], source: Emission | pa.Table, session: SparkSession, scratch: Path
 ) -> StageInput:
     """Return the input of a stage at this node. `names` are the fields that are read of it."""
-    _check_rows(source)
     emission = ArrowEmission(source) if isinstance(source, pa.Table) else source
-    if isinstance(emission, LinesEmission):
-        read = emission.reader(session)
-        if read is not None:
-            return StageInput.of_reader(PendingFunction(*read, arrow_schema(node.schema)))
-    if isinstance(emission, FilesEmission):
-        files = emission
-        check_fields(node, files.schema.names)
-        if files.python_only:
-            groups = files.python_reader(session, names)
-            return StageInput.of_reader(PendingFunction(*groups, arrow_schema(select(node.schema, names))))
+    emission.check_planned()
+    if emission.python_only(session):
+        reader = _reader(node, names, emission, session)
+        return StageInput.of_reader(reader) if reader else StageInput.of_frame(_rows(node, emission, session, scratch))
+    return StageInput(
+        lambda: _rows(node, emission, session, scratch),
+        lambda: _reader(node, names, emission, session),
+        one_partition=emission.one_partition,
+    )
 
-        def reader() -> PendingFunction | None:
-            groups = files.reader(session, names)
-            return None if groups is None else PendingFunction(*groups, arrow_schema(select(node.schema, names)))
 
-        return StageInput(lambda: _rows(node, files, session, scratch), reader, one_partition=files.one)
-    return StageInput.of_frame(_rows(node, emission, session, scratch))
+def _reader(node: Node, names: Sequence[str], emission: Emission, session: SparkSession) -> PendingFunction | None:
+    reader = emission.reader(session, names)
+    if reader is None:
+        return None
+    check_fields(node, reader.names)
+    return PendingFunction(reader.numbers, reader.read, reader.schema)
 
 
 def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) -> DataFrame:
@@ -84,59 +79,14 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
 
 
 def count_branches(source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
-    """Yield a branch for each source whose tuples only the workers see: it counts them."""
-    if isinstance(source, UnionEmission):
-        for part in source.parts:
-            yield from count_branches(part, session, reports)
-    if not isinstance(source, LinesEmission):
+    """Yield a branch for each part of a source whose tuples only the workers see: it counts them."""
+    if isinstance(source, pa.Table):
         return
-    lines, counter = source, source.counter(session)
-    if counter is not None:
-        numbers, function = counter
-
-        def finish(table: pa.Table) -> None:
-            lines.rows = sum(table.column(0).to_pylist())
-
-        chain = Chain((), COUNTED, COUNTED, function)
-        yield Branch.of_function(PendingFunction(numbers, chain, COUNTED), finish, reports)
+    for counter, counted in source.counters(session):
+        finish = partial(_sum, counted)
+        chain = Chain((), counter.schema, counter.schema, counter.read)
+        yield Branch.of_function(PendingFunction(counter.numbers, chain, counter.schema), finish, reports)
 
 
-def _check_rows(source: Emission | pa.Table) -> None:
-    """Check that Parquet files still have as many rows as when the batch was planned.
-
-    If they have, Spark reads all rows or fails, because it may not ignore damaged files. Raises SourceUnreadableError
-    if they have not.
-    """
-    if isinstance(source, UnionEmission):
-        for part in source.parts:
-            _check_rows(part)
-    if not isinstance(source, FilesEmission) or source.rows is None:
-        return
-    rows = sum(footer(path).num_rows for path in source.paths)
-    if rows != source.rows:
-        shown = ", ".join(source.paths[:3]) + (", ..." if len(source.paths) > 3 else "")
-        raise SourceUnreadableError(
-            f"{len(source.paths)} Parquet file(s) had {source.rows} rows when the batch was planned, and have {rows} "
-            f"now: {shown}; a file is damaged or was replaced, and must not change after it was listed"
-        )
-
-
-def check_scanned(source: Emission | pa.Table) -> None:
-    """Check, after Spark has read a source, that the files are still the planned ones.
-
-    Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
-    other files.
-    """
-    if isinstance(source, UnionEmission):
-        for part in source.parts:
-            check_scanned(part)
-    if isinstance(source, FilesEmission):
-        for file in source.planned:
-            file.check_scanned()
-
-
-def is_cheap(source: Emission | pa.Table) -> bool:
-    """Return whether reading a source twice costs less than keeping its tuples."""
-    if isinstance(source, UnionEmission):
-        return all(map(is_cheap, source.parts))
-    return isinstance(source, pa.Table | ArrowEmission | FilesEmission)
+def _sum(counted: Callable[[int], None], table: pa.Table) -> None:
+    counted(sum(table.column(0).to_pylist()))

@@ -14,7 +14,7 @@ from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import Result, StageResult
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
-from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, stage_input
+from trident.compiler.spark.inputs import StageInput, count_branches, stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned, analysed
 from trident.compiler.spark.pending_function import PendingFunction
@@ -80,7 +80,8 @@ class StageJob:
             self._layout, self._stage_inputs, profile, self._learned, self._txid, self._reports.signal, self._thorough
         )
         for node, emission in inputs.items():
-            if self._layout.readers.get(id(node), 0) > 1 and not is_cheap(emission):
+            cheap = isinstance(emission, pa.Table) or emission.cheap
+            if self._layout.readers.get(id(node), 0) > 1 and not cheap:
                 lowering.keep_input(node)
 
     def branches(self) -> list[Branch]:
@@ -98,7 +99,8 @@ class StageJob:
         if branches:
             collect(branches)
         for emission in self._inputs:
-            check_scanned(emission)
+            if not isinstance(emission, pa.Table):
+                emission.check_scanned()
         if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
             self._files.sync()
         return StageResult(self._results, None, self._debug)
