@@ -188,14 +188,14 @@ def test_a_timeout_frees_the_caller_and_the_function_goes_on(states: States) -> 
     drpc = LocalDRPC([words(COUNTS, splitting=slow)], states)
     began = time.monotonic()
     with pytest.raises(DRPCTimeoutError) as caught:
-        drpc.execute("words", "cat", timeout=0.05)
+        drpc.execute("words", "cat", timeout=0.5)  # on a busy machine, too, the function has begun by then
     told = str(caught.value)
-    assert told.startswith("DRPC 'words': no answer within 0.05 s: Slow (test_local.py:")
+    assert told.startswith("DRPC 'words': no answer within 0.5 s: Slow (test_local.py:")
     assert "now at test_local.py:" in told
     (hanging,) = drpc.hanging
     assert hanging["call"].startswith("DRPC 'words': Slow (test") and hanging["at"].startswith("test_local.py:")
     assert isinstance(caught.value, TimeoutError)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     slow.go.set()
     assert drpc.execute("words", "cat") == [Row(sum=4)]
     until = time.monotonic() + 5
