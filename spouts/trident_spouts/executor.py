@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident_spouts.budget import NO_LIMIT, Budget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +128,7 @@ class SpoutExecutor(Protocol):
         """Return whether a batch can be planned from the metadata of the batch before it, before that is emitted."""
         ...
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         """Return the metadata that names the batch of `attempt`; None if the source has nothing, and there is no batch.
 
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if

@@ -11,6 +11,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import FeedTimeoutError, SpoutError
 from trident.base.types import ddl
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema, table_of
@@ -135,7 +136,7 @@ class _FeederExecutor(SpoutExecutor):
         self._spout = spout
         self._batches = batches
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         batches = self._batches
         with batches.changed:
             before = self._index(previous)

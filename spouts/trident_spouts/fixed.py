@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.base.types import ddl
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
@@ -85,7 +86,7 @@ class _FixedExecutor(SpoutExecutor):
     def __init__(self, spout: FixedBatchSpout) -> None:
         self._spout = spout
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         count = len(self._spout.tables)
         index = 0 if previous is None else self._index(previous) + 1
         if self._spout.cycle and count:

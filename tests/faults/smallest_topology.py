@@ -14,6 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, parse_schema
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 
@@ -103,7 +104,7 @@ class SmallExecutor:
         self._schema = arrow_schema(spout.schema)
         self._calls = 0
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS
         left = [TOTAL // PARTITIONS - start for start in starts]
         if not any(left):

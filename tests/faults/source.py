@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, parse_schema
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 
@@ -62,7 +63,7 @@ class NumberedExecutor:
         self.records = records(spout.total)
         self.random = random.Random(os.urandom(8) if spout.kind is SpoutKind.OPAQUE else 5)
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS
         left = [len(part) - start for part, start in zip(self.records, starts, strict=True)]
         if not any(left):

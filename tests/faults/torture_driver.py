@@ -30,6 +30,7 @@ from trident.base.types import arrow_schema, parse_schema
 from trident.reads.committed_reads import read_committed
 from trident.run.running import RunningTopology
 from trident.state import MemoryMapState, RedisMapState
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 
@@ -96,7 +97,7 @@ class EndlessExecutor:
         self._schema = arrow_schema(spout.schema)
         self._random = random.Random(os.urandom(8))
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         if self._stop.exists():
             return None
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS

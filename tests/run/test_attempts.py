@@ -26,6 +26,7 @@ from trident.base.types import parse_schema
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, SpoutKind
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +173,7 @@ class Changing:
 
     plans_ahead = True
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         return {"upto": 3} if previous is None else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Rows:

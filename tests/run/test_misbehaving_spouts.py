@@ -20,6 +20,7 @@ from trident.log.sqlite_log import SqliteLog
 from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 from trident_state.memory.store import MemoryStore
@@ -59,7 +60,7 @@ class ScriptedExecutor:
             self.spout.faults[method] -= 1
             raise OSError(f"{method} does not work just now")
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         self._fault("plan")
         at = previous["at"] if isinstance(previous, dict) else 0
         return None if at >= self.spout.total else {"at": at + 1, "more": self.spout.metadata}
@@ -186,7 +187,7 @@ class Replanned(Scripted):
 
 
 class ReplannedExecutor(ScriptedExecutor):
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         plan = super().plan(attempt, previous, time)
         return None if plan is None else {**plan, "more": time}  # type: ignore[dict-item]
 

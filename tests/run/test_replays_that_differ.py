@@ -14,6 +14,7 @@ from trident.compiler.arrow.engine import ArrowSlot
 from trident.run.running import RunningTopology
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
 
@@ -40,7 +41,7 @@ class ShrinkingExecutor:
     def __init__(self) -> None:
         self.planned: set[int] = set()
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         start = previous["end"] if isinstance(previous, dict) else 0
         take = 1 if attempt.txid in self.planned else 4
         self.planned.add(attempt.txid)

@@ -10,6 +10,7 @@ from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutError
 from trident.base.types import parse_schema
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, SpoutKind
 
 Tuple = tuple[str, int]
@@ -100,7 +101,7 @@ class Reading:
     def plans_ahead(self) -> bool:
         return self._source.ahead
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         source = self._source
         source.stumble()
         positions = _positions(previous)

@@ -1,6 +1,7 @@
 """Every spout of the library keeps the contract of all spouts."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trident.spouts import (
     OpaquePartitionedSpout,
     PartitionedSpout,
     PollingSpout,
+    RateSpout,
     SpoutKind,
 )
 from trident.testing import SpoutContract, TestSource
@@ -55,6 +57,13 @@ class TestIterableSpout(SpoutContract):
     @pytest.fixture
     def make_spout(self) -> MakeSpout:
         return lambda: IterableSpout(FIELDS, lambda: iter(ROWS), batchSize=3)
+
+
+class TestRateSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        start = datetime(1970, 1, 1, tzinfo=UTC)  # in the past, so all rows have come
+        return lambda: RateSpout(100, rows=8, keys=2, skew=0.5, lateness=1, startTime=start, maxRowsPerBatch=3)
 
 
 class TestFeederBatchSpout(SpoutContract):

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema, table_of
@@ -81,7 +82,7 @@ class _Executor:
         self.succeeded: list[int] = []
         self.failed: list[TransactionAttempt] = []
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         positions = dict(previous) if isinstance(previous, dict) else {}
         left = any(positions.get(name, 0) < len(rows) for name, rows in self._spout.partitions.items())
         return positions if left else None

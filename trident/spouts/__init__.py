@@ -1,6 +1,6 @@
 """The spouts of topologies: ``from trident.spouts import FileSpout``.
 
-Ready to use, from the strongest promise to the weakest: `FileSpout` and `FixedBatchSpout` (transactional),
+Ready to use, from the strongest promise to the weakest: `FileSpout`, `RateSpout` and `FixedBatchSpout` (transactional),
 `PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout` (non-transactional). For a spout of your own, extend
 `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
 """
@@ -17,7 +17,7 @@ _FOREIGN = {
     "KafkaTridentSpoutOpaque": _OWN,
     "MemoryStream": "FeederBatchSpout(fields)",
     "OpaqueTridentKafkaSpout": _OWN,
-    "RateSource": "PollingSpout(...) or IterableSpout(fields, function)",
+    "RateSource": "RateSpout(rowsPerSecond)",
 }
 """Names that others use, each with what one writes here."""
 

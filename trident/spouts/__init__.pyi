@@ -1,6 +1,7 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident.base.attempt import TransactionAttempt as TransactionAttempt
+from trident_spouts.budget import Budget as Budget
 from trident_spouts.emission import ArrowEmission as ArrowEmission
 from trident_spouts.emission import UnionEmission as UnionEmission
 from trident_spouts.executor import Emission as Emission
@@ -20,4 +21,5 @@ from trident_spouts.protocols import Emitter as Emitter
 from trident_spouts.protocols import OpaquePartitionedSpout as OpaquePartitionedSpout
 from trident_spouts.protocols import PartitionedSpout as PartitionedSpout
 from trident_spouts.protocols import TridentSpout as TridentSpout
+from trident_spouts.rate import RateSpout as RateSpout
 from trident_spouts.shares import SharesEmission as SharesEmission

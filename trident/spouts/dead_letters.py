@@ -18,6 +18,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateCorruptError, StateError, TopologyError
 from trident.base.types import arrow_schema, ddl
 from trident.operations.error_policy import LETTER
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_state.records.documents import Documents
@@ -152,7 +153,7 @@ class _Replaying(SpoutExecutor):
     def __init__(self, spout: ReplaySpout) -> None:
         self._spout = spout
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         return self._spout.plan(attempt.txid, previous)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

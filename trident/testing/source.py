@@ -11,6 +11,7 @@ from trident.base.types import ddl
 from trident.testing.crashes import Trap, crash
 from trident.testing.output import rows_of
 from trident.testing.script import CRASH, Mark, Script
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema
@@ -119,7 +120,7 @@ class _Executor(SpoutExecutor):
         """The first batch that this run may plan: a non-transactional source never gives again what it handed out."""
         self._trap = Trap()
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         batch, row = self._following(previous)
         if not self._script.may_plan(batch, self._trap.arm):
             return None

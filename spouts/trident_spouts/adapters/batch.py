@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
@@ -39,7 +40,7 @@ class BatchExecutor(SpoutExecutor):
             release(source)
             raise
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         number = _number(previous) + 1
         if number not in self._kept:  # a batch that is planned again keeps its rows
             emitted = call(self._spout, "emitBatch", number)

@@ -6,6 +6,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, json_of
@@ -24,7 +25,7 @@ class CoordinatedExecutor(SpoutExecutor):
         self._planned: dict[int, Metadata] = {}
         self._attempts: dict[int, TransactionAttempt] = {}
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         txid = attempt.txid
         if not call(self._coordinator, "isReady", txid):
             return None

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
@@ -59,7 +60,7 @@ class _PartitionsExecutor:
         """The positions in the log, and the positions up to which a plan has since read on without finding rows."""
         call(spout, "open")
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         self._read.pop(attempt.txid, None)
         if not call(self._spout, "isReady", attempt.txid):
             return None

@@ -22,6 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
@@ -308,7 +309,7 @@ class _FileExecutor(SpoutExecutor):
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
             anew = monotonic() - self._listed_at >= _LISTING_SECONDS
             try:

@@ -1,0 +1,55 @@
+"""The budget of a batch: how much a spout should put into it at most."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much the next batch of a spout should hold at most; None means as much as the spout itself allows.
+
+    A run gives a budget to every plan of a new batch. Without ``start(targetBatchSecs=...)`` nothing is limited. A
+    spout keeps to the parts that it can measure, and ignores the others. A batch may be larger if its source has no
+    smaller step, such as one Parquet file; it is never empty because the budget is small.
+
+    Parameters
+    ----------
+    rows : int, optional
+        The most rows.
+    bytes : int, optional
+        The most bytes, as they lie in the source.
+    seconds : float, optional
+        The most seconds that `plan` should wait for a batch to become full.
+
+    Examples
+    --------
+    >>> Budget(rows=500).rows_within(1000), Budget().rows_within(1000)
+    (500, 1000)
+    >>> Budget(rows=500).share(3)
+    Budget(rows=167, bytes=None, seconds=None)
+    """
+
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    def rows_within(self, most: int) -> int:
+        """Return the smaller one of this budget's rows and `most`, a spout's own limit."""
+        return most if self.rows is None else max(1, min(most, self.rows))
+
+    def bytes_within(self, most: int) -> int:
+        """Return the smaller one of this budget's bytes and `most`, a spout's own limit."""
+        return most if self.bytes is None else max(1, min(most, self.bytes))
+
+    def seconds_within(self, most: float) -> float:
+        """Return the smaller one of this budget's seconds and `most`, a spout's own limit."""
+        return most if self.seconds is None else min(most, self.seconds)
+
+    def share(self, parts: int) -> "Budget":
+        """Return the part of this budget that each of several partitions gets. The time is not divided."""
+        rows = None if self.rows is None else -(-self.rows // max(1, parts))
+        size = None if self.bytes is None else -(-self.bytes // max(1, parts))
+        return Budget(rows, size, self.seconds)
+
+
+NO_LIMIT = Budget()
+"""The budget without a limit: the spout's own options decide."""

@@ -1,0 +1,254 @@
+"""A spout that makes rows at a given rate, for load and for demonstrations."""
+
+import functools
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_seconds
+from trident.base.errors import TopologyError
+from trident.base.text import typed_brief
+from trident.base.types import parse_schema
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.shares import SharesEmission
+from trident_spouts.user_calls import foreign_metadata_error
+
+_SECOND = 1_000_000
+"""A second, in the microseconds in which times are counted."""
+
+_SHARE_ROWS = 250_000
+"""The rows that are worth a Spark task of their own, unless the user sets the number of partitions."""
+
+_MOST_KEYS = 10_000_000
+"""The most keys: each worker holds 8 bytes for every key if the keys are skewed."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class RateSpout:
+    """A spout that makes `rowsPerSecond` rows a second, with keys and event times, for load tests and demonstrations.
+
+    The fields are ``timestamp timestamp, value long, key long``. `value` is the number of the row, from 0 without a
+    gap. Row n comes n / rowsPerSecond seconds after the start.
+
+    The spout is transactional: the metadata of a batch is a range of row numbers, and every field is a function of the
+    row number, the seed and the time of the start, which the metadata holds too. So a replay has the same rows, also
+    after a restart. A run that was down, or is too slow, finds the rows that have come meanwhile. The workers make the
+    rows.
+
+    Parameters
+    ----------
+    rowsPerSecond : int
+        The rate at which rows come.
+    rows : int, optional
+        The number of rows at which the source ends; without it there is no end.
+    keys : int
+        The number of keys: `key` is 0 to keys - 1.
+    skew : float
+        How unequal the keys are, as the exponent of a Zipf distribution: key k comes in proportion to
+        ``1 / (k + 1) ** skew``. With 0 all keys are equally frequent, with 1 the first of 1,000 keys has 13 % of the
+        rows.
+    lateness : duration
+        The longest time by which a row is late: its `timestamp` lies up to that long before the time at which it
+        comes, each length equally often. Rows are then out of order.
+    startTime : datetime, optional
+        The time at which row 0 comes, with a time zone; the time of the first batch if omitted. With a time in the past
+        the rows since then are there at once, and are read as fast as the topology can.
+    maxRowsPerBatch : int
+        The most rows in a batch.
+    numPartitions : int, optional
+        The number of Spark partitions of a batch; one for each 250,000 rows if omitted.
+    seed : int
+        Other seeds give other keys and other late rows.
+
+    Raises
+    ------
+    TopologyError
+        An argument is out of its range.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from trident import Count, TridentTopology
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing import start_local
+    >>> topology = TridentTopology()
+    >>> spout = RateSpout(100, rows=5000, keys=3, startTime=datetime(2026, 1, 1, tzinfo=UTC))
+    >>> clicks = topology.newStream("clicks", spout)
+    >>> _ = clicks.groupBy("key").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with start_local(topology) as running:
+    ...     running.processAllAvailable()
+    ...     sum(running.state("counts").values())
+    5000
+
+    Notes
+    -----
+    RateSpout takes the place of Structured Streaming's source ``rate``, which has `timestamp` and `value`, too.
+    """
+
+    rowsPerSecond: int
+    rows: int | None
+    keys: int
+    skew: float
+    lateness: float
+    startTime: datetime | None
+    maxRowsPerBatch: int
+    numPartitions: int | None
+    seed: int
+    kind = SpoutKind.TRANSACTIONAL
+
+    def __init__(
+        self,
+        rowsPerSecond: int = 1000,
+        *,
+        rows: int | None = None,
+        keys: int = 1000,
+        skew: float = 0.0,
+        lateness: Duration = 0,
+        startTime: datetime | None = None,
+        maxRowsPerBatch: int = 1_000_000,
+        numPartitions: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        check_whole_number("RateSpout: keys", keys, most=_MOST_KEYS)
+        check_whole_number("RateSpout: rowsPerSecond", rowsPerSecond, most=1_000_000_000)
+        numbers = {"rows": rows, "maxRowsPerBatch": maxRowsPerBatch, "numPartitions": numPartitions}
+        for name, value in numbers.items():
+            if value is not None:
+                check_whole_number(f"RateSpout: {name}", value)
+        if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew <= 10:
+            raise TopologyError(f"RateSpout: skew={skew!r}: expected a number from 0 (all keys alike) to 10")
+        check_whole_number("RateSpout: seed", seed, 0)
+        set_ = object.__setattr__
+        set_(self, "rowsPerSecond", rowsPerSecond)
+        set_(self, "rows", rows)
+        set_(self, "keys", keys)
+        set_(self, "maxRowsPerBatch", maxRowsPerBatch)
+        set_(self, "numPartitions", numPartitions)
+        set_(self, "skew", float(skew))
+        set_(self, "lateness", read_seconds("RateSpout: lateness", lateness, zero=True))
+        set_(self, "startTime", _zoned(startTime))
+        set_(self, "seed", seed)
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the rows."""
+        return parse_schema("timestamp timestamp, value long, key long")
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        return _RateExecutor(self)
+
+    def __repr__(self) -> str:
+        defaults = {"rows": None, "keys": 1000, "skew": 0.0, "lateness": 0.0, "startTime": None}
+        defaults |= {"maxRowsPerBatch": 1_000_000, "numPartitions": None, "seed": 0}
+        shown = [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
+        return f"RateSpout({', '.join([str(self.rowsPerSecond), *shown])})"
+
+
+def _zoned(start: datetime | None) -> datetime | None:
+    if start is not None and (not isinstance(start, datetime) or start.tzinfo is None):
+        raise TopologyError(
+            f"RateSpout: startTime is {typed_brief(start)}: expected a datetime with a time zone, "
+            f"such as datetime(2026, 1, 31, tzinfo=UTC)"
+        )
+    return start
+
+
+class _RateExecutor(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, spout: RateSpout) -> None:
+        self._spout = spout
+        self._come = 0
+        """The number of rows that had come when the last batch was planned."""
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        start, done = (self._start(time), 0) if previous is None else self._read(previous)[::2]
+        self._come = self._rows_at(start, round(time * _SECOND))
+        end = min(self._come, done + budget.rows_within(self._spout.maxRowsPerBatch))
+        return {"start": start, "from": done, "to": end} if end > done else None
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        start, first, end = self._read(metadata)
+        count = self._spout.numPartitions or -(-(end - first) // _SHARE_ROWS)
+        bounds = [first + (end - first) * at // count for at in range(count + 1)]
+        shares = tuple((low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low)
+        read = functools.partial(_made, self._spout, start)
+        return SharesEmission(shares, read, self._spout.schema, end - first, f"RateSpout, batch {attempt.txid}")
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        if not self._come:
+            return None
+        return ReadSoFar(0 if position is None else self._read(position)[2], self._come, "rows")
+
+    def _start(self, time: float) -> int:
+        """Return the time at which row 0 comes, in microseconds since 1970."""
+        start = self._spout.startTime
+        return round((time if start is None else start.timestamp()) * _SECOND)
+
+    def _rows_at(self, start: int, now: int) -> int:
+        """Return how many rows have come by the time `now`: row 0 comes at `start`."""
+        come = max(0, (now - start) * self._spout.rowsPerSecond // _SECOND + 1)
+        return come if self._spout.rows is None else min(come, self._spout.rows)
+
+    @staticmethod
+    def _read(metadata: Metadata) -> tuple[int, int, int]:
+        """Return the time of row 0 (microseconds since 1970), and the range of row numbers, that metadata names."""
+        try:
+            start, first, end = (metadata[key] for key in ("start", "from", "to"))  # type: ignore[index, call-overload]
+        except (KeyError, TypeError):
+            raise foreign_metadata_error("RateSpout", metadata) from None
+        return start, first, end
+
+
+# --- in the workers ---------------------------------------------------------------------------------------------------
+
+
+def _made(spout: RateSpout, start: int, share: tuple[int, int]) -> pa.Table:
+    """Return the rows whose numbers are in a share."""
+    numbers = numpy.arange(*share, dtype=numpy.int64)
+    whole, rest = numpy.divmod(numbers, spout.rowsPerSecond)
+    times = start + whole * _SECOND + rest * _SECOND // spout.rowsPerSecond
+    if spout.lateness:
+        times -= (_uniform(numbers, spout.seed, 1) * (spout.lateness * _SECOND)).astype(numpy.int64)
+    instants = pa.array(times).cast(pa.timestamp("us", tz="UTC"))
+    return pa.table({"timestamp": instants, "value": numbers, "key": _keys(spout, numbers)})
+
+
+def _keys(spout: RateSpout, numbers: NDArray[Any]) -> NDArray[Any]:
+    draws = _uniform(numbers, spout.seed, 0)
+    if not spout.skew:
+        return (draws * spout.keys).astype(numpy.int64)
+    return numpy.searchsorted(_zipf(spout.keys, spout.skew), draws, side="right").astype(numpy.int64)
+
+
+@functools.lru_cache(maxsize=4)
+def _zipf(keys: int, skew: float) -> NDArray[Any]:
+    """Return for each key the probability of a key up to it."""
+    weights = numpy.arange(1, keys + 1, dtype=numpy.float64) ** -skew
+    sums = numpy.cumsum(weights)
+    sums /= sums[-1]
+    sums[-1] = 1.0
+    return sums
+
+
+def _uniform(numbers: NDArray[Any], seed: int, purpose: int) -> NDArray[Any]:
+    """Return for each row number a number of 0 to below 1, which depends on nothing else but seed and purpose.
+
+    This is SplitMix64, whose n-th number is a hash of n: a generator with a state would have to run up to the row.
+    """
+    with numpy.errstate(over="ignore"):
+        mixed = numbers.astype(numpy.uint64) + numpy.uint64((seed * 2 + purpose) * 0xD1B54A32D192ED03 % 2**64)
+        mixed = (mixed + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> numpy.uint64(31)
+    return (mixed >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
