@@ -161,6 +161,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             frozen, and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
             How many bytes of frozen batches the log keeps, to heal a store that lost its last writes. Default 2 GB.
+        targetBatchSecs : duration, optional
+            Size the batches so that each takes about this long from its plan to its commit, whatever the load. Without
+            it the limits of each spout alone decide. A batch that was planned is never cut.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
 

@@ -57,6 +57,11 @@ class ArrowEmission(Emission):
         return int(self.table.num_rows)
 
     @property
+    def bytes(self) -> int:
+        """Return the number of bytes of the table in memory."""
+        return int(self.table.nbytes)
+
+    @property
     def digest(self) -> str:
         """Return the digest of the table: its number of rows and a checksum."""
         return digest_of(self.table)
@@ -110,9 +115,12 @@ class UnionEmission(Emission):
     @property
     def rows(self) -> int | None:
         """Return the number of tuples; None if it is not known for every part."""
-        counts = [part.rows for part in self.parts]
-        known = [rows for rows in counts if rows is not None]
-        return sum(known) if len(known) == len(counts) else None
+        return _sum([part.rows for part in self.parts])
+
+    @property
+    def bytes(self) -> int | None:
+        """Return the number of bytes of all parts; None if it is not known for every part."""
+        return _sum([part.bytes for part in self.parts])
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all parts as one table, in the order of the parts."""
@@ -142,6 +150,11 @@ class UnionEmission(Emission):
         """Raise SourceUnreadableError if Spark may have read something else of a part's source."""
         for part in self.parts:
             part.check_scanned()
+
+
+def _sum(amounts: Sequence[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:

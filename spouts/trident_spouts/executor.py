@@ -5,7 +5,7 @@ the metadata into tuples. It calls ``emit`` again if an attempt has failed, and 
 """
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -64,6 +64,14 @@ class Emission(Protocol):
     def arrow(self) -> pa.Table:
         """Return the same tuples in the driver's memory, for small batches and tests."""
         ...
+
+    @property
+    def bytes(self) -> int | None:
+        """Return how many bytes the tuples have in the source; None if that is not known before they are read.
+
+        From it the run computes how large the next batch may be, if it was started with `targetBatchSecs`.
+        """
+        return None
 
     @property
     def digest(self) -> str | None:
@@ -133,7 +141,8 @@ class SpoutExecutor(Protocol):
 
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
         that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
-        called again for the same batch, it may name other tuples: only the plan that is frozen counts.
+        called again for the same batch, it may name other tuples: only the plan that is frozen counts. `budget` is how
+        much the batch should hold at most, beside the spout's own limits; a spout ignores what it cannot measure.
         """
         ...
 
@@ -158,16 +167,27 @@ class SpoutExecutor(Protocol):
 
 
 class ReadSoFar(NamedTuple):
-    """How much of a source was read, of what is known of it: `done` of `total`, in the plural `unit` ("bytes")."""
+    """How much of a source was read, of what is known of it: `done` of `total`, in the plural `unit` ("bytes").
+
+    >>> ReadSoFar(20, 25, "messages").lag
+    5
+    """
 
     done: int
     total: int
     unit: str
+    lags: Mapping[str, int] | None = None
+    """How much of each partition is not read yet, by the partition's name; None for a source without partitions."""
+
+    @property
+    def lag(self) -> int:
+        """Return how much is there and not read yet."""
+        return self.total - self.done
 
 
 @runtime_checkable
 class MeasuredExecutor(Protocol):
-    """An executor whose source has a size that is known, so that a display can show how far it was read."""
+    """An executor whose source has a size that is known, so that a run can tell how far it was read, and its lag."""
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         """Return how much the batches up to `position` have read; None while that is not known.

@@ -16,6 +16,7 @@ from trident.base.errors import TopologyError, TridentError, UserFunctionError
 from trident.base.text import brief
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
@@ -118,9 +119,10 @@ class _Batches(BatchSpout):
         else:
             self._reader = _ThreadedReader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
 
-    def emitBatch(self, batchId: int) -> RowsLike:
+    def emitBatch(self, batchId: int, budget: Budget = NO_LIMIT) -> RowsLike:
         assert self._reader is not None
-        return self._reader.take(self._spout.batchSize, self._spout.maxDelaySecs)
+        rows, seconds = budget.rows_within(self._spout.batchSize), budget.seconds_within(self._spout.maxDelaySecs)
+        return self._reader.take(rows, seconds)
 
     def close(self) -> None:
         if self._reader is not None:

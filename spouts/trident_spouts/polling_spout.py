@@ -14,6 +14,7 @@ from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.text import brief
 from trident.base.types import ddl
 from trident_spouts.adapters.partitioned import OpaqueExecutor
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema
@@ -44,7 +45,8 @@ class PollingSpout:
         A function that returns the mapping is called for every attempt: partitions may come, go, and return at the
         position where they were. All functions are called in the driver, one after the other.
     maxRows : int
-        The `limit` that each partition's function gets: the most rows that it should return.
+        The `limit` that each partition's function gets: the most rows that it should return. It gets a smaller one if
+        the topology was started with `targetBatchSecs`, and larger batches would take longer.
 
     Examples
     --------
@@ -103,22 +105,23 @@ class _PolledPartitions(OpaquePartitionedSpout):
         return list(self._present)
 
     def emitPartitionBatch(
-        self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
+        self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata, budget: Budget = NO_LIMIT
     ) -> tuple[Emitted, Metadata]:
         source, where = self._present[partition], f"PollingSpout, partition {partition!r}"
+        limit = budget.rows_within(self._spout.maxRows)
         if callable(source):
-            result = call_function(where, source, lastMetadata, self._spout.maxRows)
+            result = call_function(where, source, lastMetadata, limit)
             return pair_of(result, f"{where}: {site_of(source)}")
-        return self._slice(where, source, lastMetadata)
+        return self._slice(where, source, lastMetadata, limit)
 
-    def _slice(self, where: str, rows: Sequence[Any], position: Metadata) -> tuple[Emitted, Metadata]:
+    def _slice(self, where: str, rows: Sequence[Any], position: Metadata, limit: int) -> tuple[Emitted, Metadata]:
         start = 0 if position is None else position
         if not isinstance(start, int) or start > len(rows):
             raise SpoutContractError(
                 f"{where}: its position is {position!r}, and its list has {len(rows)} rows; "
                 f"only append to the list, and give all of it again after a restart"
             )
-        batch = list(rows[start : start + self._spout.maxRows])
+        batch = list(rows[start : start + limit])
         return batch, start + len(batch)
 
 

@@ -1,4 +1,9 @@
-"""Trident's four contracts for spouts that users write: base classes, in which optional methods have defaults."""
+"""Trident's four contracts for spouts that users write: base classes, in which optional methods have defaults.
+
+The method that chooses the rows of a new batch (``emitBatch`` of a BatchSpout, ``initializeTransaction``,
+``emitPartitionBatchNew``, ``emitPartitionBatch`` of an OpaquePartitionedSpout) may have one more parameter,
+``budget=Budget()``. Then it gets how much the batch, or the partition's part of it, should hold at most.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

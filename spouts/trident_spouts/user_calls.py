@@ -1,5 +1,6 @@
 """Calls of a user's spout: errors that it raises get the file and line of its function, and results are checked."""
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,24 +10,37 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
 from trident.base.text import shorten, typed_brief
+from trident_spouts.budget import Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import table_of
 
 
-def call(spout: object, method: str, *arguments: object) -> Any:
-    """Call a method of a user's spout and return its result; errors are raised as in `call_function`."""
-    return call_function(f"spout {type(spout).__name__}", getattr(spout, method), *arguments)
+def call(spout: object, method: str, *arguments: object, budget: Budget | None = None) -> Any:
+    """Call a method of a user's spout and return its result; errors are raised as in `call_function`.
+
+    The method gets `budget` too if it has a parameter of that name.
+    """
+    function = getattr(spout, method)
+    asked = {"budget": budget} if budget is not None and _asks_for_budget(function) else {}
+    return call_function(f"spout {type(spout).__name__}", function, *arguments, **asked)
 
 
-def call_function(caller: str, function: Callable[..., Any], *arguments: object) -> Any:
+def _asks_for_budget(function: Callable[..., Any]) -> bool:
+    try:
+        return "budget" in inspect.signature(function).parameters
+    except ValueError:  # a builtin without a known signature
+        return False
+
+
+def call_function(caller: str, function: Callable[..., Any], *arguments: object, **named: object) -> Any:
     """Call a user's function and return its result.
 
     Raises UserFunctionError, with the function's file and line, if the function raises an error other than a
     TridentError. `caller` begins the message.
     """
     try:
-        return function(*arguments)
+        return function(*arguments, **named)
     except TridentError:
         raise
     except Exception as error:

@@ -29,6 +29,7 @@ class Settings:
     checkpointInterval: float = 1.0
     keepBatches: int = 1000
     rewindBytes: int = 2 << 30
+    targetBatchSecs: float | None = None
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
     """The transaction log, if it is in Redis; None if it is in the folder."""

@@ -17,6 +17,7 @@ from trident.compiler.results import StageResult
 from trident.run.commit_rate import CommitRate
 from trident.run.event_time import DROPPED
 from trident.run.turn_summary import TurnSummary
+from trident_spouts.executor import ReadSoFar
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")
@@ -32,6 +33,7 @@ class _Open:
     began: float
     rows: int | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)
+    read: Mapping[str, ReadSoFar] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
 
 
@@ -52,6 +54,9 @@ class Trace:
         self._failed: dict[str, tuple[int, str, str]] = {}
         self._windows: dict[str, dict[str, dict[str, Any]]] = {}
         self._rates: dict[str, CommitRate] = {}
+        self._lags: dict[tuple[str, str], tuple[int, float]] = {}
+        """Of each stream the lag after its group's last batch, and when that was committed. Only the group's commit
+        thread uses the entry."""
         self._began = clock.monotonic()
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
@@ -81,6 +86,13 @@ class Trace:
             for line in _debug_lines(label, attempt, table):
                 self.debug.append(line)
                 self._debug_logger.info(line, extra=_fields(group, attempt))
+
+    def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
+        """Note how far the sources are read with an attempt's batch, for the streams whose source knows it."""
+        with self._lock:
+            known = self._open.get((group, attempt.txid))
+            if known is not None and known.attempt == attempt:
+                known.read = read
 
     def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None:
         """Report how many tuples of a batch each step skipped, where that is known only after the commit."""
@@ -127,10 +139,22 @@ class Trace:
             event["outputs"] = {name: {"rows": rows} for name, rows in summary.outputs.items()}
         if summary.dead:
             event["deadLetters"] = summary.dead
+        if known.read:
+            event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
         if known.skipped or summary.skipped:
             event["skipped"] = {**known.skipped, **summary.skipped}
         self._note_windows(group, summary)
         self._tell(event)
+
+    def _source(self, group: str, stream: str, read: ReadSoFar) -> dict[str, Any]:
+        """Return how far a source is read, its lag, and how fast the lag has grown since the batch before."""
+        now = self._clock.monotonic()
+        lag_before, then = self._lags.get((group, stream), (read.lag, now))
+        self._lags[group, stream] = read.lag, now
+        source: dict[str, Any] = {"unit": read.unit, "read": read.done, "known": read.total, "lag": read.lag}
+        if now > then:
+            source["lagGrowthPerSecond"] = round((read.lag - lag_before) / (now - then), 3)
+        return source if read.lags is None else source | {"lags": dict(read.lags)}
 
     def windows(self, group: str) -> dict[str, dict[str, Any]]:
         """Return for each window of a group its watermark, and the rows that it dropped since the start of the run."""

@@ -60,6 +60,7 @@ class CommitTurns:
             self._code.tries = 0
             self.at_hand.pop(txid, None)
             self._trace.phase(self._name, txid, "commit", self._clock.monotonic() - began)
+            self._context.sources.sizes.committed(txid, self._clock.monotonic())
             self._trace.committed(self._name, txid, summary)
             self._post(on.Committed(txid))
         except (FencedError, LogError) as error:

@@ -26,6 +26,7 @@ class StartOptions(TypedDict, total=False):
     messageTimeoutSecs: Duration
     commitRetrySecs: Duration | None
     rewindBytes: int
+    targetBatchSecs: Duration | None
     replace: bool
 
 

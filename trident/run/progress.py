@@ -7,12 +7,14 @@ plan, run, freeze, commit, total) and ``states`` (by name: the number of ``keys`
 of them were ``written`` now). The state of a window by time adds its ``watermark`` after the batch (ISO 8601) and
 ``numRowsDroppedByWatermark``, the rows that came too late for it. A row is a tuple; or, where a combiner combines
 tuples before they enter the window, all tuples of one group and pane. If the topology has outputs, the event adds
-``outputs`` (by name: the ``rows`` that each took). If steps left out tuples on which they failed, it adds
-``deadLetters`` and ``skipped`` (by step: the number of tuples). A failed attempt adds ``phase`` and ``error``; in the
-phase "commit", ``attempt`` says how often the commit had failed in user code before. In the phase "bestEffort" a
-branch missed the batch, and ``numInputRows`` is the number of tuples that it missed; an event "skipped" has, as
-``skipped``, the tuples that a branch left out of a batch. A listener that was slow finds ``dropped`` in its next
-event: the number of events that were left out just before.
+``outputs`` (by name: the ``rows`` that each took). For streams whose source knows its size, it adds ``sources`` (by
+stream: how much is ``read`` of what is ``known``, in the ``unit``; the ``lag`` between the two, with ``lags`` by
+partition where a source has partitions; and ``lagGrowthPerSecond`` since the batch before). If steps left out tuples on
+which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number of tuples). A failed attempt adds
+``phase`` and ``error``; in the phase "commit", ``attempt`` says how often the commit had failed in user code before. In
+the phase "bestEffort" a branch missed the batch, and ``numInputRows`` is the number of tuples that it missed; an event
+"skipped" has, as ``skipped``, the tuples that a branch left out of a batch. A listener that was slow finds ``dropped``
+in its next event: the number of events that were left out just before.
 """
 
 import copy

@@ -16,6 +16,7 @@ from trident.base.errors import SpoutContractError
 from trident.base.log_fields import RunLogger
 from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
+from trident.run.batch_sizes import Amount, BatchSizes
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
 from trident_spouts.executor import Emission, MeasuredExecutor, Metadata, ReadSoFar, Spout, SpoutExecutor, SpoutKind
 
@@ -30,11 +31,13 @@ class Sources:
     """The spout executors of one batch group.
 
     Each executor has its own lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
-    one thread (a SQLite connection), and a slow spout does not hold up the others.
+    one thread (a SQLite connection), and a slow spout does not hold up the others. `target`: the seconds that a batch
+    should take; None if the spouts alone decide how large batches are.
     """
 
-    def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
+    def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls, target: float | None = None) -> None:
         self.calls = calls
+        self.sizes = BatchSizes(target)
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
@@ -96,8 +99,8 @@ class Sources:
             if kept is not None and stream in kept and not self._opaque(stream):
                 plan[stream] = kept[stream]
             else:
-                tries = attempt.attempt
-                asked[stream] = self._call(stream, executor.plan, attempt, previous.get(stream), time, tries=tries)
+                position, budget, tries = previous.get(stream), self.sizes.budget(stream), attempt.attempt
+                asked[stream] = self._call(stream, executor.plan, attempt, position, time, budget, tries=tries)
         plan |= {stream: self._json(stream, planned.result()) for stream, planned in asked.items()}
         return None if all(metadata is None for metadata in plan.values()) else plan
 
@@ -118,13 +121,28 @@ class Sources:
         emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
 
-    def read_so_far(self, positions: Positions) -> dict[str, ReadSoFar]:
-        """Return how far each stream's source was read up to `positions`, for the sources whose size is known."""
-        measured = {
-            stream: executor.read_so_far(positions.get(stream))
-            for stream, executor in self._executors.items()
-            if isinstance(executor, MeasuredExecutor)
+    def amounts(self, emissions: dict[Node, Emission | None], rows: int | None) -> dict[str, Amount]:
+        """Return how much of each stream a batch holds. `rows` is the number of all its rows, if they were counted."""
+        emitted = {stream: emissions[node] for stream, node in self._nodes.items() if emissions[node] is not None}
+        only = rows if len(emitted) == 1 else None
+        return {
+            stream: Amount(only if emission.rows is None else emission.rows, emission.bytes)
+            for stream, emission in emitted.items()
+            if emission is not None
         }
+
+    def read_so_far(self, positions: Positions) -> dict[str, ReadSoFar]:
+        """Return how far each stream's source was read up to `positions`, for the sources whose size is known.
+
+        If a spout raises here, that is logged: no batch depends on the answer.
+        """
+        measured: dict[str, ReadSoFar | None] = {}
+        for stream, executor in self._executors.items():
+            if isinstance(executor, MeasuredExecutor):
+                try:
+                    measured[stream] = executor.read_so_far(positions.get(stream))
+                except Exception:
+                    self._logger.warning("spout %r failed in read_so_far()", stream, exc_info=True)
         return {stream: amount for stream, amount in measured.items() if amount is not None}
 
     def success(self, txid: int, plan: BatchPlan) -> None:

@@ -115,6 +115,7 @@ def start_on(
     messageTimeoutSecs: Duration = 300.0,
     commitRetrySecs: Duration | None = 300.0,
     rewindBytes: int = 2 << 30,
+    targetBatchSecs: Duration | None = None,
     replace: bool = False,
     clock: Clock | None = None,
 ) -> RunningTopology:
@@ -146,6 +147,7 @@ def start_on(
         messageTimeoutSecs=read_seconds("messageTimeoutSecs", messageTimeoutSecs),
         commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
         rewindBytes=rewindBytes,
+        targetBatchSecs=read_limit("targetBatchSecs", targetBatchSecs),
         clock=clock or SystemClock(),
         log=log,
     )
@@ -196,7 +198,7 @@ def _start(
         for group in begun.program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
             undo.callback(calls.close, 0)
-            sources = Sources(group.spouts, calls)
+            sources = Sources(group.spouts, calls, settings.targetBatchSecs)
             undo.callback(sources.close)
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)

@@ -43,7 +43,7 @@ class BatchExecutor(SpoutExecutor):
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         number = _number(previous) + 1
         if number not in self._kept:  # a batch that is planned again keeps its rows
-            emitted = call(self._spout, "emitBatch", number)
+            emitted = call(self._spout, "emitBatch", number, budget=budget)
             emission = emission_of(emitted, self._schema, f"{self._name}, batch {number}")
             if emission is None or emission.rows == 0:
                 return None

@@ -30,7 +30,8 @@ class CoordinatedExecutor(SpoutExecutor):
         if not call(self._coordinator, "isReady", txid):
             return None
         before = None if previous is None else self._users_metadata(previous)
-        metadata = call(self._coordinator, "initializeTransaction", txid, before, self._planned.get(txid))
+        planned = self._planned.get(txid)
+        metadata = call(self._coordinator, "initializeTransaction", txid, before, planned, budget=budget)
         self._planned[txid] = json_of(metadata, f"{self._name}: the metadata of txid {txid}")
         return {"metadata": self._planned[txid]}
 

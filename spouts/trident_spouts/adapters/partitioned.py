@@ -58,6 +58,8 @@ class _PartitionsExecutor:
         self._read: dict[int, tuple[Metadata, Emission]] = {}
         self._moved: tuple[Positions, Positions] = ({}, {})
         """The positions in the log, and the positions up to which a plan has since read on without finding rows."""
+        self._budget = NO_LIMIT
+        """The budget of each partition in the last plan."""
         call(spout, "open")
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
@@ -66,8 +68,10 @@ class _PartitionsExecutor:
             return None
         logged = self._positions(previous)
         batch = _Batch(self._moved[1] if self._moved[0] == logged else logged)
-        end = monotonic() + _EMPTY_PAGES_SECS
-        for partition in self._partitions():
+        end = monotonic() + budget.seconds_within(_EMPTY_PAGES_SECS)
+        partitions = self._partitions()
+        self._budget = budget.share(len(partitions))
+        for partition in partitions:
             batch.add(partition, *self._next_rows(attempt, partition, batch.start.get(partition), end))
         if not batch.parts and batch.after == batch.start:
             self._moved = (logged, batch.after)
@@ -106,7 +110,7 @@ class _PartitionsExecutor:
         Raises SpoutContractError if the spout returns rows without metadata.
         """
         where = f"{self._name}, partition {partition!r}"
-        emitted, after = pair_of(call(self._spout, self.method, attempt, partition, start), where)
+        emitted, after = pair_of(call(self._spout, self.method, attempt, partition, start, budget=self._budget), where)
         emission = emission_of(emitted, self._schema, where)
         if emission is None or emission.rows == 0:
             return start if after is None else after, None

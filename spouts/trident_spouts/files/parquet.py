@@ -55,6 +55,11 @@ class FilesEmission(Emission):
     """Whether a file has times in nanoseconds, which Spark cannot read; None: the footers have to be asked."""
     cheap = True
 
+    @property
+    def bytes(self) -> int | None:
+        """Return the number of bytes of the files on disk; None for files that were not planned."""
+        return sum(file.size for file in self.planned) if len(self.planned) == len(self.paths) else None
+
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
         tables = (read_parquet(path, self.schema, self._planned.get(path)) for path in self.paths)

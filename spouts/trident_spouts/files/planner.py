@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from trident.base.errors import SpoutContractError
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
@@ -184,8 +185,12 @@ class Planner:
 
     # --- the next batch -------------------------------------------------------------------------------------------
 
-    def next(self, seen: ReadFiles, listing: list[ListedFile], time: float) -> tuple[list[FileRange], ReadFiles]:
+    def next(
+        self, seen: ReadFiles, listing: list[ListedFile], time: float, budget: Budget = NO_LIMIT
+    ) -> tuple[list[FileRange], ReadFiles]:
         """Return the ranges that the next batch reads, and the record of the files that were read after it.
+
+        The bytes of the ranges stay within the limits and within `budget`. Of a file that cannot be cut all is read.
 
         Without anything to read, there are no ranges, and the record is unchanged. `seen` is a result of `recognize`.
         `time` is the present time (seconds since 1970). Raises StaleListingError if the listing is out of date.
@@ -193,7 +198,7 @@ class Planner:
         ranges: list[FileRange] = []
         read: list[tuple[str, Entry]] = []
         waiting: tuple[int, str] | None = None
-        left = self.limits.bytes
+        left = budget.bytes_within(self.limits.bytes)
         for listed in listing:
             entry = seen.entries.get(listed.name)
             if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):

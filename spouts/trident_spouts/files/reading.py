@@ -202,6 +202,11 @@ class LinesEmission(Emission):
     after: Metadata = None
     rows: int | None = field(default=None, init=False, compare=False)
 
+    @property
+    def bytes(self) -> int:
+        """Return the number of bytes of all stretches, as they lie on disk."""
+        return sum(stretch.last - stretch.first for stretch in self.stretches)
+
     def arrow(self) -> pa.Table:
         """Return the tuples of all stretches, read into the driver's memory."""
         tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.line_format)]

@@ -313,7 +313,7 @@ class _FileExecutor(SpoutExecutor):
         for _ in range(_LISTINGS):
             anew = monotonic() - self._listed_at >= _LISTING_SECONDS
             try:
-                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time)
+                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget)
                 if ranges:
                     self._known = (after.encode(), after)
                     files = [range_.to_json() for range_ in ranges]

@@ -1,0 +1,157 @@
+"""The sizes of batches: how much of each stream the next batch may hold, from what the last ones took.
+
+Only new batches get a size: a plan that is kept for a replay, or is in the log, stays as it is. Nothing here has a
+thread, a clock or I/O. The reasons are in docs/decisions/0027-batches-sized-by-what-the-last-took.md.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trident_spouts.budget import NO_LIMIT, Budget
+
+REMEMBERED = 8
+"""The number of batches from which the next size is computed. Each counts half as much as the one after it."""
+
+LARGEST_GROWTH = 2.0
+"""How many times as large as the limit before it a limit may be."""
+
+LARGEST_CUT = 4.0
+"""How many times as small as a slow batch the next one may be: a commit that waited for a server says little."""
+
+NEARLY_ONE_SIZE = 0.1
+"""The part of their mean by which batches must differ in size to tell what any batch costs."""
+
+FULL = 0.8
+"""The part of its limit from which on a batch counts as full, so that a larger one may be tried."""
+
+
+class Measured(NamedTuple):
+    """A committed batch: the amount of rows or bytes that it had, and the seconds that it took."""
+
+    amount: int
+    seconds: float
+
+
+class Amount(NamedTuple):
+    """How much of a stream a batch holds; None for what is not known."""
+
+    rows: int | None
+    bytes: int | None
+
+
+def fixed_part(batches: Sequence[Measured], before: float) -> float:
+    """Return the seconds that any batch takes, however little is in it: where a line through the batches begins.
+
+    The batches come oldest first, and newer ones weigh more. `before` is the last answer, which holds on while the
+    batches are of nearly one size, because then no line can be drawn.
+
+    >>> round(fixed_part([Measured(100, 0.3), Measured(200, 0.4), Measured(300, 0.5)], before=0.0), 6)
+    0.2
+    >>> fixed_part([Measured(100, 0.3), Measured(101, 0.4)], before=0.1)
+    0.1
+    """
+    weights = [0.5 ** (len(batches) - 1 - at) for at in range(len(batches))]
+    amount = _mean(weights, [batch.amount for batch in batches])
+    seconds = _mean(weights, [batch.seconds for batch in batches])
+    spread = _mean(weights, [(batch.amount - amount) ** 2 for batch in batches])
+    if spread < (NEARLY_ONE_SIZE * amount) ** 2:
+        return min(before, seconds)
+    together = _mean(weights, [(batch.amount - amount) * (batch.seconds - seconds) for batch in batches])
+    return min(seconds, max(0.0, seconds - amount * together / spread))
+
+
+def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+def size_for(target: float, batches: Sequence[Measured], fixed: float) -> float:
+    """Return the amount with which a batch takes `target` seconds; infinity if the amount makes no difference.
+
+    Where the fixed part of a batch alone takes more than half the target, the target cannot be had by small batches:
+    they would spend their time on what every batch costs. Then the variable part is as long as the fixed one.
+
+    >>> batches = [Measured(100, 0.3), Measured(200, 0.4), Measured(300, 0.5)]
+    >>> round(size_for(1.0, batches, fixed=0.2)), round(size_for(0.1, batches, fixed=0.2))
+    (800, 200)
+    """
+    weights = [0.5 ** (len(batches) - 1 - at) for at in range(len(batches))]
+    seconds = _mean(weights, [batch.seconds for batch in batches]) - fixed
+    amount = _mean(weights, [batch.amount for batch in batches])
+    return amount * max(target - fixed, fixed) / seconds if seconds > 0 else float("inf")
+
+
+@dataclass(slots=True)
+class Limit:
+    """The limit of one measure (rows or bytes) of one stream. There is none until a batch took longer than `target`."""
+
+    target: float
+    now: int | None = None
+    _fixed: float = 0.0
+    _batches: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    def took(self, amount: int, seconds: float) -> None:
+        """Take a committed batch into account."""
+        if amount < 1:  # nothing can be learned of this stream from a batch without it
+            return
+        self._batches.append(Measured(amount, seconds))
+        self._fixed = fixed_part(self._batches, self._fixed)
+        size = size_for(self.target, self._batches, self._fixed)
+        if seconds > self.target:
+            # Never above what was too slow, however the line runs: it has batches of another time in it.
+            self.now = max(1, int(min(amount, max(size, amount / LARGEST_CUT))))
+        elif self.now is not None and amount >= FULL * self.now:
+            self.now = max(self.now, int(min(size, LARGEST_GROWTH * self.now)))
+
+
+class BatchSizes:
+    """The limits of all streams of a batch group. Thread-safe: one thread plans, another one commits.
+
+    Parameters
+    ----------
+    target : the seconds that a batch should take, from the end of its plan to its commit; None: nothing is limited.
+
+    >>> sizes = BatchSizes(target=1.0)
+    >>> sizes.budget("words")
+    Budget(rows=None, bytes=None, seconds=1.0)
+    >>> sizes.ran(1, {"words": Amount(rows=1000, bytes=None)}, began=10.0)
+    >>> sizes.committed(1, now=12.0)
+    >>> sizes.budget("words")
+    Budget(rows=500, bytes=None, seconds=1.0)
+    """
+
+    def __init__(self, target: float | None) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._limits: dict[tuple[str, str], Limit] = {}
+        self._under_way: dict[int, tuple[Mapping[str, Amount], float]] = {}
+
+    def budget(self, stream: str) -> Budget:
+        """Return the budget of a stream's next batch."""
+        if self._target is None:
+            return NO_LIMIT
+        with self._lock:
+            rows, size = (self._limits.get((stream, measure)) for measure in Amount._fields)
+            return Budget(rows and rows.now, size and size.now, self._target)
+
+    def ran(self, txid: int, amounts: Mapping[str, Amount], began: float) -> None:
+        """Note how much of each stream a batch holds that has run, and when its attempt began (monotonic seconds)."""
+        if self._target is not None:
+            with self._lock:
+                self._under_way[txid] = amounts, began
+
+    def committed(self, txid: int, now: float) -> None:
+        """Take a batch into account that was committed `now`; not one that an earlier run froze."""
+        with self._lock:
+            amounts, began = self._under_way.pop(txid, ({}, now))
+            self._took(amounts, now - began)
+
+    def _took(self, amounts: Mapping[str, Amount], seconds: float) -> None:
+        if self._target is not None:
+            for stream, amount in amounts.items():
+                for measure, known in amount._asdict().items():
+                    if known is not None:
+                        limit = self._limits.setdefault((stream, measure), Limit(self._target))
+                        limit.took(known, seconds)
