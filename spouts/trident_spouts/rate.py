@@ -203,10 +203,9 @@ class _RateExecutor(SpoutExecutor):
     def _read(metadata: Metadata) -> tuple[int, int, int]:
         """Return the time of row 0 (microseconds since 1970), and the range of row numbers, that metadata names."""
         try:
-            start, first, end = (metadata[key] for key in ("start", "from", "to"))  # type: ignore[index, call-overload]
+            return metadata["start"], metadata["from"], metadata["to"]  # type: ignore[index, call-overload, return-value]
         except (KeyError, TypeError):
             raise foreign_metadata_error("RateSpout", metadata) from None
-        return start, first, end
 
 
 # --- in the workers ---------------------------------------------------------------------------------------------------

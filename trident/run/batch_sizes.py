@@ -133,8 +133,9 @@ class BatchSizes:
         if self._target is None:
             return NO_LIMIT
         with self._lock:
-            rows, size = (self._limits.get((stream, measure)) for measure in Amount._fields)
-            return Budget(rows and rows.now, size and size.now, self._target)
+            limits = [self._limits.get((stream, measure)) for measure in Amount._fields]
+            rows, size = (None if limit is None else limit.now for limit in limits)
+            return Budget(rows, size, self._target)
 
     def ran(self, txid: int, amounts: Mapping[str, Amount], began: float) -> None:
         """Note how much of each stream a batch holds that has run, and when its attempt began (monotonic seconds)."""
