@@ -1,7 +1,8 @@
-"""A spout over any Python iterable, which promises nothing for a restart."""
+"""A spout over any Python iterable of rows or of chunks of rows, which promises nothing for a restart."""
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,9 @@ from trident_spouts.user_calls import call_function
 class IterableSpout:
     """A spout of the rows of an iterable, such as a generator, a queue's ``iter``, a file or a list.
 
-    A batch has at most `batchSize` rows.
+    A batch has at most `batchSize` rows. The iterable may also give chunks of rows, as pandas DataFrames or Arrow
+    tables (``pandas.read_csv(..., chunksize=10_000)``, ``ParquetFile.iter_batches()``): long chunks are cut, and short
+    ones are put together.
 
     The spout is non-transactional. Within the process a replay has the same tuples. A restart begins at the first row
     of a list again, and calls a function again. Rows that were taken from an iterator and not yet committed are lost.
@@ -38,9 +41,10 @@ class IterableSpout:
     fields : str or StructType
         The fields with their types, ``"line string"``.
     rows : iterable, pandas DataFrame, Arrow table, or function without arguments that returns one of these
-        Tuples, scalars (with one field), dicts or Rows. The columns of a table are matched with the fields by name. A
-        function is called once in each run. An iterable that is not a list, a range or a table is read by a thread of
-        its own, at most two batches ahead, so that it may wait for its input.
+        Tuples, scalars (with one field), dicts or Rows; or chunks, each a DataFrame, an Arrow table or a RecordBatch.
+        The columns of a table are matched with the fields by name. A function is called once in each run. An iterable
+        that is not a list, a range or a table is read by a thread of its own, at most two batches and a chunk ahead, so
+        that it may wait for its input.
     batchSize : int
         The most rows in a batch.
     maxDelaySecs : duration
@@ -51,6 +55,19 @@ class IterableSpout:
     --------
     >>> IterableSpout("n long", range(10), batchSize=4)
     IterableSpout('n bigint', range, batchSize=4)
+
+    Chunks of rows, as a reader of large files gives them:
+
+    >>> import pyarrow
+    >>> from trident import TridentTopology
+    >>> from trident.testing import TestOutput, start_local
+    >>> chunks = (pyarrow.table({"n": [at, at + 1]}) for at in (0, 2, 4))
+    >>> output, topology = TestOutput(), TridentTopology()
+    >>> _ = topology.newStream("numbers", IterableSpout("n long", chunks, batchSize=3)).foreachArrow(output)
+    >>> with start_local(topology) as running:
+    ...     running.processAllAvailable()
+    >>> [row.n for row in output.rows]
+    [0, 1, 2, 3, 4, 5]
 
     Notes
     -----
@@ -115,9 +132,9 @@ class _Batches(BatchSpout):
         if is_table(rows):
             self._reader = _TableReader(table_of(rows, self._spout.schema, f"{self._spout!r}"))
         elif isinstance(rows, Sequence):
-            self._reader = _SequenceReader(rows)
+            self._reader = _SequenceReader(rows, self._spout.schema, f"{self._spout!r}")
         else:
-            self._reader = _ThreadedReader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
+            self._reader = _ThreadedReader(iter(rows), self._spout, f"{self._spout!r}")
 
     def emitBatch(self, batchId: int, budget: Budget = NO_LIMIT) -> RowsLike:
         assert self._reader is not None
@@ -145,14 +162,64 @@ class _TableReader:
         """Do nothing, because there is no thread to end."""
 
 
+class _Waiting:
+    """The rows that were read and not yet taken: Python rows, or chunks as tables of the declared fields.
+
+    Rows of both forms may follow each other; a batch holds rows of one form.
+    """
+
+    def __init__(self, schema: StructType, name: str) -> None:
+        self._schema, self._name = schema, name
+        self._items: deque[list[Any] | pa.Table] = deque()
+        self._chunks = 0
+        self.count = 0
+
+    def add(self, item: Any) -> None:
+        """Take a row or a chunk. Raises SpoutContractError if a chunk has not the declared fields."""
+        if is_table(item):
+            self._chunks += 1
+            table = table_of(item, self._schema, f"{self._name}, chunk {self._chunks}")
+            if table.num_rows:
+                self._items.append(table)
+                self.count += table.num_rows
+        else:
+            if not self._items or isinstance(self._items[-1], pa.Table):
+                self._items.append([])
+            self._items[-1].append(item)
+            self.count += 1
+
+    def take(self, count: int) -> RowsLike:
+        """Return the next rows, `count` of them at most; no more than are of one form."""
+        taken: list[list[Any] | pa.Table] = []
+        left = count
+        while self._items and left and (not taken or type(self._items[0]) is type(taken[0])):
+            item = self._items.popleft()
+            if len(item) > left:
+                self._items.appendleft(item[left:])
+                item = item[:left]
+            taken.append(item)
+            left -= len(item)
+        self.count -= count - left
+        if taken and isinstance(taken[0], pa.Table):
+            return pa.concat_tables(taken)
+        return [row for rows in taken for row in rows]
+
+
 class _SequenceReader:
-    """A reader of rows that are all in memory."""
+    """A reader of rows or chunks that are all in memory."""
 
-    def __init__(self, rows: Sequence[Any]) -> None:
+    def __init__(self, rows: Sequence[Any], schema: StructType, name: str) -> None:
         self._rows = iter(rows)
+        self._waiting = _Waiting(schema, name)
 
-    def take(self, count: int, seconds: float) -> list[Any]:
-        return list(itertools.islice(self._rows, count))
+    def take(self, count: int, seconds: float) -> RowsLike:
+        if not self._waiting.count:
+            rows = list(itertools.islice(self._rows, count))
+            if not any(map(is_table, {type(row): row for row in rows}.values())):  # one look at each type is quick
+                return rows
+            for row in rows:
+                self._waiting.add(row)
+        return self._waiting.take(count)
 
     def close(self) -> None:
         """Do nothing, because there is no thread to end."""
@@ -161,22 +228,23 @@ class _SequenceReader:
 class _ThreadedReader:
     """A reader of an iterator in a thread of its own, so that the run goes on while the iterator waits for input."""
 
-    def __init__(self, rows: Iterator[Any], ahead: int, name: str) -> None:
+    def __init__(self, rows: Iterator[Any], spout: IterableSpout, name: str) -> None:
         self._rows = rows
-        self._ahead = ahead
+        self._ahead = 2 * spout.batchSize
         self._name = name
         self._changed = threading.Condition()
-        self._read: list[Any] = []
+        self._read = _Waiting(spout.schema, name)
         self._error: BaseException | None = None
         self._ended = self._closed = False
         threading.Thread(target=self._run, name=f"trident-{name}", daemon=True).start()
 
-    def take(self, count: int, seconds: float) -> list[Any]:
+    def take(self, count: int, seconds: float) -> RowsLike:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._read) >= count or self._ended, seconds)
-            rows, self._read = self._read[:count], self._read[count:]
+            self._changed.wait_for(lambda: self._read.count >= count or self._ended, seconds)
+            none_left = not self._read.count
+            rows = self._read.take(count)
             self._changed.notify_all()
-            if not rows and self._error is not None:  # rows that were read before the error are returned first
+            if none_left and self._error is not None:  # rows that were read before the error are returned first
                 raise self._failure(self._error)
             return rows
 
@@ -189,10 +257,10 @@ class _ThreadedReader:
         try:
             for row in self._rows:
                 with self._changed:
-                    self._changed.wait_for(lambda: len(self._read) < self._ahead or self._closed)
+                    self._changed.wait_for(lambda: self._read.count < self._ahead or self._closed)
                     if self._closed:
                         return
-                    self._read.append(row)
+                    self._read.add(row)
                     self._changed.notify_all()
         except BaseException as error:  # `take` raises it in the thread that asks for rows
             self._error = error

@@ -1,6 +1,7 @@
 """IterableSpout: rows of any Python iterable, a batch at a time, without promises over a restart."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -165,3 +166,55 @@ def test_a_dict_is_refused_because_only_its_keys_would_come() -> None:
         "IterableSpout: expected an iterable of rows, a table or a function, got {'n': [1]}; "
         "a dict is one row, write [row]"
     )
+
+
+def batches(spout: IterableSpout) -> list[list[int]]:
+    executor = spout.open()
+    return [rows(executor, number) for number in planned(None, executor=executor)]
+
+
+def chunks(*sizes: int) -> Iterator[Any]:
+    """Chunks of the numbers 0, 1, 2 and so on, of these sizes, as DataFrames, tables and record batches in turn."""
+    first = 0
+    for at, size in enumerate(sizes):
+        table = pa.table({"n": range(first, first + size)})
+        form = at % 3
+        yield table if form == 0 else table.to_pandas() if form == 1 else table.combine_chunks().to_batches()[0]
+        first += size
+
+
+@pytest.mark.parametrize("of", [chunks, lambda *sizes: list(chunks(*sizes))], ids=["iterator", "list"])
+def test_chunks_give_their_rows_in_batches_of_the_size(of: Callable[..., Any]) -> None:
+    spout = IterableSpout("n long", lambda: of(2, 7, 1), batchSize=3)
+    assert batches(spout) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_chunks_and_single_rows_may_follow_each_other() -> None:
+    mixed: list[Any] = [*chunks(0), 0, 1, *chunks(0), pa.table({"n": [2, 3]}), 4, pa.table({"n": [5, 6]})]
+    for rows_and_chunks in (mixed, iter(mixed)):
+        spout = IterableSpout("n long", rows_and_chunks, batchSize=4, maxDelaySecs=1)
+        assert [n for batch in batches(spout) for n in batch] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_an_iterator_of_chunks_is_read_two_batches_and_a_chunk_ahead() -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[Any]:
+        while True:
+            taken.append(len(taken))
+            yield pa.table({"n": [1, 2, 3, 4]})
+
+    executor = IterableSpout("n long", endless, batchSize=5, maxDelaySecs=1).open()
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
+    time.sleep(0.2)
+    # 10 rows wait at most before the next chunk is added; one more chunk is in the hand of the thread.
+    assert len(taken) <= 6
+    executor.close()
+
+
+def test_a_chunk_with_other_columns_is_named() -> None:
+    spout = IterableSpout("n long", iter([pa.table({"n": [1]}), pa.table({"m": [2]})]), batchSize=1)
+    executor = spout.open()
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) == 1
+    with pytest.raises(SpoutContractError, match=r"IterableSpout\(.*\), chunk 2: its columns are \(m\), declared are"):
+        executor.plan(TransactionAttempt(2, 0), 1, 0.0)
