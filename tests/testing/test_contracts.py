@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from trident.state import BackingMapState, StateKind
 from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
 from trident.testing.contracts.spouts import Step, walk
 from trident.testing.contracts.stores import Setting
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.rows import table_of
+from trident_spouts.shares import SharesEmission
 
 WORDS = ["a", "b", "c", "d", "e"]
 SCHEMA = parse_schema("word string")
@@ -45,7 +47,7 @@ class BrokenExecutor(SpoutExecutor):
     def __init__(self, fault: str) -> None:
         self.fault, self.own = fault, 0
 
-    def plan(self, attempt: TransactionAttempt, previous: Any, time: float) -> Any:
+    def plan(self, attempt: TransactionAttempt, previous: Any, time: float, budget: Budget = NO_LIMIT) -> Any:
         at = 0 if previous is None else previous["at"] + 1
         if self.fault == "position of its own":
             at, self.own = self.own, self.own + 1
@@ -121,7 +123,7 @@ class BrokenOverRestarts(Broken):
         class Executor(BrokenExecutor):
             first = True
 
-            def plan(self, attempt: TransactionAttempt, previous: Any, time: float) -> Any:
+            def plan(self, attempt: TransactionAttempt, previous: Any, time: float, budget: Budget = NO_LIMIT) -> Any:
                 at = 0 if self.first and attempt.txid < 3 else previous["at"] + 1
                 self.first = False
                 return {"at": at} if at < len(WORDS) else None
@@ -133,6 +135,131 @@ def test_a_sound_spout_of_one_batch_is_too_short() -> None:
     expected = SpoutContract.expected.__wrapped__  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="the source has 1 batches; the tests need two at least"):
         expected(SpoutContract(), lambda: TestSource("word string", [["a"]]))
+
+
+# --- faults of a source of ranges ------------------------------------------------------------------------------------
+
+ROWS = {"p": list(range(5)), "q": list(range(100, 103)), "r": list(range(200, 207))}
+EVERY = [n for rows in ROWS.values() for n in rows]
+
+
+@dataclass
+class Planted:
+    """A source of three partitions, of which a batch names ranges, with one fault planted, or none."""
+
+    fault: str = "none"
+    kind: SpoutKind = SpoutKind.TRANSACTIONAL
+    schema: Any = field(default_factory=lambda: parse_schema("n long"))
+
+    def open(self) -> SpoutExecutor:
+        return PlantedExecutor(self)
+
+
+class PlantedExecutor(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, spout: Planted) -> None:
+        self.fault, self.schema = spout.fault, spout.schema
+        self.own: dict[str, int] = {}
+        """The positions that a wrong executor keeps itself."""
+
+    def plan(self, attempt: TransactionAttempt, previous: Any, time: float, budget: Budget = NO_LIMIT) -> Any:
+        ends = dict.fromkeys(ROWS, 0) | ({} if previous is None else previous["ends"])
+        if self.fault == "a failed attempt moves the position":
+            ends |= self.own
+        take = budget.rows_within(2)
+        ranges = {}
+        for name, rows in ROWS.items():
+            start = ends[name]
+            if start and self.fault == "gap":
+                start += 1
+            if start and self.fault == "overlap":
+                start -= 1 if start < len(rows) else 0
+            if start < len(rows) and not (name == "q" and self.fault == "lost partition"):
+                ranges[name] = [start, min(len(rows), start + take)]
+                ends[name] = start + 2 if self.fault == "a small batch is skipped over" else ranges[name][1]
+            elif self.fault == "a partition that ended loses its position":
+                del ends[name]
+        return {"ranges": ranges, "ends": ends} if ranges else None
+
+    def emit(self, attempt: TransactionAttempt, metadata: Any) -> Any:
+        ranges = dict(metadata["ranges"])
+        if attempt.attempt and self.fault == "a replay differs":
+            ranges = {name: [start, start + 1] for name, (start, _) in ranges.items()}
+        if attempt.attempt and self.fault == "a replay loses a partition":
+            ranges.pop(max(ranges))
+        if attempt.epoch > 1 and self.fault == "another run reads other rows":
+            ranges = {name: [start + 1, end + 1] for name, (start, end) in ranges.items()}
+        for name, (_, end) in ranges.items():
+            self.own[name] = end
+        shares = tuple((name, *bounds) for name, bounds in ranges.items())
+        emission = LosingWorkers if self.fault == "workers lose a partition" else SharesEmission
+        return emission(shares, rows_of_range, self.schema)
+
+
+def rows_of_range(share: tuple[str, int, int]) -> list[int]:
+    name, start, end = share
+    return ROWS[name][start:end]
+
+
+class LosingWorkers(SharesEmission):
+    """An emission whose workers leave out its last share."""
+
+    def reader(self, spark: Any, names: Any) -> Any:
+        whole = super().reader(spark, names)
+        assert whole is not None
+        return whole._replace(numbers=whole.numbers.limit(len(self.shares) - 1))
+
+
+def failed(fault: str, tmp_path: Path, spark: Any = None) -> dict[str, str]:
+    """The tests of the contract, but for those with topologies, that fail over a source, each with its verdict."""
+    contract, verdicts = SpoutContract(), {}
+    for name in sorted(vars(SpoutContract)):
+        if not name.startswith("test_") or "topology" in name:
+            continue
+        test = getattr(contract, name)
+        given: dict[str, Any] = {"make_spout": lambda: Planted(fault), "every_row": EVERY, "workers": spark}
+        given |= {"tmp_path": tmp_path}
+        try:
+            given["expected"] = walked(Planted(fault))
+            test(**{key: given[key] for key in inspect.signature(test).parameters})
+        except AssertionError as verdict:
+            verdicts[name.removeprefix("test_")] = str(verdict).splitlines()[0]
+        except pytest.skip.Exception:
+            pass
+    return verdicts
+
+
+FAULTS = {
+    "gap": "it_brings_every_row_of_the_source_once",
+    "overlap": "it_brings_every_row_of_the_source_once",
+    "lost partition": "it_brings_every_row_of_the_source_once",
+    "a partition that ended loses its position": "it_brings_every_row_of_the_source_once",
+    "a replay differs": "a_replay_within_a_run_holds_what_the_kind_promises",
+    "a replay loses a partition": "every_row_comes_once_though_attempts_fail",
+    "another run reads other rows": "a_transactional_batch_is_the_same_after_a_restart",
+    "a failed attempt moves the position": "a_failed_attempt_moves_no_batch_that_was_planned_ahead",
+    "a small batch is skipped over": "batches_of_any_size_bring_every_row_once",
+}
+
+
+def test_a_sound_source_passes_every_test(tmp_path: Path) -> None:
+    assert failed("none", tmp_path) == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
+    verdicts = failed(fault, tmp_path)
+    assert FAULTS[fault] in verdicts, verdicts
+
+
+@pytest.mark.spark
+def test_a_share_that_workers_lose_is_found(spark: Any, tmp_path: Path) -> None:
+    assert failed("none", tmp_path, spark) == {}
+    (verdict,) = failed("workers lose a partition", tmp_path, spark).items()
+    assert verdict[0] == "workers_read_what_the_driver_reads"
+    assert "batch 1 (" in verdict[1]
+    assert "read by workers, holds other rows. It lacks Row(n=200), Row(n=201)" in verdict[1]
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------

@@ -1,25 +1,31 @@
-"""The contract of spouts, as tests over the `Spout` protocol: replays, positions, restarts, closing."""
+"""The contract of spouts, as tests over the `Spout` protocol: rows, replays, positions, restarts, closing, workers."""
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import FailedException
-from trident.base.types import arrow_schema
+from trident.base.types import arrow_schema, spark_schema
 from trident.testing.crashes import DriverCrashedError, crash_at
 from trident.testing.local import start_local
 from trident.testing.output import TestOutput, rows_of
 from trident.topology import TridentTopology
 from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rows import RowsLike, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MakeSpout = Callable[[], Any]
 """Returns a new spout over the same rows at each call, as a restarted program makes one."""
@@ -53,11 +59,25 @@ class SpoutContract:
     new spout over the same rows at each call, as a restarted program makes one. The source must come to an end after a
     few batches, but not before the second. The kind of the spout decides what the tests demand: nothing over a restart
     from a non-transactional spout.
+
+    Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it a row
+    that the spout leaves out, or brings twice, at every walk alike cannot be noticed. `workers` gives a SparkSession;
+    with it Spark's workers read every batch too, and must read what the driver reads.
     """
 
     @pytest.fixture
     def make_spout(self) -> MakeSpout:
         raise NotImplementedError(f"{type(self).__name__}: define the fixture 'make_spout'")
+
+    @pytest.fixture
+    def every_row(self) -> RowsLike | None:
+        """Return the rows of the source, in any form that a spout may emit; None if the test does not know them."""
+        return None
+
+    @pytest.fixture
+    def workers(self) -> "SparkSession | None":
+        """Return a session of Spark whose workers read every batch, too; None if there is no Spark."""
+        return None
 
     @pytest.fixture
     def expected(self, make_spout: MakeSpout) -> list[Step]:
@@ -87,6 +107,25 @@ class SpoutContract:
                 assert emission.rows in (None, table.num_rows), f"{where} tells another number of rows than it has"
                 assert emission.digest == emission.digest, f"{where} gives two digests of the same rows"
 
+    def test_it_brings_every_row_of_the_source_once(
+        self, make_spout: MakeSpout, expected: list[Step], every_row: RowsLike | None
+    ) -> None:
+        if every_row is None:
+            pytest.skip("the fixture 'every_row' does not say what the source holds")
+        table = table_of(every_row, as_spout(make_spout()).schema, "every_row")
+        held = Step(0, None, table, None)
+        check_rows([step.rows for step in expected], [held])
+
+    def test_workers_read_what_the_driver_reads(
+        self, make_spout: MakeSpout, workers: "SparkSession | None", tmp_path: Path
+    ) -> None:
+        """Each batch is read as a DataFrame; by Python workers, twice, because Spark may repeat a task; and counted."""
+        if workers is None:
+            pytest.skip("the fixture 'workers' gives no Spark")
+        with closing(as_spout(make_spout()).open()) as executor:
+            for txid, plan, emission in emissions(executor):
+                check_workers(workers, emission, f"batch {txid} ({plan!r:.200})", tmp_path)
+
     # --- positions ---------------------------------------------------------------------------------------------
 
     def test_metadata_and_positions_are_json(self, make_spout: MakeSpout) -> None:
@@ -112,6 +151,13 @@ class SpoutContract:
                 plans.append(plan)
             emitted = [rows_in(executor, TransactionAttempt(txid, 0, 1), plan) for txid, plan in enumerate(plans, 1)]
         check_rows(emitted, expected)
+
+    def test_batches_of_any_size_bring_every_row_once(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """A budget may make batches smaller. It changes from batch to batch, and no row may fall between two."""
+        budgets = itertools.cycle([Budget(rows=1, bytes=1, seconds=0.0), Budget(rows=2, bytes=10), Budget()])
+        with closing(as_spout(make_spout()).open()) as executor:
+            steps = list(walk(executor, budgets=budgets))
+        check_rows([step.rows for step in steps], expected)
 
     def test_an_idle_source_stays_where_it_is(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         with closing(as_spout(make_spout()).open()) as executor:
@@ -142,6 +188,32 @@ class SpoutContract:
         with closing(spout.open()) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
         check_rows([step.rows for step in steps], expected)
+
+    def test_a_failed_attempt_moves_no_batch_that_was_planned_ahead(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        """A batch and the next one are under way together; both are emitted, fail, and are emitted again."""
+        spout = as_spout(make_spout())
+        with closing(spout.open()) as executor:
+            if not executor.plans_ahead or spout.kind is SpoutKind.OPAQUE:
+                pytest.skip("it does not plan ahead, or it plans a failed batch anew")
+            emitted: list[Rows] = []
+            position: Metadata = None
+            for txid in range(1, MOST_BATCHES, 2):
+                plans = planned_pair(executor, txid, position)
+                for number, (at, plan) in itertools.product((0, 1), plans):
+                    attempt = TransactionAttempt(at, number, 1)
+                    rows = rows_in(executor, attempt, plan)
+                    if number == 0:
+                        executor.fail(attempt)
+                    else:
+                        emitted.append(rows)
+                for at, plan in plans:
+                    executor.success(at, plan)
+                if len(plans) < 2:
+                    break
+                position = plans[-1][1]
+        check_rows(emitted, expected)
 
     def test_plans_that_were_not_used_bring_no_row_twice(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         """A batch may be planned more than once. Only the plan of the attempt that is frozen counts."""
@@ -277,10 +349,28 @@ def as_logged(metadata: Metadata, what: str) -> Metadata:
     return back
 
 
-def planned(executor: SpoutExecutor, txid: int, previous: Metadata, number: int = 0, epoch: int = 1) -> Metadata:
+def planned(
+    executor: SpoutExecutor,
+    txid: int,
+    previous: Metadata,
+    number: int = 0,
+    epoch: int = 1,
+    budget: Budget = NO_LIMIT,
+) -> Metadata:
     """Return the metadata of the batch that follows the position `previous`; None if the source has no more."""
     attempt = TransactionAttempt(txid, number, epoch)
-    return as_logged(executor.plan(attempt, previous, 1000.0 + txid), f"the metadata of batch {txid}")
+    return as_logged(executor.plan(attempt, previous, 1000.0 + txid, budget), f"the metadata of batch {txid}")
+
+
+def planned_pair(executor: SpoutExecutor, txid: int, previous: Metadata) -> list[tuple[int, Metadata]]:
+    """Plan the batch after the position `previous`, and the one after that; return those that there are, with txids."""
+    plans: list[tuple[int, Metadata]] = []
+    for at in (txid, txid + 1):
+        plan = planned(executor, at, plans[-1][1] if plans else previous)
+        if plan is None:
+            break
+        plans.append((at, plan))
+    return plans
 
 
 def batch(
@@ -290,12 +380,13 @@ def batch(
     epoch: int = 1,
     failures: int = 0,
     replans: bool = False,
+    budget: Budget = NO_LIMIT,
 ) -> Step | None:
     """Plan and emit the batch after the position `previous`, and return it; None if the source has no more.
 
     Before the attempt that counts, as many attempts fail as `failures` says; with `replans` each has a plan of its own.
     """
-    plan = planned(executor, txid, previous, 0, epoch)
+    plan = planned(executor, txid, previous, 0, epoch, budget)
     if plan is None:
         return None
     for number in range(failures):
@@ -308,11 +399,18 @@ def batch(
     return Step(txid, plan, emission.arrow(), plan if position is None else position)
 
 
-def walk(executor: SpoutExecutor, failures: int = 0, replans: bool = False) -> Iterator[Step]:
-    """Plan, emit and commit batch by batch until the source has no more, and yield each batch before its success."""
+def walk(
+    executor: SpoutExecutor, failures: int = 0, replans: bool = False, budgets: Iterable[Budget] = ()
+) -> Iterator[Step]:
+    """Plan, emit and commit batch by batch until the source has no more, and yield each batch before its success.
+
+    The first batches get the `budgets`, one each.
+    """
     position: Metadata = None
+    left = iter(budgets)
     for txid in range(1, MOST_BATCHES):
-        step = batch(executor, txid, position, failures=failures, replans=replans)
+        budget = next(left, NO_LIMIT)
+        step = batch(executor, txid, position, failures=failures, replans=replans, budget=budget)
         if step is None:
             return
         yield step
@@ -337,6 +435,27 @@ def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission
 def rows_in(executor: SpoutExecutor, attempt: TransactionAttempt, plan: Metadata) -> Rows:
     """Return the rows that the executor emits for this attempt and plan."""
     return Counter(map(repr, rows_of(executor.emit(attempt, plan).arrow())))
+
+
+def check_workers(spark: "SparkSession", emission: Emission, where: str, scratch: Path) -> None:
+    """Fail unless Spark reads the emission's rows, in each of the ways in which a stage may read them."""
+    expected = Counter(map(repr, rows_of(emission.arrow())))
+    names = emission.arrow().schema.names
+    emission.check_planned()
+    frame = emission.dataframe(spark, scratch).select(*names)
+    check_same(Counter(map(repr, rows_of(frame.toArrow()))), expected, f"{where}, read as a DataFrame,")
+    reader = emission.reader(spark, names)
+    if reader is not None:
+        assert sorted(reader.names) == sorted(names), f"{where}: its reader names other fields than it has"
+        read = reader.numbers.mapInArrow(reader.read, spark_schema(reader.schema)).select(*names)
+        for time in ("", " a second time"):
+            check_same(Counter(map(repr, rows_of(read.toArrow()))), expected, f"{where}, read by workers{time},")
+    for counter, _ in emission.counters(spark):
+        counts = counter.numbers.mapInArrow(counter.read, spark_schema(counter.schema)).toArrow().column(0)
+        counted = sum(counts.to_pylist())
+        total = sum(expected.values())
+        assert counted == total, f"{where}: workers count {counted} rows, it has {total}"
+    emission.check_scanned()
 
 
 def check_same(rows: Rows, expected: Rows, what: str) -> None:
