@@ -29,6 +29,10 @@ MakeSpout = Callable[[], Any]
 
 class TestFixedBatchSpout(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
+    @pytest.fixture
     def make_spout(self) -> MakeSpout:
         return lambda: FixedBatchSpout(FIELDS, [ROWS[:3], [], ROWS[3:]])
 
@@ -36,11 +40,19 @@ class TestFixedBatchSpout(SpoutContract):
 @pytest.mark.parametrize("kind", SpoutKind)
 class TestTestSource(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
+    @pytest.fixture
     def make_spout(self, kind: SpoutKind) -> MakeSpout:
         return lambda: TestSource(FIELDS, [ROWS[:3], [], ROWS[3:]], kind)
 
 
 class TestReplayingSpout(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
     @pytest.fixture
     def make_spout(self) -> MakeSpout:
         partitions = {"p": ROWS[:4], "q": ROWS[4:]}
@@ -49,11 +61,19 @@ class TestReplayingSpout(SpoutContract):
 
 class TestPollingSpout(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
+    @pytest.fixture
     def make_spout(self) -> MakeSpout:
         return lambda: PollingSpout(FIELDS, {"p": ROWS[:4], "q": ROWS[4:]}, maxRows=2)
 
 
 class TestIterableSpout(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
     @pytest.fixture
     def make_spout(self) -> MakeSpout:
         return lambda: IterableSpout(FIELDS, lambda: iter(ROWS), batchSize=3)
@@ -68,6 +88,10 @@ class TestRateSpout(SpoutContract):
 
 class TestFeederBatchSpout(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
+    @pytest.fixture
     def make_spout(self) -> MakeSpout:
         def fed() -> FeederBatchSpout:
             feeder = FeederBatchSpout(FIELDS)
@@ -80,6 +104,10 @@ class TestFeederBatchSpout(SpoutContract):
 
 class TestTextFiles(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return [f"{word} {n} {name}" for name in "ab" for word, n in ROWS]
+
+    @pytest.fixture
     def make_spout(self, tmp_path: Path) -> MakeSpout:
         folder = tmp_path / "in"
         folder.mkdir()
@@ -89,6 +117,10 @@ class TestTextFiles(SpoutContract):
 
 
 class TestParquetFiles(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return [(f"{word}{name}", n) for name in "ab" for word, n in ROWS]
+
     @pytest.fixture
     def make_spout(self, tmp_path: Path) -> MakeSpout:
         import pyarrow as pa
@@ -106,6 +138,10 @@ class TestParquetFiles(SpoutContract):
 @pytest.mark.parametrize("options", [{}, {"multiLine": True}, {"header": False, "sep": ";"}], ids=str)
 class TestCsvFiles(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return [(f"{word} {name}", n) for name in "ab" for word, n in ROWS]
+
+    @pytest.fixture
     def make_spout(self, tmp_path: Path, suffix: str, options: dict[str, Any]) -> MakeSpout:
         from tests.spouts.files.test_compressed import PACK
 
@@ -120,6 +156,10 @@ class TestCsvFiles(SpoutContract):
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
 class TestCompressedFiles(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return [(f"{word}{name}", n) for name in "ab" for word, n in ROWS]
+
     @pytest.fixture
     def make_spout(self, tmp_path: Path, suffix: str) -> MakeSpout:
         from tests.spouts.files.test_compressed import PACK
@@ -171,6 +211,10 @@ class Numbered(BatchSpout):
 
 @pytest.mark.parametrize("spout", [Logs, Feed, Numbered])
 class TestUsersContracts(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
     @pytest.fixture
     def make_spout(self, spout: Any) -> MakeSpout:
         return spout  # type: ignore[no-any-return]

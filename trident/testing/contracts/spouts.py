@@ -154,7 +154,7 @@ class SpoutContract:
 
     def test_batches_of_any_size_bring_every_row_once(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         """A budget may make batches smaller. It changes from batch to batch, and no row may fall between two."""
-        budgets = itertools.cycle([Budget(rows=1, bytes=1, seconds=0.0), Budget(rows=2, bytes=10), Budget()])
+        budgets = itertools.cycle([Budget(rows=1, bytes=1), Budget(rows=2, bytes=10), Budget()])
         with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor, budgets=budgets))
         check_rows([step.rows for step in steps], expected)
