@@ -1,6 +1,7 @@
 """The spouts of topologies: ``from trident.spouts import FileSpout``.
 
-Ready to use, from the strongest promise to the weakest: `FileSpout`, `RateSpout` and `FixedBatchSpout` (transactional),
+Ready to use, from the strongest promise to the weakest: `FileSpout`, `RecordedSpout`, `RateSpout` and `FixedBatchSpout`
+(transactional),
 `PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout` (non-transactional). For a spout of your own, extend
 `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
 """

@@ -1,11 +1,13 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident.base.attempt import TransactionAttempt as TransactionAttempt
+from trident.outputs.recorded_spout import RecordedSpout as RecordedSpout
 from trident_spouts.budget import Budget as Budget
 from trident_spouts.emission import ArrowEmission as ArrowEmission
 from trident_spouts.emission import UnionEmission as UnionEmission
 from trident_spouts.executor import Emission as Emission
 from trident_spouts.executor import Metadata as Metadata
+from trident_spouts.executor import ReadSoFar as ReadSoFar
 from trident_spouts.executor import Spout as Spout
 from trident_spouts.executor import SpoutExecutor as SpoutExecutor
 from trident_spouts.executor import SpoutKind as SpoutKind

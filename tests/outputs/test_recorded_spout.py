@@ -1,0 +1,115 @@
+"""RecordedSpout plays the batches of a writeParquet output again, with their bounds."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trident import Count, TridentTopology
+from trident.base.attempt import TransactionAttempt
+from trident.errors import BatchFailedError, OutputConflictError, OutputError, SourceUnreadableError, SpoutContractError
+from trident.spouts import FeederBatchSpout, FixedBatchSpout, RecordedSpout
+from trident.state import MemoryMapState
+from trident.testing import SpoutContract, TestOutput
+from trident.testing.local import start_local
+
+FIELDS = "word string, n long"
+BATCHES = [[("cow", 1), ("moon", 2)], [], [("cow", 3)], [("dog", 4), ("dog", 4), ("dish", 5)]]
+
+
+def recorded(folder: Path, batches: Any = BATCHES, **options: Any) -> Path:
+    topology = TridentTopology()
+    topology.newStream("words", FixedBatchSpout(FIELDS, batches)).writeParquet(folder / "recording", **options)
+    with start_local(topology, checkpointLocation=folder / "checkpoint-of-the-recording") as running:
+        running.processAllAvailable(timeout=60)
+    return folder / "recording"
+
+
+def played(spout: Any) -> list[list[tuple[str, int]]]:
+    topology, output = TridentTopology(), TestOutput()
+    topology.newStream("words", spout).foreachArrow(output)
+    with start_local(topology) as running:
+        running.processAllAvailable(timeout=60)
+    return [[tuple(row) for row in batch.rows] for batch in output.batches]
+
+
+def plan(executor: Any, previous: Any = None) -> Any:
+    return executor.plan(TransactionAttempt(1, 0), previous, 0.0)
+
+
+class TestContract(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path) -> Callable[[], Any]:
+        path = recorded(tmp_path)
+        return lambda: RecordedSpout(path)
+
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return [row for batch in BATCHES for row in batch]
+
+
+@pytest.mark.parametrize("options", [{}, {"partitionBy": "word"}], ids=["plain", "partitioned"])
+def test_batches_have_the_bounds_that_they_had(options: Any, tmp_path: Path) -> None:
+    batches = played(RecordedSpout(recorded(tmp_path, **options)))
+    assert list(map(sorted, batches)) == [sorted(batch) for batch in BATCHES if batch], "empty ones are not recorded"
+
+
+def test_a_recording_that_goes_on_is_played_as_it_grows(tmp_path: Path) -> None:
+    feeder, recording, playing = FeederBatchSpout(FIELDS), TridentTopology(), TridentTopology()
+    recording.newStream("words", feeder).writeParquet(tmp_path / "recording")
+    with start_local(recording, name="recording", checkpointLocation=tmp_path / "checkpoint"):
+        feeder.feed(BATCHES[0], wait=True, timeout=60)
+        spout = RecordedSpout(tmp_path / "recording")
+        words = playing.newStream("words", spout).groupBy("word")
+        words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        with start_local(playing, name="playing") as running:
+            running.processAllAvailable(timeout=60)
+            assert dict(running.state("counts").items()) == {"cow": 1, "moon": 1}
+            feeder.feed(BATCHES[2], wait=True, timeout=60)
+            running.processAllAvailable(timeout=60)
+            assert dict(running.state("counts").items()) == {"cow": 2, "moon": 1}
+            assert running.readSoFar["words"][:3] == (2, 2, "batches")
+
+
+def test_its_fields_are_those_of_the_recording(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    assert RecordedSpout(path).schema.simpleString() == "struct<word:string,n:bigint>"
+    assert repr(RecordedSpout(str(path))) == f"RecordedSpout({str(path)!r})"
+
+
+def test_where_nothing_was_recorded_an_error_says_so(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(OutputError, match="is not a folder of a writeParquet output"):
+            TridentTopology().newStream("words", RecordedSpout(path))
+
+
+def test_a_batch_that_is_gone_is_no_batch_to_leave_out(tmp_path: Path) -> None:
+    executor = RecordedSpout(recorded(tmp_path)).open()
+    first = plan(executor)
+    shutil.rmtree(tmp_path / "recording" / "txid=1")
+    with pytest.raises(SourceUnreadableError, match=r"RecordedSpout: batch 1 of .*recording is gone; bring its folder"):
+        executor.emit(TransactionAttempt(1, 0), first)
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    (file,) = (path / "txid=1").glob("*.parquet")
+    file.write_bytes(file.read_bytes() + b"x")
+    topology = TridentTopology()
+    topology.newStream("words", RecordedSpout(path)).foreachArrow(TestOutput())
+    running = start_local(topology, maxAttempts=1)
+    with pytest.raises(BatchFailedError) as failure:
+        running.awaitTermination(timeout=60)
+    assert isinstance(failure.value.__cause__, OutputConflictError)
+    assert "the batch was changed after it was published" in str(failure.value)
+
+
+def test_another_recording_at_the_same_path_is_refused(tmp_path: Path) -> None:
+    first = plan(RecordedSpout(recorded(tmp_path / "a")).open())
+    other = RecordedSpout(recorded(tmp_path / "b")).open()
+    with pytest.raises(SpoutContractError, match=r"has played the recording [0-9a-f-]+ up to batch 1, and .* another"):
+        plan(other, first)
+    with pytest.raises(SpoutContractError, match="RecordedSpout: 7 names none of its batches"):
+        plan(other, 7)

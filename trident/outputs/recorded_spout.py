@@ -1,0 +1,122 @@
+"""A spout that plays a recording again: the batches that a `writeParquet` output has published, one by one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.paths import local_path
+from trident.base.types import parse_schema
+from trident.outputs import parquet_folder
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.user_calls import foreign_metadata_error
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class RecordedSpout:
+    """A spout that plays recorded batches again, in their order and with the bounds that they had.
+
+    ``stream.writeParquet(path)`` records: behind `newStream` it keeps each batch of the source, exactly once. Another
+    topology, or another version of the same one, then gets the same batches, however the source has changed meanwhile.
+    So one sees what a change of the program does to a day of real data, or finds the batch that brought it down.
+
+    The spout is transactional. The workers read the files. While the recording goes on, new batches are played as they
+    come. Batches without rows were not recorded, so their txids are left out.
+
+    Parameters
+    ----------
+    path : path
+        The path that was given to `writeParquet`.
+
+    Raises
+    ------
+    OutputError
+        There is no recording at this path. Its subclass OutputConflictError: a file of it is gone or was changed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from trident import TridentTopology
+    >>> from trident.spouts import FixedBatchSpout, RecordedSpout
+    >>> from trident.testing import TestOutput, start_local
+    >>> folder = tempfile.mkdtemp()
+    >>> recording = TridentTopology()
+    >>> words = recording.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["cow"]]))
+    >>> _ = words.writeParquet(f"{folder}/words")
+    >>> with start_local(recording, checkpointLocation=f"{folder}/checkpoint") as running:
+    ...     running.processAllAvailable()
+    >>> output, playing = TestOutput(), TridentTopology()
+    >>> _ = playing.newStream("words", RecordedSpout(f"{folder}/words")).foreachArrow(output)
+    >>> with start_local(playing) as running:
+    ...     running.processAllAvailable()
+    >>> [(batch.txid, [row.word for row in batch.rows]) for batch in output.batches]
+    [(1, ['dog', 'cat']), (2, ['cow'])]
+    """
+
+    path: Path
+    kind = SpoutKind.TRANSACTIONAL
+
+    def __init__(self, path: str | Path) -> None:
+        object.__setattr__(self, "path", local_path("RecordedSpout: path", path))
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the recorded stream. Raises OutputError if nothing was recorded at the path."""
+        return parse_schema(parquet_folder.check_output(self.path).schema)
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        return _RecordedExecutor(self)
+
+    def __repr__(self) -> str:
+        return f"RecordedSpout({str(self.path)!r})"
+
+
+class _RecordedExecutor(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, spout: RecordedSpout) -> None:
+        self._path, self._schema = spout.path, spout.schema
+        self._log = parquet_folder.check_output(spout.path).log
+        self._txids: list[int] = []
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        last = self._txid(previous)
+        if not self._txids or self._txids[-1] <= last:
+            self._txids = parquet_folder.txids(self._path)
+        following = next((txid for txid in self._txids if txid > last), None)
+        return None if following is None else {"recording": self._log, "txid": following}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        txid = self._txid(metadata)
+        batch = parquet_folder.batch_of(self._path, txid)
+        if batch is None:
+            raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is gone; bring its folder back")
+        parquet_folder.check_files(batch)
+        paths = tuple(str(batch.folder / part.name) for part in batch.parts)
+        return FilesEmission(paths, self._schema, batch.rows, nanoseconds=False)
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        txids, last = self._txids, self._txid(position)  # replaced as a whole, by the thread that plans
+        return ReadSoFar(sum(txid <= last for txid in txids), len(txids), "batches") if txids else None
+
+    def _txid(self, metadata: Metadata) -> int:
+        """Return the recorded txid that metadata names; 0 before the first batch.
+
+        Raises SpoutContractError if it is of another recording.
+        """
+        if metadata is None:
+            return 0
+        if not isinstance(metadata, dict) or not {"recording", "txid"} <= metadata.keys():
+            raise foreign_metadata_error("RecordedSpout", metadata)
+        if metadata["recording"] != self._log:
+            raise SpoutContractError(
+                f"RecordedSpout: this stream has played the recording {metadata['recording']} up to batch "
+                f"{metadata['txid']}, and {self._path} holds another one ({self._log}). Put the first one back, or "
+                f"give the stream another name, with newStream(..., anew=True)"
+            )
+        return int(metadata["txid"])
