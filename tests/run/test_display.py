@@ -70,6 +70,23 @@ def test_what_went_wrong_and_the_newest_debug_lines() -> None:
     assert text_of(watched) == "word<count> (stopped): no batch yet"
 
 
+def test_a_source_that_is_behind_says_so_and_where_that_goes() -> None:
+    watched = Watched()
+    watched.readSoFar = {"clicks": ReadSoFar(1_000_000, 4_000_000, "bytes"), "users": ReadSoFar(5, 5, "rows")}
+    for growth in (5.0, 250_000.4):
+        source = {"unit": "bytes", "read": 1, "known": 2, "lag": 1, "lagGrowthPerSecond": growth}
+        watched.progress.tell(batch(1) | {"sources": {"clicks": source, "users": {"lag": 0}}})
+    watched.progress.tell(failure(2))
+    behind = "25 % of 4.0 MB read, 3.0 MB behind, growing by 250.0 kB/s"
+    assert text_of(watched).splitlines()[:2] == [
+        f"word<count> (running) clicks: {behind}",
+        "word<count> (running) users: 100 % of 5 rows read",
+    ]
+    assert f"<span>{behind}</span>" in html_of(watched)
+    watched.progress.tell(batch(3) | {"sources": {"clicks": {"lagGrowthPerSecond": -20.0}}})
+    assert "3.0 MB behind, shrinking by 20 bytes/s" in text_of(watched)
+
+
 def test_without_a_notebook_a_line_is_printed_where_something_changed(capsys: pytest.CaptureFixture[str]) -> None:
     watched = Watched()
     live = show_progress(watched, every=0.01)

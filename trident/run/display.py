@@ -103,15 +103,36 @@ def text_of(watched: Watched) -> str:
     For example ``wordcount (running) sentences: txid 12, 100,000 rows, 1,930,000 rows/s, 52 ms, counts 21,004 keys``.
     """
     head = f"{watched.name} ({status_of(watched)})"
-    lines = lines_of(watched.recentProgress)
+    events = watched.recentProgress
+    lines, growths = lines_of(events), growths_of(events)
     if not lines:
         return f"{head}: no batch yet"
-    bars = [f"{head} {stream}: {_read_text(read)}" for stream, read in watched.readSoFar.items()]
+    bars = [f"{head} {stream}: {_read_text(read, growths.get(stream))}" for stream, read in watched.readSoFar.items()]
     return "\n".join([*bars, *(f"{head} {line.group}: {_line_text(line)}" for line in lines)])
 
 
-def _read_text(read: ReadSoFar) -> str:
-    return f"{percent(read):.0f} % of {_amount(read)} read"
+def growths_of(events: list[ProgressEvent]) -> dict[str, float]:
+    """Return by how much the lag of each stream has last grown in a second, for the streams of which that is known."""
+    sources = [event["sources"] for event in events if "sources" in event]
+    return {
+        stream: source["lagGrowthPerSecond"]
+        for each in sources
+        for stream, source in each.items()
+        if "lagGrowthPerSecond" in source
+    }
+
+
+def _read_text(read: ReadSoFar, growth: float | None) -> str:
+    """Return how far a source was read: ``20 % of 1.3 MB read``; behind that its lag, if it is known how that grows.
+
+    >>> _read_text(ReadSoFar(1_000, 5_000, "rows"), 250.0)
+    '20 % of 5,000 rows read, 4,000 rows behind, growing by 250 rows/s'
+    """
+    text = f"{percent(read):.0f} % of {_amount(read.total, read.unit)} read"
+    if not read.lag or growth is None:
+        return text
+    change = f", {'growing' if growth > 0 else 'shrinking'} by {_amount(round(abs(growth)), read.unit)}/s"
+    return f"{text}, {_amount(read.lag, read.unit)} behind{change if growth else ''}"
 
 
 def percent(read: ReadSoFar) -> float:
@@ -123,16 +144,16 @@ def percent(read: ReadSoFar) -> float:
     return 100 * read.done / read.total if read.total else 100.0
 
 
-def _amount(read: ReadSoFar) -> str:
-    """Return the size of a source: ``25 batches``, ``1.3 MB``.
+def _amount(number: int, unit: str) -> str:
+    """Return an amount of a source: ``25 batches``, ``1.3 MB``.
 
-    >>> _amount(ReadSoFar(0, 1_300_000, "bytes"))
+    >>> _amount(1_300_000, "bytes")
     '1.3 MB'
     """
-    if read.unit != "bytes":
-        return f"{read.total:,} {read.unit}"
-    scale = next((scale for scale in (3, 2, 1) if read.total >= 1000**scale), 0)
-    return f"{read.total / 1000**scale:.1f} {'kMG'[scale - 1]}B" if scale else f"{read.total} bytes"
+    if unit != "bytes":
+        return f"{number:,} {unit}"
+    scale = next((scale for scale in (3, 2, 1) if number >= 1000**scale), 0)
+    return f"{number / 1000**scale:.1f} {'kMG'[scale - 1]}B" if scale else f"{number} bytes"
 
 
 def _line_text(line: GroupLine) -> str:
@@ -150,7 +171,8 @@ def html_of(watched: Watched, picture: str = "") -> str:
 
     A `picture` (SVG, trusted) is shown below them.
     """
-    lines = lines_of(watched.recentProgress)
+    events = watched.recentProgress
+    lines, growths = lines_of(events), growths_of(events)
     timed = any(line.watermarks for line in lines)
     rows = "".join(
         f"<tr><td>{html.escape(line.group)}</td><td>{line.txid}</td><td>{_number(line.rows)}</td>"
@@ -166,23 +188,24 @@ def html_of(watched: Watched, picture: str = "") -> str:
     shown = list(watched.debugOutput)[-_DEBUG_LINES:]
     debug = f"<pre>{html.escape(chr(10).join(shown))}</pre>" if shown else ""
     head = f"<b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))}"
-    return f"<div>{head} {_bars(watched.readSoFar)}{table}{debug}{picture}</div>"
+    return f"<div>{head} {_bars(watched.readSoFar, growths)}{table}{debug}{picture}</div>"
 
 
-def _bars(read: Mapping[str, ReadSoFar]) -> str:
+def _bars(read: Mapping[str, ReadSoFar], growths: Mapping[str, float]) -> str:
     """Return a bar for each source, of how far it was read, one below the other."""
     if not read:
         return ""
-    rows = "".join(f"<span>{html.escape(stream)}</span>{_bar(so_far)}" for stream, so_far in read.items())
+    bars = {stream: _bar(so_far, growths.get(stream)) for stream, so_far in read.items()}
+    rows = "".join(f"<span>{html.escape(stream)}</span>{bar}" for stream, bar in bars.items())
     columns = "max-content minmax(4em, 14em) 1fr"
     return f'<div style="display:grid;grid-template-columns:{columns};column-gap:.6em;align-items:center">{rows}</div>'
 
 
-def _bar(read: ReadSoFar) -> str:
+def _bar(read: ReadSoFar, growth: float | None) -> str:
     # A source without anything has a full bar: nothing of it is left.
     value, most = (read.done, read.total) if read.total else (1, 1)
     bar = f'<progress value="{value}" max="{most}" style="width:100%"></progress>'
-    return f"{bar}<span>{_read_text(read)}</span>"
+    return f"{bar}<span>{html.escape(_read_text(read, growth))}</span>"
 
 
 def _time_cells(line: GroupLine, timed: bool) -> str:
