@@ -198,6 +198,19 @@ class MeasuredExecutor(Protocol):
         ...
 
 
+@runtime_checkable
+class WakingExecutor(Protocol):
+    """An executor that hears by itself when its source has rows, so that an idle run does not ask again and again."""
+
+    def on_rows(self, wake: Callable[[], None]) -> None:
+        """Call `wake` from now on whenever rows have come, from any thread, until `close`.
+
+        The run calls this once, before the first plan. A call of `wake` too much costs one plan. Without one the rows
+        wait until the run asks by itself, which it does only twice a minute.
+        """
+        ...
+
+
 class Spout(Protocol):
     """A frozen, picklable description of a source, as users write it. It opens nothing before the topology starts."""
 

@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from collections.abc import Callable
 from typing import NoReturn
 
 import pyarrow as pa
@@ -76,6 +77,7 @@ class FeederBatchSpout:
             index, closed = batches.fed, batches.closed
             batches.uncommitted[index] = table
             batches.fed += 1
+            batches.wake()
             if wait:
                 batches.await_commit(index, closed, limit)
 
@@ -107,6 +109,8 @@ class _FedBatches:
         self.uncommitted: dict[int, pa.Table] = {}
         self.fed = 0
         self.committed = 0
+        self.wake: Callable[[], None] = _nothing
+        """Tells the run that reads the spout, if there is one, that a batch was fed."""
         self.closed = 0
         """The number of runs that have closed the spout, by which a waiting feed notices that its run has ended."""
 
@@ -129,6 +133,9 @@ class _FedBatches:
         )
 
 
+def _nothing() -> None: ...
+
+
 class _FeederExecutor(SpoutExecutor):
     plans_ahead = True
 
@@ -149,6 +156,10 @@ class _FeederExecutor(SpoutExecutor):
             assert index is not None, "a plan ends with the process that made it"
             return ArrowEmission(self._batches.uncommitted[index])
 
+    def on_rows(self, wake: Callable[[], None]) -> None:
+        with self._batches.changed:
+            self._batches.wake = wake
+
     def success(self, txid: int, metadata: Metadata) -> None:
         batches = self._batches
         with batches.changed:
@@ -164,6 +175,7 @@ class _FeederExecutor(SpoutExecutor):
         release(self._spout)
         with self._batches.changed:
             self._batches.closed += 1
+            self._batches.wake = _nothing
             self._batches.changed.notify_all()
 
     def _index(self, metadata: Metadata) -> int | None:

@@ -5,16 +5,18 @@ import time
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.run.test_coordinator import attempt, made, of, planned
 from trident import Count, TridentTopology
 from trident.run import events as on
 from trident.run.coordinator import Coordinator
-from trident.spouts import FeederBatchSpout
+from trident.spouts import BatchSpout, FeederBatchSpout
 from trident.state import MemoryMapState
 from trident.testing import PAUSE, ManualClock, TestSource
 from trident.testing.local import start_local
-from trident_spouts.executor import Metadata, SpoutKind
+from trident_spouts.executor import Metadata
+from trident_spouts.feeder import _FeederExecutor
 
 
 def test_asking_an_idle_source_uses_no_attempt_up() -> None:
@@ -71,28 +73,90 @@ def test_a_clock_that_stands_still_keeps_no_wait_from_its_end() -> None:
         assert source.committed == [1]
 
 
-class Counting(FeederBatchSpout):
-    """A feeder that counts how often it is asked."""
+class Counting(BatchSpout):
+    """A source without rows that counts how often it is asked."""
+
+    outputFields = "word string"
 
     def __init__(self) -> None:
-        super().__init__("word string")
         self.asked = 0
 
-    def _plan(self, previous: Metadata) -> Metadata:
+    def emitBatch(self, batchId: int) -> None:
         self.asked += 1
-        return super()._plan(previous)
+
+
+def idle(spout: Any) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", spout).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
 
 
 def test_waiting_for_an_idle_topology_again_and_again_does_not_make_it_poll_more() -> None:
     spout = Counting()
-    assert spout.kind is SpoutKind.NON_TRANSACTIONAL
-    topology = TridentTopology()
-    words = topology.newStream("words", spout).groupBy("word")
-    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    with start_local(topology, name="idle") as running:
+    with start_local(idle(spout), name="idle") as running:
         for _ in range(60):
             running.processAllAvailable(timeout=10)
         time.sleep(1.0)
         before = spout.asked
         time.sleep(2.0)
-        assert spout.asked - before <= 8  # twice a second
+        assert 2 <= spout.asked - before <= 8  # twice a second
+
+
+# --- sources that wake their run --------------------------------------------------------------------------------------
+
+
+def test_a_source_that_wakes_its_run_is_not_asked_while_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    plan = _FeederExecutor.plan
+
+    def counted(self: Any, *arguments: Any) -> Metadata:
+        asked.append(time.monotonic())
+        return plan(self, *arguments)
+
+    monkeypatch.setattr(_FeederExecutor, "plan", counted)
+    feeder = FeederBatchSpout("word string")
+    with start_local(idle(feeder), name="idle") as running:
+        time.sleep(1.5)  # the sleeps have grown to a second by now
+        for _ in range(3):
+            before, began = len(asked), time.monotonic()
+            feeder.feed(["cow"], wait=True, timeout=10)
+            assert time.monotonic() - began < 0.45, "a run that asks twice a second takes longer sometimes"
+            time.sleep(0.3)
+            assert len(asked) - before <= 14, "the batch, and the sleeps of 1, 2, 4 ms and so on behind it"
+        time.sleep(3)
+        before = len(asked)
+        time.sleep(3)
+        assert len(asked) - before <= 1
+        assert running.state("counts")["cow"] == 3
+
+
+def test_rows_that_come_while_their_source_is_asked_are_not_slept_over() -> None:
+    coordinator = made()
+    coordinator.start()
+    assert coordinator.handle(on.RowsCame()) == [], "a plan is under way"
+    actions = coordinator.handle(on.NothingThere(attempt(1)))
+    assert [type(action) for action in actions] == [on.Plan], "no rest, and no sleep"
+    actions = coordinator.handle(on.NothingThere(attempt(1)))
+    assert [type(action) for action in actions] == [on.Rest, on.Sleep]
+    assert [type(action) for action in coordinator.handle(on.RowsCame())] == [on.Plan]
+
+
+def test_a_spout_that_was_closed_wakes_nobody() -> None:
+    feeder, woken = FeederBatchSpout("word string"), []
+    executor: Any = feeder.open()
+    executor.on_rows(lambda: woken.append(1))
+    feeder.feed(["cow"])
+    executor.close()
+    feeder.feed(["cow"])
+    assert woken == [1]
+
+
+@pytest.mark.parametrize("waking", [True, False])
+def test_an_idle_topology_takes_less_than_two_percent_of_a_core(waking: bool) -> None:
+    with start_local(idle(FeederBatchSpout("word string") if waking else Counting()), name="idle") as running:
+        running.processAllAvailable(timeout=10)
+        time.sleep(1.5)
+        cpu, began = time.process_time(), time.monotonic()
+        time.sleep(4)
+        assert (time.process_time() - cpu) / (time.monotonic() - began) < 0.02

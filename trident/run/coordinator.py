@@ -87,6 +87,8 @@ class Coordinator:
         self._planning = False
         self._idle = 0
         self._sleeping = False
+        self._rows_came = False
+        """Whether a source said that it has rows while it was being asked: the answer may be older."""
         self._commit_tries = 0
         self._commit_waited = 0.0
         self._draining = False
@@ -133,6 +135,7 @@ class Coordinator:
         if batch is None:
             return
         self._idle = 0
+        self._rows_came = False
         # Only an opaque spout gives another plan at another attempt. The batches after this one start where the former
         # plan would have ended (guard "void plans").
         if batch.plan is not None and batch.plan != event.plan:
@@ -155,6 +158,9 @@ class Coordinator:
         if batch.plan is None:  # nothing was emitted: asking an idle source again and again is one attempt
             self._attempts[event.attempt.txid] -= 1
             self._failures.pop(event.attempt.txid, None)
+        if self._rows_came:  # ask once more, without a rest and without a sleep
+            self._rows_came = False
+            return
         if not self._batches:
             self._do(on.Rest())
             if self._draining:
@@ -226,6 +232,11 @@ class Coordinator:
 
     def _woken(self, event: on.Woken) -> None:
         self._sleeping = False
+
+    def _source_has_rows(self, event: on.RowsCame) -> None:
+        self._sleeping = False
+        self._idle = 0
+        self._rows_came = self._planning
 
     def _drain(self, event: on.DrainAsked) -> None:
         self._draining = True
@@ -417,6 +428,7 @@ class Coordinator:
         on.CommitFailed: _commit_failed,
         on.Succeeded: _succeeded,
         on.Woken: _woken,
+        on.RowsCame: _source_has_rows,
         on.DrainAsked: _drain,
         on.StopAsked: _stop_asked,
         on.GivenUp: _given_up,

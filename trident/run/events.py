@@ -76,6 +76,10 @@ class Woken(Event, frozen=True):
     """A sleep is over, or the sources may have something to plan."""
 
 
+class RowsCame(Event, frozen=True):
+    """A source says that it has rows now."""
+
+
 class DrainAsked(Event, frozen=True):
     """Stop as soon as the sources have nothing more."""
 

@@ -45,6 +45,12 @@ from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
 from trident_spouts.executor import ReadSoFar
 
+_IDLE_ASKING = 0.5
+"""The longest sleep (seconds) of an idle group, which then asks its spouts again."""
+
+_IDLE_WOKEN = 30.0
+"""The longest sleep (seconds) of an idle group whose spouts all wake it: a net for a source that forgets to."""
+
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that it has just cancelled."""
 
@@ -65,7 +71,9 @@ class GroupRun:
             ahead=sources.ahead,
             replans=sources.replans,
             commitRetry=settings.commitRetrySecs,
+            idleMost=_IDLE_WOKEN if sources.wakes else _IDLE_ASKING,
         )
+        sources.wake = lambda: self.post(on.RowsCame())
         self.coordinator = Coordinator(rules, context.lease.epoch, context.history)
         self.turns = CommitTurns(context, self.post)
         self._attempts = AttemptRuns(context, lambda: self.turns.committed, self.post)

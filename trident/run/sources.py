@@ -18,7 +18,16 @@ from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.run.batch_sizes import Amount, BatchSizes
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
-from trident_spouts.executor import Emission, MeasuredExecutor, Metadata, ReadSoFar, Spout, SpoutExecutor, SpoutKind
+from trident_spouts.executor import (
+    Emission,
+    MeasuredExecutor,
+    Metadata,
+    ReadSoFar,
+    Spout,
+    SpoutExecutor,
+    SpoutKind,
+    WakingExecutor,
+)
 
 T = TypeVar("T")
 
@@ -38,6 +47,8 @@ class Sources:
     def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls, target: float | None = None) -> None:
         self.calls = calls
         self.sizes = BatchSizes(target)
+        self.wake: Callable[[], None] = _nothing
+        """Tells the group that a source has rows. The group sets it; until then nobody sleeps."""
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
@@ -69,6 +80,8 @@ class Sources:
         Nothing else knows of an executor that opens so late: it would hold its source for ever.
         """
         executor = spout.open()
+        if isinstance(executor, WakingExecutor):
+            executor.on_rows(lambda: self.wake())
         with self._lock:  # so that either `close` finds the executor, or this finds that the start was given up
             late = self._given_up
             if not late:
@@ -80,6 +93,11 @@ class Sources:
     def ahead(self) -> bool:
         """Whether a batch can be planned before the batch before it is frozen."""
         return all(executor.plans_ahead for executor in self._executors.values())
+
+    @property
+    def wakes(self) -> bool:
+        """Whether every spout tells by itself when it has rows."""
+        return all(isinstance(executor, WakingExecutor) for executor in self._executors.values())
 
     @property
     def replans(self) -> bool:
@@ -207,6 +225,9 @@ class Sources:
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
         return read_back
+
+
+def _nothing() -> None: ...
 
 
 def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
