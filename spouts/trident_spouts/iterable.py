@@ -106,7 +106,7 @@ class IterableSpout:
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         iterator = self.rows if isinstance(self.rows, Iterator) else None
-        return BatchExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
+        return _IterableExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
 
     def __repr__(self) -> str:
         return f"IterableSpout({ddl(self.schema)!r}, {_brief_rows(self.rows)}, batchSize={self.batchSize})"
@@ -116,6 +116,13 @@ def _brief_rows(rows: RowsLike | Callable[[], RowsLike]) -> str:
     if isinstance(rows, pa.Table):
         return f"{rows.num_rows} rows"
     return site_of(rows).name if callable(rows) else type(rows).__name__
+
+
+class _IterableExecutor(BatchExecutor):
+    """The executor of an IterableSpout, which wakes its run when the iterator has given rows."""
+
+    def on_rows(self, wake: Callable[[], None]) -> None:
+        self._spout.on_rows(wake)
 
 
 class _Batches(BatchSpout):
@@ -141,6 +148,11 @@ class _Batches(BatchSpout):
         rows, seconds = budget.rows_within(self._spout.batchSize), budget.seconds_within(self._spout.maxDelaySecs)
         return self._reader.take(rows, seconds)
 
+    def on_rows(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when rows have come. A sequence or a table that has no more rows will never have any."""
+        if isinstance(self._reader, _ThreadedReader):
+            self._reader.wake = wake
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -160,6 +172,9 @@ class _TableReader:
 
     def close(self) -> None:
         """Do nothing, because there is no thread to end."""
+
+
+def _nothing() -> None: ...
 
 
 class _Waiting:
@@ -234,6 +249,7 @@ class _ThreadedReader:
         self._name = name
         self._changed = threading.Condition()
         self._read = _Waiting(spout.schema, name)
+        self.wake: Callable[[], None] = _nothing
         self._error: BaseException | None = None
         self._ended = self._closed = False
         threading.Thread(target=self._run, name=f"trident-{name}", daemon=True).start()
@@ -260,14 +276,19 @@ class _ThreadedReader:
                     self._changed.wait_for(lambda: self._read.count < self._ahead or self._closed)
                     if self._closed:
                         return
+                    was_empty = not self._read.count
                     self._read.add(row)
                     self._changed.notify_all()
+                    if was_empty:
+                        self.wake()
         except BaseException as error:  # `take` raises it in the thread that asks for rows
             self._error = error
         finally:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
+                if not self._closed:  # an error is to be raised by the next plan
+                    self.wake()
 
     def _failure(self, error: BaseException) -> TridentError:
         if isinstance(error, TridentError):

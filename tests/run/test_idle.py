@@ -1,5 +1,6 @@
 """An idle topology stays as it was: no attempts used up, no busier polling, its first batch like any other."""
 
+import queue
 import threading
 import time
 from typing import Any
@@ -11,9 +12,9 @@ from tests.run.test_coordinator import attempt, made, of, planned
 from trident import Count, TridentTopology
 from trident.run import events as on
 from trident.run.coordinator import Coordinator
-from trident.spouts import BatchSpout, FeederBatchSpout
+from trident.spouts import BatchSpout, FeederBatchSpout, IterableSpout
 from trident.state import MemoryMapState
-from trident.testing import PAUSE, ManualClock, TestSource
+from trident.testing import PAUSE, ManualClock, TestOutput, TestSource
 from trident.testing.local import start_local
 from trident_spouts.executor import Metadata
 from trident_spouts.feeder import _FeederExecutor
@@ -129,6 +130,26 @@ def test_a_source_that_wakes_its_run_is_not_asked_while_it_is_idle(monkeypatch: 
         time.sleep(3)
         assert len(asked) - before <= 1
         assert running.state("counts")["cow"] == 3
+
+
+def test_an_iterator_that_gives_a_row_after_a_pause_wakes_its_run() -> None:
+    given: queue.SimpleQueue[str] = queue.SimpleQueue()
+    output = TestOutput()
+    topology = TridentTopology()
+    topology.newStream("words", IterableSpout("word string", iter(given.get, "end"), maxDelaySecs=0)).foreachArrow(
+        output
+    )
+    with start_local(topology, name="idle") as running:
+        time.sleep(3)
+        for word in ("cow", "dog"):
+            given.put(word)
+            deadline = time.monotonic() + 0.7
+            while word not in [row.word for row in output.rows] and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert output.rows[-1].word == word, "the run slept on"
+            time.sleep(2)
+        given.put("end")
+        running.processAllAvailable(timeout=10)
 
 
 def test_rows_that_come_while_their_source_is_asked_are_not_slept_over() -> None:
