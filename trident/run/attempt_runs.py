@@ -118,7 +118,7 @@ class AttemptRuns:
             if self.is_over(attempt):
                 self.held.pop(attempt, None)
                 return
-            context.sources.sizes.ran(attempt.txid, context.sources.amounts(emissions, result.rows), began)
+            context.sources.ran(attempt.txid, emissions, result.rows, began)
             self._trace.ran(self._name, attempt, result, self._clock.monotonic() - began)
             self._trace.read(self._name, attempt, context.sources.read_so_far(positions))
             self._post(on.Ran(attempt))

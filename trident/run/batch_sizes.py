@@ -123,25 +123,24 @@ class BatchSizes:
     """
 
     def __init__(self, target: float | None) -> None:
-        self._target = target
+        self.target = target
         self._lock = threading.Lock()
         self._limits: dict[tuple[str, str], Limit] = {}
         self._under_way: dict[int, tuple[Mapping[str, Amount], float]] = {}
 
     def budget(self, stream: str) -> Budget:
         """Return the budget of a stream's next batch."""
-        if self._target is None:
+        if self.target is None:
             return NO_LIMIT
         with self._lock:
             limits = [self._limits.get((stream, measure)) for measure in Amount._fields]
             rows, size = (None if limit is None else limit.now for limit in limits)
-            return Budget(rows, size, self._target)
+            return Budget(rows, size, self.target)
 
     def ran(self, txid: int, amounts: Mapping[str, Amount], began: float) -> None:
         """Note how much of each stream a batch holds that has run, and when its attempt began (monotonic seconds)."""
-        if self._target is not None:
-            with self._lock:
-                self._under_way[txid] = amounts, began
+        with self._lock:
+            self._under_way[txid] = amounts, began
 
     def committed(self, txid: int, now: float) -> None:
         """Take a batch into account that was committed `now`; not one that an earlier run froze."""
@@ -150,9 +149,9 @@ class BatchSizes:
             self._took(amounts, now - began)
 
     def _took(self, amounts: Mapping[str, Amount], seconds: float) -> None:
-        if self._target is not None:
+        if self.target is not None:
             for stream, amount in amounts.items():
                 for measure, known in amount._asdict().items():
                     if known is not None:
-                        limit = self._limits.setdefault((stream, measure), Limit(self._target))
+                        limit = self._limits.setdefault((stream, measure), Limit(self.target))
                         limit.took(known, seconds)

@@ -139,8 +139,15 @@ class Sources:
         emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
 
-    def amounts(self, emissions: dict[Node, Emission | None], rows: int | None) -> dict[str, Amount]:
-        """Return how much of each stream a batch holds. `rows` is the number of all its rows, if they were counted."""
+    def ran(self, txid: int, emissions: dict[Node, Emission | None], rows: int | None, began: float) -> None:
+        """Note how much of each stream a batch holds that has run: the sizes of later batches follow from it.
+
+        `rows` is the number of all rows, if they were counted. `began`: when the attempt began (monotonic seconds).
+        """
+        if self.sizes.target is not None:
+            self.sizes.ran(txid, self._amounts(emissions, rows), began)
+
+    def _amounts(self, emissions: dict[Node, Emission | None], rows: int | None) -> dict[str, Amount]:
         emitted = {stream: emissions[node] for stream, node in self._nodes.items() if emissions[node] is not None}
         only = rows if len(emitted) == 1 else None
         return {
