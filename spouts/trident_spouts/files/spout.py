@@ -56,6 +56,9 @@ FileOrder = Literal["time", "name"]
 _LISTING_SECONDS = 1.0
 """The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
 
+_NEWEST = 8
+"""The number of planned batches whose records are kept decoded: those that are under way, and some that just were."""
+
 _LISTINGS = 5
 """The most listings in one plan, which lists again if a listed file is gone, or another file has its name."""
 
@@ -308,6 +311,9 @@ class _FileExecutor(SpoutExecutor):
         self._warned = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
+        self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
+        """The records after the batches that were planned last, which `read_so_far` is asked for: to decode one takes
+        milliseconds."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
@@ -316,6 +322,7 @@ class _FileExecutor(SpoutExecutor):
                 ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget)
                 if ranges:
                     self._known = (after.encode(), after)
+                    self._newest = (*self._newest[1 - _NEWEST :], self._known)
                     files = [range_.to_json() for range_ in ranges]
                     return {"files": files, "seen": self._known[0], "as": self._spout.form}
                 if anew:
@@ -328,13 +335,14 @@ class _FileExecutor(SpoutExecutor):
         )
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        listing, (text, known) = self._listing, self._known  # each is replaced as a whole, by the thread that plans
+        listing, newest = self._listing, self._newest  # each is replaced as a whole, by the thread that plans
         if not listing:
             return None
         seen = ReadFiles()
         if position is not None:
             read = _read(position, "seen", str)
-            seen = known if read == text else ReadFiles.decode(read)
+            planned = next((record for text, record in newest if text == read), None)
+            seen = ReadFiles.decode(read) if planned is None else planned
         return ReadSoFar(sum(map(seen.bytes_read, listing)), sum(file.size for file in listing), "bytes")
 
     def _seen(self, previous: Metadata, anew: bool) -> ReadFiles:
