@@ -10,7 +10,7 @@ import pytest
 
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.errors import FailedException, TopologyError
+from trident.errors import FailedException, SpoutContractError, TopologyError
 from trident.run.batch_sizes import Amount, BatchSizes, Limit, Measured, fixed_part, size_for
 from trident.spouts import BatchSpout, Budget, FileSpout, IterableSpout, PollingSpout, SpoutKind
 from trident.state import MemoryMapState
@@ -257,6 +257,31 @@ def test_parquet_files_are_read_whole_and_at_least_one(tmp_path: Path) -> None:
         names.append([file[0] for file in plan["files"]])
         assert executor.emit(TransactionAttempt(1, 0), plan).bytes == size * len(names[-1])
     assert names == [["a.parquet"], ["a.parquet", "b.parquet"]]
+
+
+def test_an_executor_that_knows_no_budgets_is_refused_at_the_start() -> None:
+    closed = []
+
+    class Former(NumbersExecutor):
+        def close(self) -> None:
+            closed.append(self)
+
+        def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:  # type: ignore[override]
+            return None
+
+    class FormerNumbers(Numbers):
+        def open(self) -> SpoutExecutor:
+            return Former(self)
+
+    topology = TridentTopology()
+    topology.newStream("rows", FormerNumbers([])).foreachArrow(TestOutput())
+    with pytest.raises(SpoutContractError) as refused:
+        start_local(topology)
+    assert str(refused.value) == (
+        "spout 'rows': Former.plan cannot be called as plan(attempt, previous, time, budget) (too many positional "
+        "arguments); write def plan(self, attempt, previous, time, budget=Budget())"
+    )
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize("target", [0, -1, "soon", True])

@@ -1,5 +1,6 @@
 """The spouts of one batch group. Each has a thread of its own, which makes its calls one at a time, in order."""
 
+import inspect
 import json
 import logging
 import threading
@@ -18,6 +19,7 @@ from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.run.batch_sizes import Amount, BatchSizes
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
+from trident_spouts.budget import NO_LIMIT
 from trident_spouts.executor import (
     Emission,
     MeasuredExecutor,
@@ -80,8 +82,13 @@ class Sources:
         Nothing else knows of an executor that opens so late: it would hold its source for ever.
         """
         executor = spout.open()
-        if isinstance(executor, WakingExecutor):
-            executor.on_rows(lambda: self.wake())
+        try:
+            _check_plan(stream, executor)
+            if isinstance(executor, WakingExecutor):
+                executor.on_rows(lambda: self.wake())
+        except BaseException:
+            self._try_and_log(stream, executor.close)
+            raise
         with self._lock:  # so that either `close` finds the executor, or this finds that the start was given up
             late = self._given_up
             if not late:
@@ -232,6 +239,17 @@ class Sources:
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
         return read_back
+
+
+def _check_plan(stream: str, executor: SpoutExecutor) -> None:
+    """Raise SpoutContractError if an executor is of a version of the protocol without budgets."""
+    try:
+        inspect.signature(executor.plan).bind(None, None, 0.0, NO_LIMIT)
+    except TypeError as error:
+        raise SpoutContractError(
+            f"spout {stream!r}: {type(executor).__name__}.plan cannot be called as plan(attempt, previous, time, "
+            f"budget) ({error}); write def plan(self, attempt, previous, time, budget=Budget())"
+        ) from None
 
 
 def _nothing() -> None: ...
