@@ -6,12 +6,12 @@ from pathlib import Path
 
 from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
+from trident.base.redis_address import Address, check_url
 from trident.log import RedisLog
 from trident.log.protocol import LogReading, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run.options import folder
 from trident.run.start import LOG_FILE
-from trident_state.redis.address import Address, check_url
 from trident_state.store import StateFactory
 
 _TIMEOUT = 10.0

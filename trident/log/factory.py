@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from trident.base.durations import Duration, read_seconds
-from trident_state.redis.address import Address, check_url, redacted
+from trident.base.redis_address import Address, check_url, redacted
 
 if TYPE_CHECKING:
     from trident.log.protocol import LogReading

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from trident.base.attempt import Lease
 from trident.base.errors import LogError
 from trident.base.names import check_name
+from trident.base.redis_address import Address
 from trident.log.base import LogBase, compact, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.history import AttemptRecord, History, Positions
@@ -32,7 +33,6 @@ from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_wa
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
-from trident_state.redis.address import Address
 from trident_state.redis.wire import bulks, call, command
 
 FORMAT = "trident log 2"

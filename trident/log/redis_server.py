@@ -7,7 +7,7 @@ from importlib.resources import files
 import redis
 
 from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
 from trident_state.redis.failures import Reply, check_all

@@ -4,7 +4,7 @@ import threading
 from contextlib import closing
 
 from trident.base.errors import StateError, StateUnavailableError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import check
 from trident_state.redis.server import parse_info

@@ -13,7 +13,7 @@ from typing import TypeVar
 import redis
 
 from trident.base.errors import StateUnavailableError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply

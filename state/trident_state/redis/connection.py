@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from trident.base.errors import StateError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 from trident_state.redis.failures import Reply, failure, unavailable
 from trident_state.redis.wire import PACKET
 

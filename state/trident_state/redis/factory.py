@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, Unpack
 
 from trident.base.durations import Duration, read_seconds
+from trident.base.redis_address import Address, check_url, redacted
 from trident_state.expiry import read_ttl
 from trident_state.records.forms import ValueForm
-from trident_state.redis.address import Address, check_url, redacted
 from trident_state.redis.layout import PREFIX, Layout
 from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

@@ -6,7 +6,7 @@ from typing import Any
 import redis
 
 from trident.base.errors import StateError, StateFullError, StateOwnedError, StateUnavailableError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 
 Reply = Any
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 
 SLOTS = 16384
 

@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
+from trident.base.redis_address import Address
 from trident_state.fingerprint import read_fingerprint
 from trident_state.records.forms import ValueForm
-from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
 from trident_state.redis.connection import Connection

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
+from trident.base.redis_address import Address
 from trident_state.binary import concatenate, in_halves, spread_rows
 from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
-from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
 from trident_state.redis.inspection import Inspector

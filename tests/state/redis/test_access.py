@@ -11,8 +11,8 @@ from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, SHAPE, con
 from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer
 from trident.base.errors import StateError, StateUnavailableError
+from trident.base.redis_address import Address, read_url, redacted
 from trident.log import RedisLog
-from trident_state.redis.address import Address, read_url, redacted
 from trident_state.redis.server import check_server
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from tests.state.redis.states import LEASE, contents, opened, started, update
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateError, StateUnavailableError
-from trident_state.redis.address import Address
+from trident.base.redis_address import Address
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from tests.state.redis.states import IDENTITY, SHAPE
 from tests.state.redis.storage import NoHome
+from trident.base.redis_address import redacted
 from trident_state.memory import MemoryMapState
 from trident_state.redis import RedisMapState
-from trident_state.redis.address import redacted
 from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 

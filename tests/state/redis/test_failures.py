@@ -17,9 +17,9 @@ from trident.base.errors import (
     StateUnavailableError,
     StateValueError,
 )
+from trident.base.redis_address import Address
 from trident_state.messages import Update
 from trident_state.redis import writer
-from trident_state.redis.address import Address
 from trident_state.redis.failures import are_elsewhere, failure
 from trident_state.state_shape import Combine, StateShape
 

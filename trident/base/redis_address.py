@@ -1,4 +1,4 @@
-"""Addresses of servers: a url, or the environment variable or file that holds the url.
+"""Addresses of Redis servers: a url, or the environment variable or file that holds the url.
 
 A url may contain a password: with a variable or file, no program has to hold it, and no message shows it.
 """
