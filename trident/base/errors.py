@@ -140,6 +140,15 @@ class SourceUnreadableError(SpoutError, OSError):
     """A file or server of a source cannot be read. The message names the file or server, and the reason."""
 
 
+class SourceLostError(SpoutError):
+    """A source has lost data before it was read: it was deleted, or the server fell back behind what was read.
+
+    The message names what is missing, as far as the source shows it, and the way out.
+    """
+
+    hopeless = True
+
+
 class MalformedInputError(SpoutError, ValueError):
     """Input does not follow its format (invalid UTF-8, a broken JSON line).
 

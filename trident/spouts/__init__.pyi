@@ -24,4 +24,5 @@ from trident_spouts.protocols import OpaquePartitionedSpout as OpaquePartitioned
 from trident_spouts.protocols import PartitionedSpout as PartitionedSpout
 from trident_spouts.protocols import TridentSpout as TridentSpout
 from trident_spouts.rate import RateSpout as RateSpout
+from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSpout
 from trident_spouts.shares import SharesEmission as SharesEmission

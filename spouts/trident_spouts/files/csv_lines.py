@@ -202,28 +202,13 @@ class CsvFormat:
         column = texts
         if not kinds.is_string(field.type):
             none = pc.is_in(texts, pa.array(["", self.options.nullValue]))
-            column = self._converted(pc.if_else(none, pa.scalar(None, pa.string()), texts), field.type)
+            column = self.values.column_from_texts(pc.if_else(none, pa.scalar(None, pa.string()), texts), field.type)
         if column.null_count and not field.nullable:
             raise ValueError("the exact reader says which row it is")
         return column
-
-    def _converted(self, texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-        """Return a column of texts as values. Raises ValueError or an ArrowException if a text is none."""
-        for test, pattern, cast in _CASTS:
-            if test(kind) and pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
-                return pc.cast(pc.cast(texts, cast), kind)
-        read = self.values.from_text
-        return to_arrow([None if text is None else read(text, kind) for text in texts.to_pylist()], kind)
 
 
 _NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
 """Texts that other programs write for null, in lower case."""
 
 _MOST_BLOCK = 1 << 28
-
-_CASTS: list[tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = [
-    (kinds.is_integer, r"^-?[0-9]{1,18}$", pa.int64()),
-    (kinds.is_float64, r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$", pa.float64()),
-    (kinds.is_date32, r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$", pa.date32()),
-]
-"""Texts that Arrow casts as `ValueReader.from_text` reads them, and faster."""

@@ -1,4 +1,4 @@
-"""Checks of the options of a FileSpout that belong to some formats only."""
+"""Checks of options on how values are read. Those for the files of one format are options of a FileSpout."""
 
 from typing import get_args
 from zoneinfo import ZoneInfo
@@ -14,9 +14,7 @@ from trident_spouts.files.values import Numbers
 def check_options(format: str, csv: CsvOptions, numbers: str, timeZone: str | None) -> None:
     """Raise TopologyError if an option is wrong, or has no meaning in the format."""
     _check_signs(csv)
-    if numbers not in get_args(Numbers):
-        raise TopologyError(f"FileSpout: numbers={numbers!r} is not one of {', '.join(map(repr, get_args(Numbers)))}")
-    _check_zone(timeZone)
+    check_values("FileSpout", numbers, timeZone)
     changed = [name for name, value in vars(csv).items() if value != getattr(CsvOptions, name)]
     if changed and format != "csv":
         raise TopologyError(f"FileSpout: {changed[0]}= is an option of format='csv', and the format is {format!r}")
@@ -44,19 +42,22 @@ def _check_signs(csv: CsvOptions) -> None:
         raise TopologyError(f"FileSpout: nullValue={csv.nullValue!r}: expected a text, such as 'NA'")
 
 
-def _check_zone(zone: str | None) -> None:
+def check_values(spout: str, numbers: str, zone: str | None) -> None:
+    """Raise TopologyError, with the name of the spout, if an option of `ValueReader` is wrong."""
+    if numbers not in get_args(Numbers):
+        raise TopologyError(f"{spout}: numbers={numbers!r} is not one of {', '.join(map(repr, get_args(Numbers)))}")
     try:
         if zone is not None:
             ZoneInfo(zone)
     except (KeyError, TypeError, ValueError, OSError):
-        raise TopologyError(f"FileSpout: timeZone={zone!r}: expected a zone's name, such as 'Europe/Berlin'") from None
+        raise TopologyError(f"{spout}: timeZone={zone!r}: expected a zone's name, such as 'Europe/Berlin'") from None
 
 
-def check_flat(fields: StructType) -> None:
-    """Raise TypeDeclarationError if a field of a CSV file has a type with parts."""
+def check_flat(source: str, fields: StructType) -> None:
+    """Raise TypeDeclarationError, with the name of the source, if a field has a type with parts."""
     for field in fields.fields:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
             raise TypeDeclarationError(
-                f"FileSpout: format='csv' has no values of type {type_ddl(field.dataType)}, the type of "
+                f"{source} has no values of type {type_ddl(field.dataType)}, the type of "
                 f"{field.name!r}; declare it as a string, and read the string with each(...)"
             )

@@ -292,7 +292,7 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
             f"and split the line with each(...)"
         )
     if format == "csv":
-        check_flat(fields)
+        check_flat("FileSpout: format='csv'", fields)
     return with_corrupt_field(fields) if format in ("json", "csv") and malformed == "keep" else fields
 
 

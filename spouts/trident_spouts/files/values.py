@@ -13,6 +13,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, to_arrow
@@ -92,6 +93,19 @@ class ValueReader:
             return _BOOLEANS[text.lower()] if text.lower() in _BOOLEANS else _refuse(text)
         return self._of_text(text, kind)
 
+    def column_from_texts(self, texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        """Return a column of texts as values of type `kind`, which is no string.
+
+        Raises ValueError, decimal.InvalidOperation or an ArrowException if a text is none.
+
+        >>> ValueReader().column_from_texts(pa.array(["7", None]), pa.int64()).to_pylist()
+        [7, None]
+        """
+        for test, pattern, cast in _CASTS:
+            if test(kind) and pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+                return pc.cast(pc.cast(texts, cast), kind)
+        return to_arrow([None if text is None else self.from_text(text, kind) for text in texts.to_pylist()], kind)
+
     def hint(self, value: Any, kind: pa.DataType) -> str:
         """Return what an error adds for a value that is none of type `kind`: the option that would read it, if any."""
         if not self.lenient and ValueReader(True, self.zone).reads(value, kind):
@@ -159,6 +173,12 @@ def _binary(text: str) -> bytes:
 
 
 _BOOLEANS = {"true": True, "false": False}
+_CASTS: list[tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = [
+    (kinds.is_integer, r"^-?[0-9]{1,18}$", pa.int64()),
+    (kinds.is_float64, r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$", pa.float64()),
+    (kinds.is_date32, r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$", pa.date32()),
+]
+"""Texts that Arrow casts as `ValueReader.from_text` reads them, and faster."""
 _TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]]] = [
     (kinds.is_timestamp, datetime.datetime.fromisoformat),
     (kinds.is_date, datetime.date.fromisoformat),

@@ -1,0 +1,88 @@
+"""Pages: ranges of ids that a plan names and a worker reads, with what they hold, so that a change is noticed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from trident.base.errors import MalformedInputError, SourceLostError, SourceUnreadableError
+from trident.base.redis_address import Address
+from trident.base.types import arrow_schema
+from trident_spouts.redis_streams.entries import Entry, EntryFormat, digest_of
+from trident_spouts.redis_streams.server import StreamServers
+
+PAGE_ENTRIES = 1000
+"""The most entries of a page. The server is busy for about 4 microseconds with each entry that it looks at."""
+
+PAGE_BYTES = 1 << 20
+"""The bytes at which a page ends."""
+
+SHARE_PAGES = 10
+"""The most pages that one worker reads one after the other."""
+
+
+class Page(NamedTuple):
+    """The entries of a stream behind the id `after`, up to the id `to`: how many they are, and their digest."""
+
+    stream: str
+    after: str
+    to: str
+    entries: int
+    digest: str
+
+
+def shares_of(pages: Sequence[Page]) -> tuple[tuple[Page, ...], ...]:
+    """Return the pages in shares for workers.
+
+    >>> [len(share) for share in shares_of([Page("s", "0-0", "1-0", 1, "")] * 12)]
+    [10, 2]
+    """
+    return tuple(tuple(pages[at : at + SHARE_PAGES]) for at in range(0, len(pages), SHARE_PAGES))
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """The function by which a worker reads the pages of a share. `replans`: a failed batch is planned anew."""
+
+    address: Address
+    format: EntryFormat
+    patience: float
+    replans: bool
+
+    def __call__(self, pages: Sequence[Page]) -> pa.Table:
+        """Return the tuples of the pages. Raises an error if a page does not hold what was planned."""
+        # One more than planned, so that entries which are too many show.
+        requests = [
+            (page.stream, ("XRANGE", page.stream, f"({page.after}", page.to, "COUNT", page.entries + 1))
+            for page in pages
+        ]
+        with closing(StreamServers(self.address, self.patience)) as servers:
+            replies: list[list[Entry]] = servers.ask(requests)
+        return pa.concat_tables([arrow_schema(self.format.schema).empty_table(), *self._tables(pages, replies)])
+
+    def _tables(self, pages: Sequence[Page], replies: Sequence[list[Entry]]) -> Iterator[pa.Table]:
+        for page, entries in zip(pages, replies, strict=True):
+            self._check(page, entries)
+            try:
+                yield self.format.table(page.stream, entries)
+            except MalformedInputError as error:
+                raise MalformedInputError(f"RedisStreamSpout: {error}") from None
+
+    def _check(self, page: Page, entries: list[Entry]) -> None:
+        """Raise an error unless these are the entries that were planned."""
+        if len(entries) == page.entries and digest_of(entries) == page.digest:
+            return
+        missing = page.entries - len(entries)
+        what = f"{missing} of them are gone" if missing > 0 else "others are there now"
+        problem = (
+            f"RedisStreamSpout: stream {page.stream!r}: the batch was planned with {page.entries} entries after "
+            f"{page.after} up to {page.to}, and {what}: they were deleted or trimmed, or the server has lost them"
+        )
+        if self.replans:
+            raise SourceUnreadableError(f"{problem}; the batch is planned anew")
+        raise SourceLostError(
+            f"{problem}. Nothing of the batch was applied: the next start plans it anew, from what is there. With "
+            f"kind='opaque' the same run does so"
+        )

@@ -1,0 +1,137 @@
+"""Plans of batches: pages of several streams in turn, and the positions behind them, with every loss told."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal
+
+from trident.base.errors import SourceLostError
+from trident_spouts.redis_streams.ids import ZERO
+from trident_spouts.redis_streams.pages import PAGE_BYTES, PAGE_ENTRIES, Page
+from trident_spouts.redis_streams.positions import Look, Position, after_page, begin, begin_again, loss
+from trident_spouts.redis_streams.server import NotNowError, StreamServers
+
+_log = logging.getLogger("trident.spouts")
+
+OnDataLoss = Literal["fail", "warn"]
+
+LATEST = "latest"
+"""The start of a stream of which only later entries are read."""
+
+_LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
+
+
+@dataclass(slots=True)
+class Plan:
+    """A batch under construction: its pages, the positions of all streams behind it, and whether it is worth a batch.
+
+    A batch without entries is planned if it keeps a position that a restart could not find again: where a stream began
+    to be read, or where it goes on after a loss.
+    """
+
+    positions: dict[str, Position]
+    pages: list[Page]
+    entries: int = 0
+    size: int = 0
+    needed: bool = False
+
+
+class Planner:
+    """Plans batches of some streams. `starts`: the id after which each stream begins, or `LATEST`."""
+
+    def __init__(
+        self,
+        servers: StreamServers,
+        starts: Mapping[str, str],
+        on_data_loss: OnDataLoss,
+        most_entries: int,
+        most_bytes: int,
+    ) -> None:
+        self._servers, self._starts, self._on_data_loss = servers, starts, on_data_loss
+        self._most_entries, self._most_bytes = most_entries, most_bytes
+        self._begun: dict[str, Position] = {}
+        """Where streams begin that no batch of the log has: a plan that is made again must begin there too."""
+        self.added: dict[str, int] = {}
+        """The number of entries that were ever added to each stream, when it was last looked at."""
+
+    def next(self, known: Mapping[str, Position], txid: int) -> Plan | None:
+        """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
+
+        Raises SourceLostError if entries were lost and that is not accepted.
+        """
+        new = [stream for stream in self._starts if stream not in known]
+        self._begin([stream for stream in new if stream not in self._begun])
+        plan = Plan(dict(known) | {stream: self._begun[stream] for stream in new}, [], needed=bool(new))
+        # Each batch begins with another stream, so that none waits for ever if a batch has room for few entries.
+        names = list(self._starts)
+        waiting = names[txid % len(names) :] + names[: txid % len(names)]
+        while waiting and plan.entries < self._most_entries and plan.size < self._most_bytes:
+            waiting = self._round(plan, waiting)
+        return plan if plan.pages or plan.needed else None
+
+    def _begin(self, streams: Sequence[str]) -> None:
+        starts = [ZERO if self._starts[stream] == LATEST else self._starts[stream] for stream in streams]
+        looks = self._look([(stream, start, 0, 0) for stream, start in zip(streams, starts, strict=True)])
+        for stream, start, look in zip(streams, starts, looks, strict=True):
+            latest = self._starts[stream] == LATEST and look is not None
+            self._begun[stream] = begin(look.last if latest and look else start, look)
+
+    def _round(self, plan: Plan, waiting: list[str]) -> list[str]:
+        """Add a page of each stream as far as there is room, and return the streams that have more."""
+        room = self._most_entries - plan.entries
+        most = min(PAGE_ENTRIES, max(1, room // len(waiting)))
+        asked, later = waiting[:room], waiting[room:]
+        size = min(PAGE_BYTES, max(1, (self._most_bytes - plan.size) // len(asked)))
+        looks = self._look([(stream, plan.positions[stream].id, most, size) for stream in asked])
+        more = []
+        for stream, look in zip(asked, looks, strict=True):
+            position = self._checked(plan, stream, look)
+            if look is None:
+                continue
+            if look.entries:
+                plan.pages.append(Page(stream, plan.positions[stream].id, look.to, look.entries, look.page_digest))
+                plan.entries += look.entries
+                plan.size += look.size
+            plan.positions[stream] = after_page(position, look)
+            if look.next:
+                more.append(stream)
+        return later + more
+
+    def _checked(self, plan: Plan, stream: str, look: Look | None) -> Position:
+        """Return the stream's position, moved if something was lost. Raises SourceLostError, or tells it by a warning.
+
+        An id behind which entries are read stays the same: only one that the stream does not have any more is left.
+        """
+        position = plan.positions[stream]
+        lost = loss(position, look)
+        if lost is None:
+            return position
+        problem = f"RedisStreamSpout: stream {stream!r}: {lost}"
+        if self._on_data_loss == "fail":
+            raise SourceLostError(
+                f"{problem}. Start with onDataLoss='warn' to go on with what is there; if the stream was made anew and "
+                f"all of it is to be read, give it to a stream of another name"
+            )
+        moved = begin_again(position, look)
+        _log.warning("%s. Reading goes on after %s, with what is there", problem, moved.id)
+        plan.positions[stream], plan.needed = moved, True
+        return moved
+
+    def _look(self, asked: Sequence[tuple[str, str, int, int]]) -> list[Look | None]:
+        """Look at streams, each from an id on, for a page of at most so many entries that ends at so many bytes."""
+        if not asked:
+            return []
+        requests = [(stream, ("EVAL_RO", _LOOK, 1, stream, *limits)) for stream, *limits in asked]
+        replies = self._servers.ask(requests, _check_master)
+        looks = [Look.of_reply(reply[1:]) for reply in replies]
+        for (stream, *_), look in zip(asked, looks, strict=True):
+            self.added[stream] = look.added if look else 0
+        return looks
+
+
+def _check_master(replies: Sequence[list[Any]]) -> None:
+    """Raise NotNowError if a replica answered: it may lack entries that were read from its master."""
+    roles = {reply[0] for reply in replies}
+    if roles - {b"master"}:
+        raise NotNowError("it is a replica, which may lack entries; the url must lead to its master")

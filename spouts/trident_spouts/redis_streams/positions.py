@@ -1,0 +1,153 @@
+"""Positions in streams, and what shows that entries were lost behind a position: deleted, trimmed, or rolled back.
+
+A stream only grows at its end: the server refuses an id below the last one. So in one life of a stream, between two
+ids that it has given out, entries can only vanish. A position remembers what the stream was there. Each look, which the
+server takes in one moment, is compared with it, and the number of entries that were ever added must come out right.
+"""
+
+from typing import Any, NamedTuple
+
+from trident_spouts.redis_streams.ids import ZERO, order
+
+
+class Position(NamedTuple):
+    """How far a stream was read, and what it was there. The log keeps it as a list of JSON."""
+
+    id: str
+    """The id of the last entry that was read, or after which reading began."""
+    digest: str | None = None
+    """The digest of the entry at `id`; None if it is not known."""
+    added: int | None = None
+    """The number of entries that were ever added up to `id`; None if it is not known."""
+    next: str | None = None
+    """The id of the entry behind `id`; None if there was none, or it is not known."""
+    deleted: str = ZERO
+    """The greatest id of a deleted entry that is accounted for: it was deleted before reading began, or was told."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether a look can show what was lost: not while nothing is known of the stream at `id`."""
+        return self.added is not None or self.next is not None
+
+
+class Look(NamedTuple):
+    """A stream as it was at one moment, and its page of entries behind a position. The fields are those of look.lua."""
+
+    length: int
+    last: str
+    """The greatest id that was ever given out."""
+    added: int
+    deleted: str
+    """The greatest id of an entry that XDEL has deleted; `ZERO` if there is none. Trimming is not counted."""
+    first: str
+    """The id of the first entry that is there; `ZERO` if there is none."""
+    digest: str
+    """The digest of the entry at the position; empty if there is no such entry."""
+    entries: int
+    size: int
+    to: str
+    page_digest: str
+    to_digest: str
+    next: str
+    """The id of the entry behind the page; empty if the page ends where the stream ends."""
+
+    @classmethod
+    def of_reply(cls, reply: list[Any]) -> "Look | None":
+        """Return the look in a reply of look.lua, without the role; None if there is no such key."""
+        return cls(*[part.decode() if isinstance(part, bytes) else part for part in reply]) if reply else None
+
+    def all_behind(self, entry_id: str) -> bool:
+        """Return whether every entry that is there has a greater id."""
+        return self.length == 0 or order(self.first) > order(entry_id)
+
+
+def begin(entry_id: str, look: Look | None) -> Position:
+    """Return the position at which reading begins: whatever is not there at this moment was never there.
+
+    `entry_id` may be an id that the stream has not given out yet.
+    """
+    if look is None:
+        return Position(entry_id, added=0 if entry_id == ZERO else None)
+    known = order(entry_id) <= order(look.last) and look.all_behind(entry_id)
+    return Position(entry_id, added=look.added - look.length if known else None, deleted=look.deleted)
+
+
+def begin_again(position: Position, look: Look | None) -> Position:
+    """Return where reading goes on after a loss.
+
+    That is at `position`; at the last id if that lies before it; and at the beginning of a stream that is gone.
+    """
+    if look is None:
+        return begin(ZERO, None)
+    return begin(min(position.id, look.last, key=order), look)
+
+
+def after_page(position: Position, look: Look | None) -> Position:
+    """Return the position behind the page of `look`, which was taken at `position`."""
+    if look is None or order(look.last) < order(position.id):
+        return position
+    added = None if position.added is None else position.added + look.entries
+    return Position(
+        look.to if look.entries else position.id,
+        look.to_digest if look.entries else position.digest or look.digest or None,
+        added if look.next else look.added,
+        look.next or None,
+        max(position.deleted, look.deleted, key=order),
+    )
+
+
+def loss(position: Position, look: Look | None) -> str | None:
+    """Return in words what was lost between `position` and `look`, which was taken there; None if nothing was."""
+    if not position.comparable:
+        return None
+    if look is None:
+        gone = "the stream is gone: it was deleted, or the server has lost its data"
+        return None if position.added == 0 else f"{gone}; it was read up to {position.id}"
+    return _another_life(position, look) or _vanished(position, look)
+
+
+def _another_life(position: Position, look: Look) -> str | None:
+    """Return why this is not the stream that was read, or is an older copy of it; None if nothing says so."""
+    if order(look.last) < order(position.id):
+        return (
+            f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and made anew, or the "
+            f"server has lost the last entries, as a replica that had not received them"
+        )
+    if position.added is not None and look.added < position.added:
+        return (
+            f"{look.added} entries were ever added to it, but {position.added} were read or trimmed before: it was "
+            f"deleted and made anew"
+        )
+    if position.digest is not None and look.digest not in ("", position.digest):
+        return f"it has another entry {position.id} than the one that was read: it was deleted and made anew"
+    missing = position.digest is not None and not look.digest
+    if missing and not look.all_behind(position.id) and order(look.deleted) < order(position.id):
+        return (
+            f"the entry {position.id}, which was read, is not there, though nobody deleted it: the server has lost the "
+            f"last entries, as a replica that had not received them, or the stream was made anew"
+        )
+    return None
+
+
+def _vanished(position: Position, look: Look) -> str | None:
+    """Return which entries behind the position are not there any more; None if none is missing."""
+    all_behind = look.all_behind(position.id)
+    if position.added is not None and (all_behind or not look.next):
+        return _miscount(position, look.added - position.added - (look.length if all_behind else look.entries))
+    if all_behind and position.next is not None and look.first != position.next:
+        return f"entries from {position.next} on were trimmed or deleted before they were read"
+    if order(look.deleted) > max(order(position.id), order(position.deleted)):
+        return f"the entry {look.deleted} was deleted before it was read, and maybe others after {position.id}"
+    return None
+
+
+def _miscount(position: Position, missing: int) -> str | None:
+    if missing > 0:
+        entries = "1 entry" if missing == 1 else f"{missing} entries"
+        return f"{entries} after {position.id} vanished before being read: trimmed or deleted"
+    if missing < 0:
+        return (
+            f"it has {-missing} entries more after {position.id} than were added since: it was deleted and made anew, "
+            f"or the server has lost entries that were read, as a replica that had not received them"
+        )
+    return None

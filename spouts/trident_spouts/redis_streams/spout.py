@@ -1,0 +1,309 @@
+"""RedisStreamSpout: a spout of the entries of Redis Streams."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_seconds
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.redis_address import Address, check_url, redacted
+from trident.base.text import brief
+from trident.base.types import ddl
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.files.option_checks import check_flat, check_values
+from trident_spouts.files.values import Numbers, ValueReader
+from trident_spouts.redis_streams.entries import EntryFormat
+from trident_spouts.redis_streams.ids import ZERO, before, read_id
+from trident_spouts.redis_streams.pages import Page, PageReader, shares_of
+from trident_spouts.redis_streams.planner import LATEST, OnDataLoss, Planner
+from trident_spouts.redis_streams.positions import Position
+from trident_spouts.redis_streams.server import StreamServers
+from trident_spouts.rows import read_schema
+from trident_spouts.shares import SharesEmission
+from trident_spouts.user_calls import foreign_metadata_error
+
+Kind = Literal["transactional", "opaque"]
+Start: TypeAlias = str | datetime.datetime
+"""Where a stream begins to be read: "earliest", "latest", an id after which it begins, or a time from which on."""
+
+_DEFAULTS = {
+    "kind": SpoutKind.TRANSACTIONAL,
+    "onDataLoss": "fail",
+    "maxEntriesPerBatch": 100_000,
+    "maxBytesPerBatch": 64 << 20,
+    "numbers": "strict",
+    "timeZone": None,
+    "retrySecs": 15,
+    "connectTimeout": 5,
+    "socketTimeout": 10,
+}
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class RedisStreamSpout:
+    """A spout of the entries of one or more Redis Streams, also of entries that are added while the topology runs.
+
+    The driver plans ranges of ids and logs them, with the number of their entries and a digest; Spark's workers read
+    the entries. Each entry is read once, also over a restart. Needs Redis 7.0 or newer, or Valkey.
+
+    Parameters
+    ----------
+    url : str
+        ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://`` for a socket; for a cluster any of
+        its servers, or several with commas between them. Or ``env:NAME`` or ``file:path``: then the environment
+        variable or the file holds the url, on the driver and on every worker.
+    streams : str or sequence of str
+        The keys of the streams. Of each, the entries are read in the order of their ids; a batch takes entries of all
+        streams in turn. A stream that does not exist yet is waited for.
+    schema : str or StructType, optional
+        The fields of entries, with their types. A field that an entry lacks is null. Values are read as those of CSV:
+        numbers in decimal, dates and times in ISO 8601, an empty value of a field that is no string as null; `binary`
+        has the bytes as they are. If an entry has a field twice, the last value counts. Without `schema`, a tuple is
+        ``id string, stream string, fields map<string,string>``.
+    kind : "transactional" or "opaque"
+        What a failed attempt does: a transactional one reads the same entries again, and fails if they are not there
+        any more; an opaque one is planned anew, from what is there.
+    startingIds : str, datetime, or mapping from stream to these
+        Where a stream begins that was not read before: "earliest"; "latest", only entries that are added from now on;
+        an id, only entries after it (as XREAD); a datetime with a zone, entries from this time on. The log keeps the
+        place from the first batch on, which may be empty.
+    onDataLoss : "fail" or "warn"
+        What happens if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
+        on the server. "fail": SourceLostError stops the stream. "warn": a warning tells it, and reading goes on.
+    maxEntriesPerBatch, maxBytesPerBatch : int
+        The most entries in a batch, and the bytes at which it ends.
+    idField, streamField, timeField, othersField : str, optional
+        The names of further fields: the entry's id (string), the key of its stream (string), the milliseconds of its id
+        as a time (timestamp), and its fields that are not declared (map<string,string>).
+    numbers : "strict" or "lenient"
+        With "lenient", whole numbers may be written as ``517.0``. A fraction is never dropped.
+    timeZone : str, optional
+        The zone of times that name none, for fields of type ``timestamp``; without it, they must name one.
+    retrySecs : duration
+        How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run
+        says how often). It must be shorter than ``messageTimeoutSecs``.
+    connectTimeout, socketTimeout : duration
+        How long until a server counts as unreachable.
+
+    Raises
+    ------
+    SourceLostError
+        Entries were lost before they were read, or, of a transactional batch, before they were read again.
+    SourceUnreadableError
+        The server cannot be reached, refuses us, is a replica, or has something else under a stream's name.
+    MalformedInputError
+        A value is not of its declared type. The message names stream, entry and field.
+
+    Examples
+    --------
+    >>> RedisStreamSpout("redis://:secret@localhost:6379/0", "orders", "customer string, amount decimal(10,2)")
+    RedisStreamSpout('redis://:***@localhost:6379/0', 'orders', 'customer string, amount decimal(10,2)')
+    >>> RedisStreamSpout("env:REDIS_URL", ["eu", "us"], startingIds={"eu": "latest"}).schema.names
+    ['id', 'stream', 'fields']
+    """
+
+    url: str
+    streams: tuple[str, ...]
+    kind: SpoutKind
+    starts: tuple[str, ...]
+    onDataLoss: OnDataLoss
+    maxEntriesPerBatch: int
+    maxBytesPerBatch: int
+    form: EntryFormat
+    numbers: Numbers
+    timeZone: str | None
+    retrySecs: float
+    connectTimeout: float
+    socketTimeout: float
+
+    def __init__(
+        self,
+        url: str,
+        streams: str | Sequence[str],
+        schema: str | StructType | None = None,
+        *,
+        kind: Kind = "transactional",
+        startingIds: Start | Mapping[str, Start] = "earliest",
+        onDataLoss: OnDataLoss = "fail",
+        maxEntriesPerBatch: int = 100_000,
+        maxBytesPerBatch: int = 64 << 20,
+        idField: str | None = None,
+        streamField: str | None = None,
+        timeField: str | None = None,
+        othersField: str | None = None,
+        numbers: Numbers = "strict",
+        timeZone: str | None = None,
+        retrySecs: Duration = 15,
+        connectTimeout: Duration = 5,
+        socketTimeout: Duration = 10,
+    ) -> None:
+        _check_url(url)
+        names = _names(streams)
+        for name, value, choices in (("kind", kind, Kind), ("onDataLoss", onDataLoss, OnDataLoss)):
+            if value not in get_args(choices):
+                shown = " or ".join(map(repr, get_args(choices)))
+                raise TopologyError(f"RedisStreamSpout: {name}={brief(value)}: expected {shown}")
+        check_whole_number("RedisStreamSpout: maxEntriesPerBatch", maxEntriesPerBatch)
+        check_whole_number("RedisStreamSpout: maxBytesPerBatch", maxBytesPerBatch)
+        check_values("RedisStreamSpout", numbers, timeZone)
+        set_ = object.__setattr__
+        set_(self, "url", url)
+        set_(self, "streams", names)
+        set_(self, "kind", SpoutKind(kind))
+        set_(self, "starts", _starts(startingIds, names))
+        set_(self, "onDataLoss", onDataLoss)
+        set_(self, "maxEntriesPerBatch", maxEntriesPerBatch)
+        set_(self, "maxBytesPerBatch", maxBytesPerBatch)
+        extra = (idField, streamField, timeField, othersField)
+        set_(self, "form", _format(schema, extra, ValueReader(numbers == "lenient", timeZone)))
+        set_(self, "numbers", numbers)
+        set_(self, "timeZone", timeZone)
+        for name, seconds in (
+            ("retrySecs", retrySecs),
+            ("connectTimeout", connectTimeout),
+            ("socketTimeout", socketTimeout),
+        ):
+            set_(self, name, read_seconds(f"RedisStreamSpout: {name}", seconds, zero=name == "retrySecs"))
+
+    @property
+    def schema(self) -> StructType:
+        """Return the fields of the tuples."""
+        return self.form.schema
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run, which connects to the server when it first plans a batch."""
+        return _StreamExecutor(self)
+
+    def __repr__(self) -> str:
+        one = len(self.streams) == 1
+        shown = [repr(redacted(self.url)), repr(self.streams[0] if one else list(self.streams))]
+        if self.form.declared.fields:
+            shown.append(repr(ddl(self.form.declared)))
+        if self.kind is not _DEFAULTS["kind"]:
+            shown.append(f"kind={self.kind.value!r}")
+        if set(self.starts) != {ZERO}:
+            shown.append(f"startingIds={dict(zip(self.streams, self.starts, strict=True))!r}")
+        for name, default in list(_DEFAULTS.items())[1:]:
+            if (value := getattr(self, name)) != default:
+                shown.append(f"{name}={value!r}")
+        if self.form.declared.fields:
+            for name in ("id", "stream", "time", "others"):
+                if (field := getattr(self.form, name)) is not None:
+                    shown.append(f"{name}Field={field!r}")
+        return f"RedisStreamSpout({', '.join(shown)})"
+
+
+def _check_url(url: object) -> None:
+    try:
+        check_url(url)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise TopologyError(f"RedisStreamSpout: {error}") from None
+
+
+def _names(streams: object) -> tuple[str, ...]:
+    names = (streams,) if isinstance(streams, str) else tuple(streams) if isinstance(streams, Sequence) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise TopologyError(f"RedisStreamSpout: streams={brief(streams)}: expected the key of a stream, or several")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TopologyError(f"RedisStreamSpout: the stream {twice!r} comes twice")
+    return names
+
+
+def _starts(given: object, streams: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the id after which each stream begins, or `LATEST`."""
+    if not isinstance(given, Mapping):
+        return (_start(given, "startingIds"),) * len(streams)
+    for stream in given:
+        if stream not in streams:
+            raise TopologyError(
+                f"RedisStreamSpout: startingIds names {stream!r}; the streams are {', '.join(map(repr, streams))}"
+            )
+    return tuple(_start(given.get(stream, "earliest"), f"startingIds[{stream!r}]") for stream in streams)
+
+
+def _start(given: object, name: str) -> str:
+    if given == "earliest":
+        return ZERO
+    if given == LATEST:
+        return LATEST
+    if isinstance(given, datetime.datetime) and given.tzinfo is not None:
+        return before(given)
+    entry_id = read_id(given) if isinstance(given, str) else None
+    if entry_id is None:
+        raise TopologyError(
+            f"RedisStreamSpout: {name}={brief(given)}: expected 'earliest', 'latest', an id such as '1526985054069-0' "
+            f"after which to begin, or a datetime with a time zone"
+        )
+    return entry_id
+
+
+def _format(
+    schema: str | StructType | None, extra: tuple[str | None, str | None, str | None, str | None], values: ValueReader
+) -> EntryFormat:
+    if schema is None:
+        defaults = ("id", "stream", None, "fields")
+        names = [name or default for name, default in zip(extra, defaults, strict=True)]
+        return EntryFormat(StructType([]), *names, values)
+    declared = read_schema(schema)
+    check_flat("RedisStreamSpout: an entry", declared)
+    form = EntryFormat(declared, *extra, values)
+    if not form.schema.fields:
+        raise TypeDeclarationError("RedisStreamSpout: its tuples have no fields; give schema='word string, n long'")
+    return form
+
+
+class _StreamExecutor(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, spout: RedisStreamSpout) -> None:
+        self._spout = spout
+        self._address = Address(spout.url, spout.connectTimeout, spout.socketTimeout)
+        self._servers = StreamServers(self._address, spout.retrySecs)
+        starts = dict(zip(spout.streams, spout.starts, strict=True))
+        self._planner = Planner(
+            self._servers, starts, spout.onDataLoss, spout.maxEntriesPerBatch, spout.maxBytesPerBatch
+        )
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        plan = self._planner.next({} if previous is None else _positions(previous), attempt.txid)
+        return None if plan is None else {"pages": plan.pages, "positions": plan.positions}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        spout, pages = self._spout, _pages(metadata)
+        read = PageReader(self._address, spout.form, spout.retrySecs, spout.kind is SpoutKind.OPAQUE)
+        rows = sum(page.entries for page in pages)
+        where = f"RedisStreamSpout, batch {attempt.txid}"
+        return SharesEmission(shares_of(pages), read, spout.schema, rows, where)
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        positions = {} if position is None else _positions(position)
+        done = [positions[stream].added if stream in positions else 0 for stream in self._spout.streams]
+        total = list(self._planner.added.values())  # a copy: another thread plans
+        if None in done or len(total) < len(done):
+            return None
+        return ReadSoFar(sum(filter(None, done)), sum(total), "entries")
+
+    def close(self) -> None:
+        self._servers.close()
+
+
+def _positions(metadata: Metadata) -> dict[str, Position]:
+    try:
+        stored: Any = metadata["positions"]  # type: ignore[index, call-overload]
+        return {stream: Position(*position) for stream, position in stored.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise foreign_metadata_error("RedisStreamSpout", metadata) from error
+
+
+def _pages(metadata: Metadata) -> list[Page]:
+    try:
+        stored: Any = metadata["pages"]  # type: ignore[index, call-overload]
+        return [Page(*page) for page in stored]
+    except (KeyError, TypeError) as error:
+        raise foreign_metadata_error("RedisStreamSpout", metadata) from error
