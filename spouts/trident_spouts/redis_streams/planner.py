@@ -122,7 +122,9 @@ class Planner:
         """Look at streams, each from an id on, for a page of at most so many entries that ends at so many bytes."""
         if not asked:
             return []
-        requests = [(stream, ("EVAL_RO", _LOOK, 1, stream, *limits)) for stream, *limits in asked]
+        requests = [
+            (stream, ("EVAL_RO", _LOOK, 1, stream, after, entries, size)) for stream, after, entries, size in asked
+        ]
         replies = self._servers.ask(requests, _check_master)
         looks = [Look.of_reply(reply[1:]) for reply in replies]
         for (stream, *_), look in zip(asked, looks, strict=True):

@@ -54,7 +54,8 @@ class Look(NamedTuple):
     @classmethod
     def of_reply(cls, reply: list[Any]) -> "Look | None":
         """Return the look in a reply of look.lua, without the role; None if there is no such key."""
-        return cls(*[part.decode() if isinstance(part, bytes) else part for part in reply]) if reply else None
+        parts: list[Any] = [part.decode() if isinstance(part, bytes) else part for part in reply]
+        return cls(*parts) if parts else None
 
     def all_behind(self, entry_id: str) -> bool:
         """Return whether every entry that is there has a greater id."""
@@ -113,11 +114,6 @@ def _another_life(position: Position, look: Look) -> str | None:
             f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and made anew, or the "
             f"server has lost the last entries, as a replica that had not received them"
         )
-    if position.added is not None and look.added < position.added:
-        return (
-            f"{look.added} entries were ever added to it, but {position.added} were read or trimmed before: it was "
-            f"deleted and made anew"
-        )
     if position.digest is not None and look.digest not in ("", position.digest):
         return f"it has another entry {position.id} than the one that was read: it was deleted and made anew"
     missing = position.digest is not None and not look.digest
@@ -125,6 +121,11 @@ def _another_life(position: Position, look: Look) -> str | None:
         return (
             f"the entry {position.id}, which was read, is not there, though nobody deleted it: the server has lost the "
             f"last entries, as a replica that had not received them, or the stream was made anew"
+        )
+    if position.added is not None and look.added < position.added:
+        return (
+            f"{look.added} entries were ever added to it, but {position.added} were read or trimmed before: it was "
+            f"deleted and made anew, or the server has an older copy of it"
         )
     return None
 

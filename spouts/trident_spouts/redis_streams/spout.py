@@ -246,13 +246,12 @@ def _start(given: object, name: str) -> str:
 def _format(
     schema: str | StructType | None, extra: tuple[str | None, str | None, str | None, str | None], values: ValueReader
 ) -> EntryFormat:
+    entry_id, stream, time, others = extra
     if schema is None:
-        defaults = ("id", "stream", None, "fields")
-        names = [name or default for name, default in zip(extra, defaults, strict=True)]
-        return EntryFormat(StructType([]), *names, values)
+        return EntryFormat(StructType([]), entry_id or "id", stream or "stream", time, others or "fields", values)
     declared = read_schema(schema)
     check_flat("RedisStreamSpout: an entry", declared)
-    form = EntryFormat(declared, *extra, values)
+    form = EntryFormat(declared, entry_id, stream, time, others, values)
     if not form.schema.fields:
         raise TypeDeclarationError("RedisStreamSpout: its tuples have no fields; give schema='word string, n long'")
     return form
