@@ -83,6 +83,6 @@ class PageReader:
         if self.replans:
             raise SourceUnreadableError(f"{problem}; the batch is planned anew")
         raise SourceLostError(
-            f"{problem}. Nothing of the batch was applied: the next start plans it anew, from what is there. With "
-            f"kind='opaque' the same run does so"
+            f"{problem}. Nothing of the batch was applied: the next start plans it anew. With kind='opaque' the "
+            f"same run does so, and with onDataLoss='warn' it goes on with what is there"
         )

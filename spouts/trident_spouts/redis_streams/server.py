@@ -100,28 +100,29 @@ class StreamServers:
             for server, numbers in by_server.items():
                 for number in numbers:
                     replies[number] = _reply(self._open[server])
-            waiting = [number for number in waiting if isinstance(replies[number], AskError)]
-            for number in waiting:
-                self._follow(requests[number], number, replies)
-            waiting = [number for number in waiting if isinstance(replies[number], AskError)]
+            for server, numbers in by_server.items():
+                for number in numbers:
+                    replies[number] = self._followed(requests[number], replies[number], server)
+            waiting = [number for number in waiting if isinstance(replies[number], MovedError)]
             if not waiting:
                 for reply in replies:
                     self._check(reply)
                 return replies
         raise NotNowError(f"the cluster is moving the stream {requests[waiting[0]][0]!r}")
 
-    def _follow(self, request: tuple[str, Words], number: int, replies: list[Any]) -> None:
-        """Note the server to which a reply sends us; if only this request is to go there, send it."""
-        redirection = replies[number]  # MovedError is a kind of AskError
-        server = self._address.at(redirection.host or None, int(redirection.port))
+    def _followed(self, request: tuple[str, Words], reply: Any, asked: Address) -> Any:
+        """Return the reply, or that of the server to which it sends this one request; note a server for all others."""
+        if not isinstance(reply, AskError):  # of which MovedError is a kind
+            return reply
+        server = asked.at(reply.host or None, int(reply.port))
         self._known[server] = None
-        if isinstance(redirection, MovedError):
+        if isinstance(reply, MovedError):
             self._homes[request[0]] = server
-            return
+            return reply
         connection = self._connection(server)
         connection.send_packed_command(connection.pack_commands([("ASKING",), request[1]]))
         _reply(connection)
-        replies[number] = _reply(connection)
+        return _reply(connection)
 
     def _server(self, stream: str) -> Address:
         if (home := self._homes.get(stream)) is not None:

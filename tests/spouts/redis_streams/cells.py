@@ -17,7 +17,7 @@ STREAMS = ("a", "b")
 
 def counting(url: str, kind: Any, state: Any) -> TridentTopology:
     topology = TridentTopology()
-    spout = RedisStreamSpout(url, STREAMS, "word string", kind=kind, maxEntriesPerBatch=7)
+    spout = RedisStreamSpout(url, STREAMS, "word string", kind=kind, maxEntriesPerBatch=12)
     words = topology.newStream("words", spout).groupBy("word")
     words.persistentAggregate(state, Count(), "count", name="counts")
     return topology

@@ -77,12 +77,14 @@ def killed_now_and_then(server: RedisServer, chance: random.Random, times: int) 
         thread.join()
 
 
-def live(forks: Any, server: RedisServer, kind: str, state: str, folder: Path, chance: random.Random) -> None:
+def live(
+    forks: Any, server: RedisServer, kind: str, state: str, folder: Path, chance: random.Random, lives: int = 1
+) -> None:
     """Let drivers die one after the other, and the server beside them, and compare the counts."""
     make = getattr(RedisMapState, state)
     writer = Writer(server, chance)
     writer.add(40)
-    for point in [*chance.sample(POINTS, 2), ""]:
+    for point in [*chance.sample(POINTS, lives), ""]:
         child = forks.Process(target=run, args=(server.url, kind, make(server.url), folder, point))
         with killed_now_and_then(server, chance, 1):
             child.start()
@@ -118,4 +120,4 @@ def test_cells_are_exact_through_many_kills(tmp_path: Path, redis_server: RedisS
     for number, chance in enumerate(soak.draws(100)):
         redis_server.client.flushall()
         folder = tmp_path / str(number)
-        live(forks, redis_server, chance.choice(KINDS), chance.choice(STATES), folder, chance)
+        live(forks, redis_server, chance.choice(KINDS), chance.choice(STATES), folder, chance, lives=3)
