@@ -1,9 +1,9 @@
 """The spouts of topologies: ``from trident.spouts import FileSpout``.
 
-Ready to use, from the strongest promise to the weakest: `FileSpout`, `RecordedSpout`, `RateSpout` and `FixedBatchSpout`
-(transactional),
-`PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout` (non-transactional). For a spout of your own, extend
-`PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
+Ready to use, from the strongest promise to the weakest: `FileSpout`, `KafkaSpout`, `RedisStreamSpout`, `RecordedSpout`,
+`RateSpout` and `FixedBatchSpout` (transactional), `PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout`
+(non-transactional). For a spout of your own, extend `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or
+`BatchSpout`.
 """
 
 from trident.base.lazy_names import lazy_names
