@@ -1261,7 +1261,7 @@ GUARDS = [
         "streams, what was planned",
         "a batch holds other entries of a Redis stream than its plan, since the stream was made anew meanwhile",
         "spouts/trident_spouts/redis_streams/pages.py",
-        "len(entries) == page.entries and digest_of(entries) == page.digest",
+        "len(entries) == page.entries and digest_of(entries[-1]) == page.digest",
         "len(entries) == page.entries",
         "tests/spouts/redis_streams/test_loss.py -k other_entries",
     ),

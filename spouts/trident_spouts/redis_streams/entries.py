@@ -25,19 +25,15 @@ _MOST_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 
-def content(entry: Entry) -> bytes:
-    """Return what the digest of an entry is made from; look.lua makes the same."""
-    entry_id, parts = entry
-    return b"%b %d %b" % (entry_id, len(parts), b"\0".join(parts))
+def digest_of(entry: Entry) -> str:
+    """Return the digest of an entry, which look.lua makes too.
 
-
-def digest_of(entries: Sequence[Entry]) -> str:
-    """Return the digest of a page of entries.
-
-    >>> digest_of([(b"1-0", [b"word", b"cow"])])
-    '3d3cdd8be7d36a0a'
+    >>> digest_of((b"1-0", [b"word", b"cow"]))
+    'ea24f7098e106663'
     """
-    return hashlib.sha1(b"\n".join(map(content, entries)), usedforsecurity=False).hexdigest()[:16]
+    entry_id, parts = entry
+    content = b"%b %d %b" % (entry_id, len(parts), b"\0".join(parts))
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +63,10 @@ class EntryFormat:
     def table(self, stream: str, entries: Sequence[Entry]) -> pa.Table:
         """Return the tuples of entries of a stream. Raises MalformedInputError for a value that is not of its type."""
         target, columns = arrow_schema(self.schema), dict[str, pa.Array]()
-        rows = [dict(zip(parts[::2], parts[1::2], strict=True)) for _, parts in entries]
         where = _Where(stream, entries)
-        for field in arrow_schema(self.declared):
-            name = field.name.encode()
-            columns[field.name] = self._column([row.get(name) for row in rows], field, where)
+        names = [name.encode() for name in self.declared.names]
+        for field, values in zip(arrow_schema(self.declared), _values(entries, names), strict=True):
+            columns[field.name] = self._column(values, field, where)
         if self.id is not None:
             columns[self.id] = pa.array([entry_id for entry_id, _ in entries], pa.binary()).cast(pa.string())
         if self.stream is not None:
@@ -79,8 +74,7 @@ class EntryFormat:
         if self.time is not None:
             columns[self.time] = _times(entries, self.time, where)
         if self.others is not None:
-            declared = {name.encode() for name in self.declared.names}
-            maps = [where.texts(at, row, declared) for at, row in enumerate(rows)]
+            maps = [where.texts(at, _fields(parts), {*names}) for at, (_, parts) in enumerate(entries)]
             columns[self.others] = pa.array(maps, target.field(self.others).type)
         return pa.table([columns[field.name] for field in target], schema=target)
 
@@ -106,6 +100,26 @@ class EntryFormat:
         if column.null_count and not field.nullable:
             raise ValueError("null, but the field is NOT NULL")
         return column
+
+
+def _fields(parts: list[bytes]) -> dict[bytes, bytes]:
+    """Return the fields of an entry by their names."""
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _values(entries: Sequence[Entry], names: Sequence[bytes]) -> list[list[bytes | None]]:
+    """Return the values of each named field, None for an entry that lacks it.
+
+    Most streams have the same fields in the same order in every entry. Then no entry needs a dict of its own, which
+    would cost more than all the rest.
+    """
+    first = entries[0][1][::2] if entries else []
+    if all(parts[::2] == first for _, parts in entries):
+        places = {name: 2 * at + 1 for at, name in enumerate(first)}  # of a field that comes twice, the last one
+        found = [places.get(name) for name in names]
+        return [[None] * len(entries) if at is None else [parts[at] for _, parts in entries] for at in found]
+    rows = [_fields(parts) for _, parts in entries]
+    return [[row.get(name) for row in rows] for name in names]
 
 
 @dataclass(frozen=True, slots=True)

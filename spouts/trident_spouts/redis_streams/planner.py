@@ -90,7 +90,7 @@ class Planner:
             if look is None:
                 continue
             if look.entries:
-                plan.pages.append(Page(stream, plan.positions[stream].id, look.to, look.entries, look.page_digest))
+                plan.pages.append(Page(stream, plan.positions[stream].id, look.to, look.entries, look.to_digest))
                 plan.entries += look.entries
                 plan.size += look.size
             plan.positions[stream] = after_page(position, look)

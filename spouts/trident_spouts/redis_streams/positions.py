@@ -1,8 +1,9 @@
 """Positions in streams, and what shows that entries were lost behind a position: deleted, trimmed, or rolled back.
 
-A stream only grows at its end: the server refuses an id below the last one. So in one life of a stream, between two
-ids that it has given out, entries can only vanish. A position remembers what the stream was there. Each look, which the
-server takes in one moment, is compared with it, and the number of entries that were ever added must come out right.
+A stream only grows at its end: the server refuses an id below the last one. So in one life of a stream, between two ids
+that it has given out, entries can only vanish, and as many entries as before are the same entries. A position remembers
+what the stream was there. Each look, which the server takes in one moment, is compared with it, and the number of
+entries that were ever added must come out right.
 """
 
 from typing import Any, NamedTuple
@@ -45,8 +46,8 @@ class Look(NamedTuple):
     """The digest of the entry at the position; empty if there is no such entry."""
     entries: int
     size: int
+    """About how many bytes the entries of the page have."""
     to: str
-    page_digest: str
     to_digest: str
     next: str
     """The id of the entry behind the page; empty if the page ends where the stream ends."""

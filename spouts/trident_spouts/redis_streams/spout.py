@@ -48,8 +48,8 @@ _DEFAULTS = {
 class RedisStreamSpout:
     """A spout of the entries of one or more Redis Streams, also of entries that are added while the topology runs.
 
-    The driver plans ranges of ids and logs them, with the number of their entries and a digest; Spark's workers read
-    the entries. Each entry is read once, also over a restart. Needs Redis 7.0 or newer, or Valkey.
+    The driver plans ranges of ids and logs them, with the number of their entries and a digest of the last one; Spark's
+    workers read the entries. Each entry is read once, also over a restart. Needs Redis 7.0 or newer, or Valkey.
 
     Parameters
     ----------
