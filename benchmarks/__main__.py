@@ -18,6 +18,7 @@ from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
+from benchmarks.rows.redis_streams import redis_streams
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "split": splits,
     "bad": bad_tuples,
     "redis": redis_update,
+    "streams": redis_streams,
     "drpc": drpc,
     "memory": memory,
     "keys.memory": lambda bench, load: keys(bench, "memory"),

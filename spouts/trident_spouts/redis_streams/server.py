@@ -158,9 +158,7 @@ class StreamServers:
         if "WRONGTYPE" in words or "wrong kind of value" in said:
             raise self._error(f"has something else than a stream under that name ({said})")
         if "NOPERM" in words or isinstance(reply, redis.exceptions.NoPermissionError):
-            raise self._error(
-                f"refuses us ({said}). The user needs the commands xrange, xinfo, exists, eval_ro and info"
-            )
+            raise self._error(f"refuses us ({said}). The user needs the commands {COMMANDS}")
         if "unknown command" in said:
             raise self._error(f"does not know a command ({said}). Redis 7.0 or newer, or Valkey, is needed")
         raise self._error(f"answered {said}")
