@@ -140,10 +140,10 @@ class SourceUnreadableError(SpoutError, OSError):
     """A file or server of a source cannot be read. The message names the file or server, and the reason."""
 
 
-class SourceLostError(SpoutError):
-    """A source has lost data before it was read: it was deleted, or the server fell back behind what was read.
+class DataLossError(SpoutError):
+    """A source has lost tuples that the topology has not read yet: retention, a deletion, or a restored server.
 
-    The message names what is missing, as far as the source shows it, and the way out.
+    The message says what is lost, as far as the source shows it, and how to go on without it.
     """
 
     hopeless = True

@@ -1,0 +1,204 @@
+"""Requests to a Kafka cluster about its topics and their offsets: a constant number, for any number of partitions."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+from trident_spouts.kafka.options import Option
+from trident_spouts.kafka.ranges import Offsets, Topic
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+T = TypeVar("T")
+
+_log = logging.getLogger("trident.spouts")
+
+PATIENCE_SECS = 20.0
+"""The seconds for which one call waits for a broker. A batch has `maxAttempts` attempts, and so waits longer."""
+
+_REQUEST_SECS = 5.0
+_PAUSE_SECS = 0.1
+_ABSENT_SECS = 2.0
+"""The seconds for which a topic that was there must be missing: a broker that has just started may not know it yet."""
+
+_CHECK_LOGIN = "; check security.protocol, sasl.* and ssl.* in options"
+_CHECK_RIGHTS = "; the user needs the right to describe and to read the topics"
+_REFUSALS = {
+    "_AUTHENTICATION": _CHECK_LOGIN,
+    "SASL_AUTHENTICATION_FAILED": _CHECK_LOGIN,
+    "_SSL": _CHECK_LOGIN,
+    "TOPIC_AUTHORIZATION_FAILED": _CHECK_RIGHTS,
+    "CLUSTER_AUTHORIZATION_FAILED": _CHECK_RIGHTS,
+    "_INVALID_ARG": "",
+    "_UNSUPPORTED_FEATURE": "",
+    "UNSUPPORTED_VERSION": "",
+}
+"""The errors that do not pass by themselves, by their names in librdkafka, each with the way out."""
+
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id that a broker without topic ids sends."""
+
+
+def kafka_client() -> Any:
+    """Return the module confluent_kafka. Raises MissingPackageError if it is not installed."""
+    try:
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise MissingPackageError(
+            "KafkaSpout needs the package confluent-kafka in the driver: pip install 'trident-pyspark[kafka]'"
+        ) from error
+    return confluent_kafka
+
+
+class Cluster:
+    """A connection to a Kafka cluster. Calls wait for brokers that are away, up to `PATIENCE_SECS`."""
+
+    def __init__(self, config: Mapping[str, Option], isolation: str) -> None:
+        self._kafka = kafka_client()
+        self.servers = str(config["bootstrap.servers"])
+        self._last_error: KafkaError | None = None
+        self._silent: set[str] = set()
+        """The partitions that did not answer last: a warning tells of each once."""
+        try:
+            self._admin = self._kafka.admin.AdminClient({**config, "error_cb": self._heard})
+        except self._kafka.KafkaException as error:
+            raise TopologyError(f"KafkaSpout: options: {error.args[0].str()}") from None
+        committed = isolation == "read_committed"
+        levels = self._kafka.IsolationLevel
+        self._isolation = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
+        self._uncommitted = levels.READ_UNCOMMITTED
+
+    def _heard(self, error: "KafkaError") -> None:
+        self._last_error = error
+
+    # --- topics ----------------------------------------------------------------------------------------------------
+
+    def matching(self, pattern: re.Pattern[str]) -> list[str]:
+        """Return the names of the topics that match a pattern as a whole, without those that Kafka made for itself."""
+        listed = self._ask("list the topics", lambda secs: self._admin.list_topics(timeout=secs).topics)
+        return sorted(name for name in listed if pattern.fullmatch(name) and not name.startswith("__"))
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return the topics of these names that exist."""
+        names = list(names)
+        if not names:
+            return {}
+        return self._ask("describe the topics", lambda secs: self._describe(names, secs))
+
+    def describe_all(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return the topics of these names, and ask again for a while if one is missing."""
+        names = list(names)
+        until = monotonic() + _ABSENT_SECS
+        while True:
+            topics = self.describe(names)
+            if len(topics) == len(set(names)) or monotonic() >= until:
+                return topics
+            time.sleep(_PAUSE_SECS)
+
+    def _describe(self, names: list[str], secs: float) -> dict[str, Topic]:
+        asked = self._admin.describe_topics(self._kafka.TopicCollection(names), request_timeout=secs)
+        topics = {}
+        for name, future in asked.items():
+            try:
+                described = future.result()
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+                    continue
+                raise
+            number = str(described.topic_id)
+            topics[name] = Topic(None if number == _NO_ID else number, len(described.partitions))
+        return topics
+
+    # --- offsets ---------------------------------------------------------------------------------------------------
+
+    def earliest(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
+        """Return the first offset that each partition still has.
+
+        A partition whose leader is away is left out; with `every`, it is waited for, like a broker. So it is below.
+        """
+        return self._offsets("the earliest", partitions, self._kafka.admin.OffsetSpec.earliest(), every)
+
+    def ends(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
+        """Return the offset up to which each partition can be read.
+
+        With read_committed that is the last stable offset: the first one of a transaction that is still open.
+        """
+        return self._offsets("the latest", partitions, self._kafka.admin.OffsetSpec.latest(), every)
+
+    def high_watermarks(self, partitions: Iterable[tuple[str, int]]) -> Offsets:
+        """Return the offset behind the last record of each partition, also of transactions that are still open."""
+        latest = self._kafka.admin.OffsetSpec.latest()
+        return self._offsets("the latest", partitions, latest, isolation=self._uncommitted)
+
+    def at_time(self, partitions: Iterable[tuple[str, int]], milliseconds: int) -> Offsets:
+        """Return the offset of each partition's first record at or after a time; its end if there is none."""
+        partitions = list(partitions)
+        spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)
+        offsets = self._offsets("those of a time", partitions, spec, every=True)
+        return offsets | self.ends([partition for partition in partitions if offsets[partition] < 0], every=True)
+
+    def _offsets(
+        self,
+        which: str,
+        partitions: Iterable[tuple[str, int]],
+        spec: Any,
+        every: bool = False,
+        isolation: Any = None,
+    ) -> Offsets:
+        wanted = {self._kafka.TopicPartition(*partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        level = self._isolation if isolation is None else isolation
+        return self._ask(f"ask for offsets ({which})", lambda secs: self._list_offsets(wanted, level, every, secs))
+
+    def _list_offsets(self, wanted: dict[Any, Any], isolation: Any, every: bool, secs: float) -> Offsets:
+        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=secs)
+        offsets: Offsets = {}
+        silent = set()
+        for partition, future in asked.items():
+            try:
+                offsets[partition.topic, partition.partition] = future.result().offset
+            except self._kafka.KafkaException as error:
+                if every or len(silent) + 1 == len(wanted):
+                    raise
+                silent.add(f"{partition.topic}-{partition.partition} ({error.args[0].str()})")
+        if silent - self._silent:
+            shown = ", ".join(sorted(silent)[:3])
+            _log.warning("KafkaSpout: %s partition(s) do not answer, and wait: %s", len(silent), shown)
+        self._silent = silent
+        return offsets
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, what: str, request: Callable[[float], T]) -> T:
+        """Make a request, and repeat it while brokers are away. Raises SourceUnreadableError if they stay away."""
+        until = monotonic() + PATIENCE_SECS
+        self._last_error = None
+        while True:
+            try:
+                return request(max(1.0, min(_REQUEST_SECS, until - monotonic())))
+            except self._kafka.KafkaException as error:
+                fault: KafkaError = error.args[0]
+                self._admin.poll(0)  # calls `_heard`
+                refusal = self._refusal(fault) or self._refusal(self._last_error)
+                if refusal:
+                    raise self.unreadable(what, refusal) from error
+                if monotonic() >= until:
+                    raise self.unreadable(what, (self._last_error or fault).str()) from error
+            time.sleep(_PAUSE_SECS)
+
+    def _refusal(self, error: "KafkaError | None") -> str:
+        """Return what a broker refuses, and the way out; "" for an error that may pass."""
+        name = "" if error is None else error.name()
+        if error is None or name not in _REFUSALS:
+            return ""
+        return f"{error.str()}{_REFUSALS[name]}"
+
+    def unreadable(self, what: str, why: str) -> SourceUnreadableError:
+        """Return the error for a cluster that does not answer or refuses."""
+        return SourceUnreadableError(f"KafkaSpout: cannot {what} at {self.servers}: {why}")

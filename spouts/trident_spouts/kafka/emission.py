@@ -1,0 +1,98 @@
+"""The tuples of a batch of a KafkaSpout: Spark's connector reads them, or the driver for the embedded engine."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from trident.base.errors import SparkSetupError
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission
+from trident_spouts.kafka.ranges import OffsetRange
+from trident_spouts.kafka.reading import FIELDS, RangeReader
+from trident_spouts.workers import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASKS_PER_CORE = 4
+"""The most partitions that one Spark task each reads; more of them are read by fewer tasks, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KafkaEmission(Emission):
+    """The messages in ranges of offsets."""
+
+    ranges: tuple[OffsetRange, ...]
+    reader_: RangeReader
+    options: Callable[[], Mapping[str, str]]
+    """Returns the options of Spark's reader, with their secrets."""
+    check_read: Callable[[], None]
+    """Raises SourceUnreadableError if what was read may be another topic than the planned one."""
+    generation: str
+    """A text that differs if a topic was made anew."""
+
+    def arrow(self) -> pa.Table:
+        """Return the messages, read into the driver's memory."""
+        table = self.reader_.read(self.ranges)
+        self.check_read()
+        return table
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        """Return a DataFrame of Spark's Kafka source over exactly these ranges; no message passes the driver.
+
+        Raises SparkSetupError if the session has no Kafka connector.
+        """
+        if not self.ranges:
+            return ArrowEmission(self.arrow()).dataframe(spark, scratch)
+        given = self._given() | dict(self.options())
+        try:
+            frame = spark.read.format("kafka").options(**given).load()
+            frame = frame.select(*FIELDS.names)
+        except Exception as error:
+            if "data source" not in str(error).lower() and "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
+            raise _no_connector(spark) from error
+        tasks = _TASKS_PER_CORE * parallelism(spark)
+        return frame.coalesce(tasks) if len(self.ranges) > tasks else frame
+
+    def _given(self) -> dict[str, str]:
+        partitions: dict[str, list[int]] = {}
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for range_ in self.ranges:
+            partitions.setdefault(range_.topic, []).append(range_.partition)
+            starts.setdefault(range_.topic, {})[str(range_.partition)] = range_.start
+            ends.setdefault(range_.topic, {})[str(range_.partition)] = range_.end
+        return {
+            "assign": json.dumps(partitions),
+            "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps(ends),
+            "includeHeaders": "true",
+            "failOnDataLoss": "true",
+            # Workers keep consumers, and what these have read ahead, by group and partition. By Spark's own name, a new
+            # one for each query, every batch would connect anew. With the topics' ids in it, nothing that was read
+            # ahead of a deleted topic passes for its successor's.
+            "kafka.group.id": f"trident-pyspark-{zlib.crc32(self.generation.encode()):08x}",
+        }
+
+    @property
+    def one_partition(self) -> bool:
+        """Return whether Spark reads the messages in one partition."""
+        return len(self.ranges) == 1
+
+    def check_scanned(self) -> None:
+        """Raise SourceUnreadableError if a topic was made anew while Spark read it."""
+        self.check_read()
+
+
+def _no_connector(spark: "SparkSession") -> SparkSetupError:
+    return SparkSetupError(
+        f"KafkaSpout: this Spark session has no Kafka connector. Start it with spark.jars.packages="
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version} (SparkSession.builder.config('spark.jars.packages'"
+        f", '...') or spark-submit --packages ...), or start the topology with engine='embedded'"
+    )

@@ -1,0 +1,73 @@
+"""A KafkaSpout at work in one run."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.types import arrow_schema
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
+from trident_spouts.kafka.cluster import Cluster
+from trident_spouts.kafka.emission import KafkaEmission
+from trident_spouts.kafka.losses import Losses
+from trident_spouts.kafka.options import client_options, java_options, resolved
+from trident_spouts.kafka.planner import Planner, Replays
+from trident_spouts.kafka.ranges import from_metadata, ranges_of, to_metadata
+from trident_spouts.kafka.reading import FIELDS, RangeReader
+
+if TYPE_CHECKING:
+    from trident_spouts.kafka.spout import KafkaSpout
+
+
+class KafkaExecutor(SpoutExecutor):
+    """Plans ranges of offsets by asking the cluster, and emits them by reference."""
+
+    plans_ahead = True
+
+    def __init__(self, spout: "KafkaSpout") -> None:
+        self._spout = spout
+        config = client_options(spout.bootstrapServers, spout.options)
+        self._cluster = Cluster(config, spout.isolationLevel)
+        self._reader = RangeReader(config, spout.isolationLevel)
+        losses = Losses(spout.onDataLoss)
+        names = spout.names
+        self._planner = Planner(self._cluster, names, spout.startingOffsets, spout.maxOffsetsPerBatch, losses)
+        self._replays = Replays(self._cluster, losses)
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        topics = self._planner.next(from_metadata(previous))
+        return None if topics is None else to_metadata(topics)
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        topics = from_metadata(metadata)
+        ranges = ranges_of(topics)
+        if attempt.attempt:  # at the first attempt the plan has just looked
+            ranges = self._replays.present(ranges, topics)
+        if not ranges:
+            return ArrowEmission(arrow_schema(FIELDS).empty_table())
+        read = {range_.topic for range_ in ranges}
+        generation = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
+        check_read = partial(self._replays.check_read, read, topics)
+        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, generation)
+
+    def _spark_options(self) -> Mapping[str, str]:
+        spout = self._spout
+        java = java_options(client_options(spout.bootstrapServers, spout.options))
+        more = {name: str(resolved(name, value)) for name, value in spout.sparkOptions.items()}
+        return java | {"kafka.isolation.level": spout.isolationLevel} | more
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        first, ends = self._planner.measured  # replaced as a whole, by the thread that plans
+        if not ends:
+            return None
+        read = {
+            (name, number): offset
+            for name, topic in from_metadata(position).items()
+            for number, offset in enumerate(topic.ends)
+        }
+        done = sum(max(0, min(read.get(each, first[each]), end) - first[each]) for each, end in ends.items())
+        return ReadSoFar(done, sum(max(0, end - first[each]) for each, end in ends.items()), "offsets")
+
+    def close(self) -> None:
+        self._reader.close()

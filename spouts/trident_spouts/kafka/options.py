@@ -1,0 +1,163 @@
+"""Options of Kafka's clients: secrets, and the same options for the Java client within Spark's reader.
+
+Users write them once, under the names of librdkafka, the library beneath confluent-kafka. A value may be ``env:NAME``
+or ``file:path``: then the environment variable or the file holds it, and no program has to hold a password.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from trident.base.errors import TopologyError
+from trident.base.text import typed_brief
+
+Option = str | int | float | bool
+
+_OURS = {
+    "bootstrap.servers": "bootstrapServers",
+    "metadata.broker.list": "bootstrapServers",
+    "isolation.level": "isolationLevel",
+    "auto.offset.reset": "onDataLoss",
+    "enable.auto.commit": "",
+    "enable.auto.offset.store": "",
+    "enable.partition.eof": "",
+}
+"""The options that a KafkaSpout sets itself, each with its parameter that says the same."""
+
+_SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
+_SOURCES = ("env:", "file:")
+
+_LOGIN = "org.apache.kafka.common.security"
+_LOGIN_MODULES = {"PLAIN": f"{_LOGIN}.plain.PlainLoginModule"} | dict.fromkeys(
+    ("SCRAM-SHA-256", "SCRAM-SHA-512"), f"{_LOGIN}.scram.ScramLoginModule"
+)
+_TRANSLATED = frozenset(
+    {"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "security.protocol", "ssl.ca.location"}
+    | {"ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem"}
+    | {"ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "log_level", "debug"}
+)
+
+
+def check_options(name: str, options: Mapping[str, Option]) -> None:
+    """Raise TopologyError if the options `name` are no mapping of texts to values, or set what the spout sets."""
+    if not isinstance(options, Mapping):
+        raise TopologyError(
+            f"KafkaSpout: {name}={typed_brief(options)}: expected a mapping, such as "
+            f"{{'security.protocol': 'SASL_SSL', 'sasl.password': 'env:KAFKA_PASSWORD'}}"
+        )
+    for key, value in options.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
+            raise TopologyError(
+                f"KafkaSpout: {name}: expected names and values of options, got {key!r}: a {type(value).__name__}"
+            )
+        ours = _OURS.get(key.removeprefix("kafka."))
+        if ours is not None:
+            way_out = f"; use {ours}=" if ours else ""
+            raise TopologyError(f"KafkaSpout: {name}: {key!r} is set by the spout itself{way_out}")
+
+
+def shown(options: Mapping[str, Option]) -> dict[str, Option]:
+    """Return options as messages show them, with stars in place of secrets.
+
+    >>> shown({"sasl.username": "me", "sasl.password": "x", "ssl.key.password": "env:KEY"})
+    {'sasl.username': 'me', 'sasl.password': '***', 'ssl.key.password': 'env:KEY'}
+    """
+    return {
+        key: "***" if _SECRET.search(key) and not str(value).startswith(_SOURCES) else value
+        for key, value in options.items()
+    }
+
+
+def resolved(name: str, value: Option) -> Option:
+    """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds.
+
+    Raises TopologyError if there is no such variable or file. The message never shows the content.
+
+    >>> resolved("sasl.password", "env:NOT_SET_ANYWHERE")
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: KafkaSpout: sasl.password='env:NOT_SET_ANYWHERE': the environment variable \
+NOT_SET_ANYWHERE is not set
+    """
+    if not isinstance(value, str) or not value.startswith(_SOURCES):
+        return value
+    kind, _, place = value.partition(":")
+    if kind == "env":
+        if place not in os.environ:
+            raise TopologyError(f"KafkaSpout: {name}={value!r}: the environment variable {place} is not set")
+        return os.environ[place].strip()
+    return _content(name, value, place).strip()
+
+
+def _content(name: str, value: Option, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise TopologyError(f"KafkaSpout: {name}={value!r}: the file cannot be read ({reason})") from None
+
+
+def client_options(servers: str, options: Mapping[str, Option]) -> dict[str, Option]:
+    """Return the options of a client of confluent-kafka, with their secrets."""
+    read = {name: resolved(name, value) for name, value in options.items()}
+    return {"log_level": 2, **read, "bootstrap.servers": str(resolved("bootstrapServers", servers))}
+
+
+def java_options(options: Mapping[str, Option]) -> dict[str, str]:
+    """Return the options of a client of confluent-kafka as those of Spark's reader: the Java client's, with a prefix.
+
+    Certificates and keys go along as text, so the workers need no files. Options that only librdkafka knows do no
+    harm: the Java client ignores them.
+    """
+    java = {name: _java_value(value) for name, value in options.items() if name not in _TRANSLATED}
+    java |= _sasl(options) | _tls(options)
+    return {f"kafka.{name}": value for name, value in java.items()}
+
+
+def _java_value(value: Option) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sasl(options: Mapping[str, Option]) -> dict[str, str]:
+    java = {}
+    if "security.protocol" in options:
+        java["security.protocol"] = str(options["security.protocol"]).upper()
+    mechanism = options.get("sasl.mechanism", options.get("sasl.mechanisms"))
+    if mechanism is not None:
+        java["sasl.mechanism"] = str(mechanism)
+    module = _LOGIN_MODULES.get(str(mechanism))
+    if module is not None and "sasl.username" in options:
+        user, password = (_quoted(str(options.get(f"sasl.{name}", ""))) for name in ("username", "password"))
+        java["sasl.jaas.config"] = f"{module} required username={user} password={password};"
+    return java
+
+
+def _quoted(text: str) -> str:
+    r"""Return a text as a value in a JAAS configuration.
+
+    >>> print(_quoted('a"b\\c'))
+    "a\"b\\c"
+    """
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _tls(options: Mapping[str, Option]) -> dict[str, str]:
+    java = {}
+    authority, certificate, key = (_pem(options, name) for name in ("ca", "certificate", "key"))
+    if authority:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+    if certificate and key:
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
+    algorithm = options.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        java["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else str(algorithm)
+    return java
+
+
+def _pem(options: Mapping[str, Option], part: str) -> str:
+    """Return a certificate or key in PEM, given itself or by the path of its file; "" if it is not given."""
+    text, path = options.get(f"ssl.{part}.pem"), options.get(f"ssl.{part}.location")
+    if text is not None or path is None:
+        return str(text or "")
+    return _content(f"ssl.{part}.location", path, str(path))

@@ -1,0 +1,246 @@
+"""Plans of batches: which offsets come next, and whether what was not read yet is still there."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from trident.base.errors import SourceUnreadableError
+from trident_spouts.kafka.cluster import Cluster
+from trident_spouts.kafka.losses import Losses, anew_loss, deleted_loss, retention_loss, truncation_loss
+from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, partitions_of
+from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
+
+_LOOKS = 5
+"""The most looks at a cluster in one plan, which looks again if topics came, grew or went meanwhile."""
+
+
+class Position:
+    """The next offset of each partition of a topic, with the id of the topic."""
+
+    def __init__(self, id: str | None, offsets: list[int]) -> None:
+        self.id = id
+        self.offsets = offsets
+
+
+class Planner:
+    """Plans the batches of a spout. One thread at a time calls `next`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        names: tuple[str, ...] | re.Pattern[str],
+        starting: StartingOffsets,
+        limit: int,
+        losses: Losses,
+    ) -> None:
+        self._cluster = cluster
+        self._names = names
+        self._starting = starting
+        self._limit = limit
+        self._losses = losses
+        self._topics: dict[str, Topic] = {}
+        """The topics that the spout reads, as they were at the last look."""
+        self._started = False
+        """Whether the topics were looked at once: what appears after that is new, and not where "latest" points to."""
+        self._gone: set[str] = set()
+        """The topics that were read and are deleted: they are not waited for again."""
+        self._begun: dict[str, Position] = {}
+        """Where topics begin that no batch names yet. Kept, so that "latest" stays where it was at the first plan."""
+        self.measured: tuple[Offsets, Offsets] = ({}, {})
+        """The offsets at which this run found each partition first, and its end at the last plan."""
+
+    def next(self, previous: Topics) -> Topics | None:
+        """Return the ranges of the batch that follows `previous`; None if there is nothing new.
+
+        The first batch of a stream that begins at the end, or at a time, may be empty: frozen, it keeps the place where
+        the stream begins. Raises DataLossError if what was not read yet is lost.
+        """
+        topics, ends = self._look(previous)
+        positions, losses = self._positions(previous, topics, ends)
+        losses += self._check_ends(positions, ends)
+        losses += self._check_starts(positions, ends)
+        self._losses.tell(losses)
+        self._measure(positions, ends)
+        away = {name: range_ for name, range_ in previous.items() if not self._reads(name)}
+        plan = self._cut(positions, ends) | {name: TopicRange(at.id, at.ends, at.ends) for name, at in away.items()}
+        if any(range_.starts != range_.ends for range_ in plan.values()):
+            return plan
+        # "earliest" and given offsets are found again at the next start, for as long as nothing was read.
+        keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
+        return None if previous or keeps_its_place or not plan else plan
+
+    # --- the topics ------------------------------------------------------------------------------------------------
+
+    def _reads(self, name: str) -> bool:
+        """Return whether the spout reads a topic of this name. A stream's former spout may have read others."""
+        return name in self._names if isinstance(self._names, tuple) else bool(self._names.fullmatch(name))
+
+    def _look(self, previous: Topics) -> tuple[dict[str, Topic], Offsets]:
+        """Return the topics to read and the ends of their partitions, which belong together.
+
+        The ends are asked for between two descriptions of the topics. If both are equal, no topic was made anew in
+        between, because each has an id of its own.
+        """
+        for _ in range(_LOOKS):
+            ends = self._cluster.ends(partitions_of(self._topics))
+            topics = self._described(previous)
+            if topics == self._topics:
+                return topics, ends
+            self._topics = topics
+        raise SourceUnreadableError("KafkaSpout: the topics change faster than they can be read")
+
+    def _described(self, previous: Topics) -> dict[str, Topic]:
+        names = self._names if isinstance(self._names, tuple) else self._cluster.matching(self._names)
+        known = {name for name in previous if self._reads(name)}
+        wanted = sorted({*names, *known})
+        topics = self._cluster.describe(wanted)
+        self._gone -= topics.keys()
+        if any(name not in topics and name not in self._gone for name in wanted):
+            topics = self._cluster.describe_all(wanted)
+            absent = [name for name in wanted if name not in topics]
+            never = [name for name in absent if name not in known and isinstance(self._names, tuple)]
+            if set(never) - self._gone:
+                raise self._cluster.unreadable(
+                    "read", f"there is no topic {', '.join(map(repr, never))}; create it, or correct topics="
+                )
+            self._gone.update(absent)
+        return topics
+
+    # --- the positions ---------------------------------------------------------------------------------------------
+
+    def _positions(
+        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
+    ) -> tuple[dict[str, Position], list[str]]:
+        """Return where each topic stands after the batch `previous`, and what was lost with topics that are gone."""
+        losses = [deleted_loss(name) for name in previous if self._reads(name) and name not in topics]
+        fresh = {name: topic for name, topic in topics.items() if name not in previous}
+        positions = self._beginnings(fresh, not previous)
+        for name, topic in topics.items():
+            before = previous.get(name)
+            if before is None:
+                continue
+            if _same(before, topic):
+                positions[name] = Position(topic.id, _grown(before.ends, topic))
+            else:
+                losses.append(anew_loss(name, before.id, topic.id))
+                first = self._first("latest" if self._losses.policy == "latest" else "earliest", {name: topic})
+                positions[name] = first[name]
+        return positions, losses
+
+    def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
+        """Return where topics begin that no batch names yet. With `first`, the stream has no batch at all."""
+        unknown = {n: topic for n, topic in fresh.items() if n not in self._begun or self._begun[n].id != topic.id}
+        if unknown:
+            # As with Spark's source: what appears later is read from its beginning, unless its offsets are given.
+            later = self._starting if isinstance(self._starting, Mapping) else "earliest"
+            anew = first and not self._started
+            if anew:
+                check_given(self._starting, fresh)
+            self._begun |= self._first(self._starting if anew else later, unknown)
+        self._started = True
+        self._begun = {name: self._begun[name] for name in fresh}
+        return {name: Position(at.id, _grown(at.offsets, fresh[name])) for name, at in self._begun.items()}
+
+    def _first(self, starting: StartingOffsets, topics: Mapping[str, Topic]) -> dict[str, Position]:
+        offsets = first_offsets(starting, topics, self._cluster)
+        return {
+            name: Position(topic.id, [offsets[name, number] for number in range(topic.partitions)])
+            for name, topic in topics.items()
+        }
+
+    def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
+        """Return the losses of partitions that are shorter than what was read, and set these to their ends."""
+        beyond = [partition for partition, offset in _each(positions) if offset > ends.get(partition, offset)]
+        marks = self._cluster.high_watermarks(
+            beyond
+        )  # the last stable offset may stand before what was read, for a while
+        losses = []
+        for (name, number), mark in marks.items():
+            offsets = positions[name].offsets
+            if mark < offsets[number]:
+                losses.append(truncation_loss(name, number, offsets[number], mark))
+                offsets[number] = mark
+        return losses
+
+    def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
+        """Return the losses of partitions whose next offsets were deleted, and set these to where they go on."""
+        behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
+        losses = []
+        for (name, number), earliest in self._cluster.earliest(behind).items():
+            offsets = positions[name].offsets
+            if earliest > offsets[number]:
+                losses.append(retention_loss(name, number, offsets[number], earliest))
+                offsets[number] = ends[name, number] if self._losses.policy == "latest" else earliest
+        return losses
+
+    # --- the plan --------------------------------------------------------------------------------------------------
+
+    def _cut(self, positions: Mapping[str, Position], ends: Offsets) -> Topics:
+        """Return the ranges of the next batch, which takes as many offsets as the limit allows."""
+        lags = [max(0, ends.get(partition, offset) - offset) for partition, offset in _each(positions)]
+        counts = iter(limited(lags, self._limit))
+        return {
+            name: TopicRange(at.id, at.offsets, [offset + next(counts) for offset in at.offsets])
+            for name, at in positions.items()
+        }
+
+    def _measure(self, positions: Mapping[str, Position], ends: Offsets) -> None:
+        first = self.measured[0]
+        found = {partition: first.get(partition, offset) for partition, offset in _each(positions)}
+        self.measured = found, {partition: ends.get(partition, offset) for partition, offset in _each(positions)}
+
+
+class Replays:
+    """Checks that what a batch was planned to read is still there."""
+
+    def __init__(self, cluster: Cluster, losses: Losses) -> None:
+        self._cluster = cluster
+        self._losses = losses
+
+    def present(self, ranges: tuple[OffsetRange, ...], planned: Topics) -> tuple[OffsetRange, ...]:
+        """Return the ranges of a batch as far as they are still there, for another attempt at the batch.
+
+        Raises DataLossError if something is lost, unless the policy is to go on without it.
+        """
+        topics = self._cluster.describe_all(planned)
+        losses = []
+        for name in sorted({range_.topic for range_ in ranges}):
+            if name not in topics:
+                losses.append(deleted_loss(name))
+            elif not _same(planned[name], topics[name]):
+                losses.append(anew_loss(name, planned[name].id, topics[name].id))
+        there = [each for each in ranges if each.topic in topics and _same(planned[each.topic], topics[each.topic])]
+        earliest = self._cluster.earliest((each.topic, each.partition) for each in there)
+        for at, each in enumerate(there):
+            first = earliest.get((each.topic, each.partition), each.start)
+            if first > each.start:
+                losses.append(retention_loss(each.topic, each.partition, each.start, min(first, each.end)))
+                there[at] = each._replace(start=min(first, each.end))
+        self._losses.tell(losses)
+        return tuple(each for each in there if each.count)
+
+    def check_read(self, names: set[str], planned: Topics) -> None:
+        """Raise SourceUnreadableError if a topic was deleted or made anew while it was read."""
+        topics = self._cluster.describe_all(names)
+        for name in sorted(names):
+            if name not in topics or not _same(planned[name], topics[name]):
+                raise self._cluster.unreadable("read", f"topic {name!r} was deleted or made anew after the plan")
+
+
+def _grown(offsets: list[int], topic: Topic) -> list[int]:
+    """Return a copy of a topic's offsets, with 0 for each new partition.
+
+    Whatever a new partition holds came after the topic was first read, and what it has lost since then counts as lost.
+    """
+    return offsets + [0] * (topic.partitions - len(offsets))
+
+
+def _same(planned: TopicRange, topic: Topic) -> bool:
+    """Return whether a topic is the one that was planned, and not another one under its name."""
+    ids = planned.id is None or topic.id is None or planned.id == topic.id
+    return ids and len(planned.ends) <= topic.partitions
+
+
+def _each(positions: Mapping[str, Position]) -> Iterator[tuple[tuple[str, int], int]]:
+    for name, at in positions.items():
+        for number, offset in enumerate(at.offsets):
+            yield (name, number), offset

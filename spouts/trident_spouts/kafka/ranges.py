@@ -1,0 +1,107 @@
+"""Ranges of offsets, the metadata that names them, and how a batch is cut to its limit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from trident_spouts.executor import Metadata
+from trident_spouts.user_calls import foreign_metadata_error
+
+Offsets = dict[tuple[str, int], int]
+"""An offset for each (topic, partition)."""
+
+
+class Topic(NamedTuple):
+    """A topic as it is now: its id (None from a broker that has none) and its number of partitions."""
+
+    id: str | None
+    partitions: int
+
+
+class TopicRange(NamedTuple):
+    """What a batch has of one topic: the offsets [start, end) of each of its partitions, by the partition's number.
+
+    A partition without tuples in the batch has equal offsets: they are its position.
+    """
+
+    id: str | None
+    """The id that Kafka gave the topic when it was made; None if the broker is too old to have ids."""
+
+    starts: list[int]
+    ends: list[int]
+
+
+class OffsetRange(NamedTuple):
+    """The offsets [start, end) of one partition, at least one."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}[{self.start}, {self.end})"
+
+
+Topics = dict[str, TopicRange]
+
+
+def to_metadata(topics: Mapping[str, TopicRange]) -> Metadata:
+    """Return the metadata that names a batch.
+
+    >>> to_metadata({"orders": TopicRange("x1", [0, 7], [5, 7])})
+    {'orders': {'id': 'x1', 'from': [0, 7], 'to': [5, 7]}}
+    """
+    return {name: {"id": topic.id, "from": topic.starts, "to": topic.ends} for name, topic in topics.items()}
+
+
+def from_metadata(metadata: Metadata) -> Topics:
+    """Return the ranges that a batch's metadata names; none before the first batch.
+
+    Raises SpoutContractError if the metadata is not of a KafkaSpout.
+    """
+    if metadata is None:
+        return {}
+    try:
+        assert isinstance(metadata, dict)
+        topics: dict[str, Any] = metadata
+        return {name: TopicRange(topic["id"], topic["from"], topic["to"]) for name, topic in topics.items()}
+    except (AssertionError, KeyError, TypeError) as error:
+        raise foreign_metadata_error("KafkaSpout", metadata) from error
+
+
+def ranges_of(topics: Mapping[str, TopicRange]) -> tuple[OffsetRange, ...]:
+    """Return the ranges that have at least one offset."""
+    return tuple(
+        OffsetRange(name, partition, start, end)
+        for name, topic in topics.items()
+        for partition, (start, end) in enumerate(zip(topic.starts, topic.ends, strict=True))
+        if end > start
+    )
+
+
+def partitions_of(topics: Mapping[str, Topic]) -> list[tuple[str, int]]:
+    """Return all partitions of topics."""
+    return [(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
+
+
+def limited(lags: Sequence[int], limit: int) -> list[int]:
+    """Return how much of each lag a batch takes: all if that is at most `limit`, else a share in proportion.
+
+    The sum of the result is `limit` then. Every partition's turn comes: of several batches each takes a share again.
+
+    >>> limited([10, 0, 30], 8), limited([1, 1, 1], 2), limited([3, 4], 10)
+    ([2, 0, 6], [1, 1, 0], [3, 4])
+    """
+    total = sum(lags)
+    if total <= limit:
+        return list(lags)
+    shares = [lag * limit // total for lag in lags]
+    # What rounding leaves goes to those that lost most by it; the sort is stable, so that a plan made anew is equal.
+    left = limit - sum(shares)
+    for at in sorted(range(len(lags)), key=lambda at: -(lags[at] * limit % total))[:left]:
+        shares[at] += 1
+    return shares

@@ -1,0 +1,164 @@
+"""Ranges of offsets read by confluent-kafka in the driver's process, for the embedded engine and for queries."""
+
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.errors import SourceUnreadableError
+from trident.base.types import arrow_schema, parse_schema
+from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
+from trident_spouts.kafka.options import Option
+from trident_spouts.kafka.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+FIELDS: StructType = parse_schema(
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""The fields of a message, with the names and types that they have in Spark's source."""
+
+_SCHEMA = arrow_schema(FIELDS)
+_CHUNK = 10_000
+_REFUSALS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
+
+
+class RangeReader:
+    """Reads ranges of offsets. Consumers are kept between two batches; several threads may read at a time."""
+
+    def __init__(self, config: Mapping[str, Option], isolation: str) -> None:
+        self._kafka = kafka_client()
+        self._config = {
+            # A batch ends where its ranges end, so the broker must not hold a small answer back to make it larger, and a
+            # full queue is filled again at once.
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 10,
+            "group.id": "trident-pyspark",  # demanded, and without meaning where partitions are assigned
+            **config,
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # an offset that is gone must be an error, not a jump to another one
+        }
+        self._free: list[Consumer] = []
+        self._closed = False
+
+    def read(self, ranges: tuple[OffsetRange, ...]) -> pa.Table:
+        """Return all messages in the ranges.
+
+        Raises SourceUnreadableError if Kafka does not answer, or has not got an offset any more.
+        """
+        if not ranges:
+            return _SCHEMA.empty_table()
+        try:
+            consumer = self._free.pop()
+        except IndexError:
+            consumer = self._kafka.Consumer(self._config)
+        try:
+            table = pa.Table.from_batches(_Reading(self._kafka, consumer, ranges).batches(), _SCHEMA)
+            consumer.unassign()
+        except BaseException:
+            consumer.close()  # it may have messages at hand that belong to nobody
+            raise
+        self._free.append(consumer)
+        if self._closed:
+            self.close()
+        return table
+
+    def close(self) -> None:
+        """Close the consumers. One that is still reading is closed when it has read."""
+        self._closed = True
+        while self._free:
+            self._free.pop().close()
+
+
+class _Reading:
+    """One pass of a consumer over ranges."""
+
+    def __init__(self, kafka: Any, consumer: "Consumer", ranges: tuple[OffsetRange, ...]) -> None:
+        self._kafka = kafka
+        self._consumer = consumer
+        self._open = {(each.topic, each.partition): each for each in ranges}
+        """The ranges that are not read to their ends."""
+        consumer.assign([kafka.TopicPartition(each.topic, each.partition, each.start) for each in ranges])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        messages: list[Message] = []
+        until = monotonic() + PATIENCE_SECS
+        while self._open:
+            received = self._receive()
+            if received:
+                until = monotonic() + PATIENCE_SECS
+                messages += received
+                if len(messages) >= _CHUNK:
+                    yield _batch(messages)
+                    messages = []
+            elif monotonic() >= until:
+                where = ", ".join(map(str, list(self._open.values())[:3]))
+                raise SourceUnreadableError(f"KafkaSpout: no message of {where} came for {PATIENCE_SECS:g} s")
+        if messages:
+            yield _batch(messages)
+
+    def _receive(self) -> "list[Message]":
+        """Return what comes next of the ranges; nothing after a moment of silence."""
+        # `consume` waits until it has as many messages as it is asked for: so one is waited for, and more are taken.
+        consumer = self._consumer
+        messages = consumer.consume(1, 0.2)
+        messages += consumer.consume(_CHUNK, 0) if messages else []
+        return [message for message in messages if self._belongs(message)]
+
+    def _belongs(self, message: "Message") -> bool:
+        """Return whether a message is in a range. A later one, and the end of the partition, end the range."""
+        error = message.error()
+        range_ = self._open.get((message.topic(), message.partition()))
+        if error is not None and error.name() != "_PARTITION_EOF":
+            self._check(error, range_)
+            return False
+        if range_ is None:
+            return False
+        # The last offsets of a range may have no message: those of markers and of aborted transactions, and what
+        # compaction took. So a range ends where something behind it is seen, and the end of a partition is seen too.
+        offset = message.offset()
+        if offset >= range_.end - (error is None):
+            self._end(range_)
+        return error is None and range_.start <= offset < range_.end
+
+    def _end(self, range_: OffsetRange) -> None:
+        del self._open[range_.topic, range_.partition]
+        self._consumer.incremental_unassign([self._kafka.TopicPartition(range_.topic, range_.partition)])
+
+    def _check(self, error: Any, range_: OffsetRange | None) -> None:
+        """Raise SourceUnreadableError for an error that does not pass by itself."""
+        if range_ is not None and error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            raise SourceUnreadableError(f"KafkaSpout: Kafka has not all of {range_} any more: {error.str()}")
+        if error.fatal() or error.name() in _REFUSALS:
+            raise SourceUnreadableError(f"KafkaSpout: cannot read {range_ or 'the topics'}: {error.str()}")
+
+
+def _batch(messages: "list[Message]") -> pa.RecordBatch:
+    """Return messages as columns."""
+    milliseconds = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
+    columns = [
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [message.topic() for message in messages],
+        [message.partition() for message in messages],
+        [message.offset() for message in messages],
+        milliseconds.cast(_SCHEMA.field("timestamp").type),
+        [_headers(message.headers()) for message in messages],
+    ]
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, _SCHEMA, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=_SCHEMA)
+
+
+def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
+    """Return headers as Spark's source gives them: None if there are none."""
+    return [{"key": key, "value": value} for key, value in headers] if headers else None

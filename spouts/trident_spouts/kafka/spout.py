@@ -1,0 +1,200 @@
+"""KafkaSpout: a spout of the messages of Kafka topics."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.checks import check_whole_number
+from trident.base.errors import TopologyError
+from trident.base.text import typed_brief
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.kafka.losses import OnDataLoss
+from trident_spouts.kafka.options import Option, check_options, shown
+from trident_spouts.kafka.reading import FIELDS
+from trident_spouts.kafka.starting import StartingOffsets, check_starting
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+_KINDS = ("transactional", "opaque")
+_MOST_OFFSETS = 500_000
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class KafkaSpout:
+    """A spout of the messages of Kafka topics, each read once, also over crashes and restarts.
+
+    The metadata of a batch is, for each partition of each topic, the exact range of offsets. On Spark the ranges are
+    read by Spark's own Kafka connector, on the embedded engine by confluent-kafka, which also plans the batches. The
+    position of a stream lies in the topology's log: no consumer group commits anything.
+
+    The fields of a tuple are ``key binary, value binary, topic string, partition int, offset bigint, timestamp
+    timestamp, headers array<struct<key: string, value: binary>>``, as in Spark's source; headers are null if a message
+    has none.
+
+    Parameters
+    ----------
+    bootstrapServers : str
+        Brokers to begin with, ``"host:9092,host:9092"``; or ``"env:NAME"`` or ``"file:path"`` that holds them.
+    topics : str or sequence of str, optional
+        The topics to read; they must exist.
+    pattern : str, optional
+        In place of `topics`: a regular expression that the whole name of a topic matches. Topics that appear later are
+        read from their beginning.
+    kind : "transactional" or "opaque"
+        What a replay within a run reads: the same offsets again, or what is there by then, from the same beginning on.
+        Either is exactly-once. A transactional replay waits for a partition whose leader is away; an opaque one leaves
+        the partition for later.
+    startingOffsets : "earliest", "latest", datetime or mapping
+        Where a new stream begins: at the first offset that is there, at the end, at the first message at or after a
+        time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping
+        leaves out begin at the earliest. A stream that has a batch in the log goes on there. Topics and partitions that
+        appear later begin at the earliest.
+    maxOffsetsPerBatch : int
+        The most offsets in one batch, of all partitions together; each gets a share in proportion to what waits in it.
+    isolationLevel : "read_committed" or "read_uncommitted"
+        Whether messages of transactions count only once these are committed.
+    onDataLoss : "fail", "earliest" or "latest"
+        What happens if Kafka has no longer what comes next: retention passed the position, a topic was deleted or made
+        anew, a partition is shorter than what was read. "fail" stops the stream with DataLossError. The others log a
+        warning and go on, from the first offset that is there, or from the end.
+    options : mapping, optional
+        Options of the clients under the names of librdkafka: ``security.protocol``, ``sasl.mechanism``,
+        ``sasl.username``, ``sasl.password``, ``ssl.ca.location`` and so on; they are translated for Spark's connector.
+        A value ``"env:NAME"`` or ``"file:path"`` is read there when a client connects, so that no program has to hold
+        it.
+    sparkOptions : mapping, optional
+        More options of Spark's reader, such as ``minPartitions`` or ``kafka.sasl.jaas.config``.
+
+    Raises
+    ------
+    DataLossError
+        What comes next is lost, and `onDataLoss` is "fail".
+    SourceUnreadableError
+        No broker answers, a broker refuses the user, or a topic does not exist. Each attempt waits 20 seconds.
+    MissingPackageError
+        The package confluent-kafka is not installed.
+    SparkSetupError
+        The Spark session has no Kafka connector.
+
+    Examples
+    --------
+    >>> KafkaSpout("localhost:9092", "orders")
+    KafkaSpout('localhost:9092', 'orders')
+    >>> KafkaSpout("broker:9093", pattern="clicks-.*", options={"security.protocol": "SASL_SSL",
+    ...     "sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "env:KAFKA_PASSWORD"}).schema.names
+    ['key', 'value', 'topic', 'partition', 'offset', 'timestamp', 'headers']
+
+    Notes
+    -----
+    It takes the place of Storm's ``KafkaTridentSpoutTransactional`` and ``KafkaTridentSpoutOpaque``.
+    """
+
+    bootstrapServers: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    kind: SpoutKind
+    startingOffsets: StartingOffsets
+    maxOffsetsPerBatch: int
+    isolationLevel: Isolation
+    onDataLoss: OnDataLoss
+    options: Mapping[str, Option]
+    sparkOptions: Mapping[str, Option]
+
+    def __init__(
+        self,
+        bootstrapServers: str,
+        topics: str | Sequence[str] | None = None,
+        *,
+        pattern: str | None = None,
+        kind: Literal["transactional", "opaque"] = "transactional",
+        startingOffsets: StartingOffsets = "earliest",
+        maxOffsetsPerBatch: int = _MOST_OFFSETS,
+        isolationLevel: Isolation = "read_committed",
+        onDataLoss: OnDataLoss = "fail",
+        options: Mapping[str, Option] | None = None,
+        sparkOptions: Mapping[str, Option] | None = None,
+    ) -> None:
+        if not isinstance(bootstrapServers, str) or not bootstrapServers:
+            raise TopologyError(
+                f"KafkaSpout: bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several with "
+                f"commas between them"
+            )
+        _check_choice("kind", kind, _KINDS)
+        _check_choice("isolationLevel", isolationLevel, get_args(Isolation))
+        _check_choice("onDataLoss", onDataLoss, get_args(OnDataLoss))
+        check_starting(startingOffsets)
+        check_whole_number("KafkaSpout: maxOffsetsPerBatch", maxOffsetsPerBatch)
+        check_options("options", {} if options is None else options)
+        check_options("sparkOptions", {} if sparkOptions is None else sparkOptions)
+        set_ = object.__setattr__
+        set_(self, "bootstrapServers", bootstrapServers)
+        set_(self, "topics", _topics(topics, pattern))
+        set_(self, "pattern", pattern)
+        set_(self, "kind", SpoutKind(kind))
+        set_(self, "startingOffsets", startingOffsets)
+        set_(self, "maxOffsetsPerBatch", maxOffsetsPerBatch)
+        set_(self, "isolationLevel", isolationLevel)
+        set_(self, "onDataLoss", onDataLoss)
+        set_(self, "options", dict(options or {}))
+        set_(self, "sparkOptions", dict(sparkOptions or {}))
+
+    @property
+    def schema(self) -> StructType:
+        """Return the fields of a message."""
+        return FIELDS
+
+    @property
+    def names(self) -> tuple[str, ...] | re.Pattern[str]:
+        """The topics to read: their names, or what their names match."""
+        return self.topics if self.pattern is None else re.compile(self.pattern)
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        from trident_spouts.kafka.executor import KafkaExecutor
+
+        return KafkaExecutor(self)
+
+    def __hash__(self) -> int:
+        return hash((self.bootstrapServers, self.topics, self.pattern))
+
+    def __repr__(self) -> str:
+        defaults = {"startingOffsets": "earliest", "maxOffsetsPerBatch": _MOST_OFFSETS, "onDataLoss": "fail"}
+        defaults |= {"isolationLevel": "read_committed"}
+        parts = [repr(self.bootstrapServers)]
+        if self.pattern is None:
+            parts.append(repr(self.topics[0] if len(self.topics) == 1 else list(self.topics)))
+        else:
+            parts.append(f"pattern={self.pattern!r}")
+        if self.kind is SpoutKind.OPAQUE:
+            parts.append("kind='opaque'")
+        parts += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
+        options = {"options": self.options, "sparkOptions": self.sparkOptions}
+        parts += [f"{name}={shown(value)!r}" for name, value in options.items() if value]
+        return f"KafkaSpout({', '.join(parts)})"
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise TopologyError(f"KafkaSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
+
+
+def _topics(topics: object, pattern: object) -> tuple[str, ...]:
+    """Return the names of the topics. Raises TopologyError unless either names or a pattern are given."""
+    if (topics is None) == (pattern is None):
+        raise TopologyError(
+            "KafkaSpout: expected either topics, KafkaSpout('localhost:9092', 'orders'), or pattern='clicks-.*'"
+        )
+    if pattern is not None:
+        try:
+            re.compile(pattern)  # type: ignore[call-overload]
+        except (re.error, TypeError) as error:
+            raise TopologyError(f"KafkaSpout: pattern={pattern!r} is no regular expression ({error})") from None
+        return ()
+    names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Sequence) else ()
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
+        raise TopologyError(
+            f"KafkaSpout: topics={typed_brief(topics)}: expected a topic's name, or a list of different names"
+        )
+    return names

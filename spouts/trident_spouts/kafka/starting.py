@@ -1,0 +1,85 @@
+"""Where a stream begins to read its topics: the forms of `startingOffsets`."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from trident.base.errors import TopologyError
+from trident.base.text import typed_brief
+from trident_spouts.kafka.cluster import Cluster
+from trident_spouts.kafka.ranges import Offsets, Topic, partitions_of
+
+PartitionOffsets: TypeAlias = Mapping[str, Mapping[int, int]]
+StartingOffsets: TypeAlias = Literal["earliest", "latest"] | datetime.datetime | PartitionOffsets
+
+
+def check_starting(starting: object) -> None:
+    """Raise TopologyError if `startingOffsets` is of no form that is known."""
+    if isinstance(starting, datetime.datetime):
+        if starting.tzinfo is None:
+            raise TopologyError(
+                f"KafkaSpout: startingOffsets={starting!r} has no time zone; write "
+                f"datetime(2026, 1, 31, 12, tzinfo=timezone.utc)"
+            )
+    elif isinstance(starting, Mapping):
+        for topic, offsets in starting.items():
+            if not (isinstance(topic, str) and isinstance(offsets, Mapping) and all(map(_is_pair, offsets.items()))):
+                raise TopologyError(
+                    f"KafkaSpout: startingOffsets[{topic!r}]={typed_brief(offsets)}: expected an offset of at least 0 "
+                    f"for each partition, such as {{'orders': {{0: 17, 1: 42}}}}"
+                )
+    elif starting not in ("earliest", "latest"):
+        raise TopologyError(
+            f"KafkaSpout: startingOffsets={typed_brief(starting)}: expected 'earliest', 'latest', a datetime with its "
+            f"time zone, or offsets such as {{'orders': {{0: 17, 1: 42}}}}"
+        )
+
+
+def _is_pair(pair: tuple[object, object]) -> bool:
+    return all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in pair)
+
+
+def first_offsets(starting: StartingOffsets, topics: Mapping[str, Topic], cluster: Cluster) -> Offsets:
+    """Return the offset from which each partition of topics that were never read is read.
+
+    Raises SourceUnreadableError if a partition does not answer, and TopologyError if `starting` names an offset that
+    is not there.
+    """
+    partitions = partitions_of(topics)
+    if isinstance(starting, datetime.datetime):
+        offsets = cluster.at_time(partitions, int(starting.timestamp() * 1000))
+    elif starting == "latest":
+        offsets = cluster.ends(partitions, every=True)
+    else:
+        offsets = cluster.earliest(partitions, every=True)
+        if isinstance(starting, Mapping):
+            offsets |= _given(starting, offsets, cluster)
+    return offsets
+
+
+def _given(starting: PartitionOffsets, earliest: Offsets, cluster: Cluster) -> Offsets:
+    """Return the given offsets of the partitions in `earliest`."""
+    given = {
+        (topic, number): offset
+        for topic, offsets in starting.items()
+        for number, offset in offsets.items()
+        if (topic, number) in earliest
+    }
+    ends = cluster.high_watermarks(given)
+    for (topic, number), offset in given.items():
+        first, last = earliest[topic, number], ends.get((topic, number), offset)
+        if not first <= offset <= last:
+            raise TopologyError(
+                f"KafkaSpout: startingOffsets begins {topic}-{number} at {offset}; it can begin at {first} to {last}"
+            )
+    return given
+
+
+def check_given(starting: StartingOffsets, topics: Mapping[str, Topic]) -> None:
+    """Raise TopologyError if `starting` gives an offset of a partition that is not among those to read."""
+    for name, offsets in starting.items() if isinstance(starting, Mapping) else ():
+        for number in offsets:
+            if name not in topics or number >= topics[name].partitions:
+                raise TopologyError(
+                    f"KafkaSpout: startingOffsets names {name}-{number}, which is none of the partitions to read"
+                )
