@@ -64,14 +64,18 @@ class Cluster:
         self._last_error: KafkaError | None = None
         self._silent: set[str] = set()
         """The partitions that did not answer last: a warning tells of each once."""
-        try:
-            self._admin = self._kafka.admin.AdminClient({**config, "error_cb": self._heard})
-        except self._kafka.KafkaException as error:
-            raise TopologyError(f"KafkaSpout: options: {error.args[0].str()}") from None
+        self._config = {**config, "error_cb": self._heard}
+        self._admin = self._connected()
         committed = isolation == "read_committed"
         levels = self._kafka.IsolationLevel
         self._isolation = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
         self._uncommitted = levels.READ_UNCOMMITTED
+
+    def _connected(self) -> Any:
+        try:
+            return self._kafka.admin.AdminClient(self._config)
+        except self._kafka.KafkaException as error:
+            raise TopologyError(f"KafkaSpout: options: {error.args[0].str()}") from None
 
     def _heard(self, error: "KafkaError") -> None:
         self._last_error = error
@@ -171,6 +175,8 @@ class Cluster:
             shown = ", ".join(sorted(silent)[:3])
             _log.warning("KafkaSpout: %s partition(s) do not answer, and wait: %s", len(silent), shown)
         self._silent = silent
+        if silent:
+            self._admin = self._connected()
         return offsets
 
     # --- waiting ---------------------------------------------------------------------------------------------------
@@ -191,6 +197,9 @@ class Cluster:
                 if monotonic() >= until:
                     raise self.unreadable(what, (self._last_error or fault).str()) from error
             time.sleep(_PAUSE_SECS)
+            # A client goes on with the leaders that it knows, for minutes, though a broker that was started again
+            # refuses their former epoch. A new client asks for them.
+            self._admin = self._connected()
 
     def _refusal(self, error: "KafkaError | None") -> str:
         """Return what a broker refuses, and the way out; "" for an error that may pass."""

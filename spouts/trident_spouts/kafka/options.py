@@ -22,6 +22,13 @@ _OURS = {
     "enable.auto.commit": "",
     "enable.auto.offset.store": "",
     "enable.partition.eof": "",
+    "assign": "topics",
+    "subscribe": "topics",
+    "subscribePattern": "pattern",
+    "startingOffsets": "startingOffsets",
+    "endingOffsets": "maxOffsetsPerBatch",
+    "failOnDataLoss": "onDataLoss",
+    "includeHeaders": "",
 }
 """The options that a KafkaSpout sets itself, each with its parameter that says the same."""
 
@@ -100,7 +107,12 @@ def _content(name: str, value: Option, path: str) -> str:
 def client_options(servers: str, options: Mapping[str, Option]) -> dict[str, Option]:
     """Return the options of a client of confluent-kafka, with their secrets."""
     read = {name: resolved(name, value) for name, value in options.items()}
-    return {"log_level": 2, **read, "bootstrap.servers": str(resolved("bootstrapServers", servers))}
+    return {
+        "log_level": 2,
+        "reconnect.backoff.max.ms": 1000,
+        **read,
+        "bootstrap.servers": str(resolved("bootstrapServers", servers)),
+    }
 
 
 def java_options(options: Mapping[str, Option]) -> dict[str, str]:

@@ -62,6 +62,7 @@ class Planner:
         self._measure(positions, ends)
         away = {name: range_ for name, range_ in previous.items() if not self._reads(name)}
         plan = self._cut(positions, ends) | {name: TopicRange(at.id, at.ends, at.ends) for name, at in away.items()}
+        plan = dict(sorted(plan.items()))
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return plan
         # "earliest" and given offsets are found again at the next start, for as long as nothing was read.

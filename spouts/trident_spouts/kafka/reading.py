@@ -33,8 +33,8 @@ class RangeReader:
     def __init__(self, config: Mapping[str, Option], isolation: str) -> None:
         self._kafka = kafka_client()
         self._config = {
-            # A batch ends where its ranges end, so the broker must not hold a small answer back to make it larger, and a
-            # full queue is filled again at once.
+            # A batch ends where its ranges end, so the broker must not hold a small answer back to make it larger, and
+            # a full queue is filled again at once.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 10,
             "group.id": "trident-pyspark",  # demanded, and without meaning where partitions are assigned

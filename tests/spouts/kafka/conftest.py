@@ -12,16 +12,17 @@ from tests.support.kafka import KafkaBroker  # noqa: E402
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for the whole run, for tests that do it no harm. It ends with the run."""
+    """One broker for the whole run, because a start takes seconds. It ends with the run."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker") as broker:
         yield broker
 
 
 @pytest.fixture
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker of this test's own, to kill and start again."""
-    with KafkaBroker(tmp_path_factory.mktemp("mortal") / "broker") as broker:
-        yield broker
+def mortal(kafka: KafkaBroker) -> Iterator[KafkaBroker]:
+    """The same broker, which the test may kill; it runs again after the test, with all topics."""
+    yield kafka
+    if not kafka.running:
+        kafka.start()
 
 
 @pytest.fixture

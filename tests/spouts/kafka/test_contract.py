@@ -12,24 +12,34 @@ from trident.testing import SpoutContract
 MakeSpout = Callable[[], Any]
 
 
+@pytest.fixture(scope="module")
+def plain(kafka: KafkaBroker) -> list[str]:
+    """Two topics, with keys, headers, an empty and a missing value."""
+    names = [kafka.create("contract-a", 2), kafka.create("contract-b")]
+    kafka.send(names[0], ["cow", "moon", "cow", None, ""], key=b"k", headers=[("h", b"1"), ("h", None)])
+    kafka.send(names[0], ["dog", "spoon"], partition=1)
+    kafka.send(names[1], ["dish"])
+    return names
+
+
+@pytest.fixture(scope="module")
+def transactions(kafka: KafkaBroker) -> str:
+    """A topic with offsets that have no message: markers, and what was aborted, also at the end."""
+    name = kafka.create("contract-transactions", 2)
+    for word, commit in (("cow", True), ("lost", False), ("moon", True), ("lost", False)):
+        kafka.send_transaction(name, [word, word], commit=commit)
+    kafka.send_transaction(name, ["dish"], commit=True, partition=1)
+    return name
+
+
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])
 class TestPlainTopics(SpoutContract):
     @pytest.fixture
-    def make_spout(self, kafka: KafkaBroker, topic: str, kind: Literal["transactional", "opaque"]) -> MakeSpout:
-        names = [kafka.create(f"{topic}-a", 2), kafka.create(f"{topic}-b")]
-        kafka.send(names[0], ["cow", "moon", "cow", None, "dog"], key=b"k", headers=[("h", b"1"), ("h", None)])
-        kafka.send(names[0], ["dog", "spoon"], partition=1)
-        kafka.send(names[1], ["dish"])
-        return lambda: KafkaSpout(kafka.servers, names, kind=kind, maxOffsetsPerBatch=3)
+    def make_spout(self, kafka: KafkaBroker, plain: list[str], kind: Literal["transactional", "opaque"]) -> MakeSpout:
+        return lambda: KafkaSpout(kafka.servers, plain, kind=kind, maxOffsetsPerBatch=3)
 
 
 class TestTransactions(SpoutContract):
-    """Offsets without messages: markers, and what was aborted, also at the end of a topic."""
-
     @pytest.fixture
-    def make_spout(self, kafka: KafkaBroker, topic: str) -> MakeSpout:
-        kafka.create(topic, 2)
-        for word, commit in (("cow", True), ("lost", False), ("moon", True), ("lost", False)):
-            kafka.send_transaction(topic, [word, word], commit=commit)
-        kafka.send_transaction(topic, ["dish"], commit=True, partition=1)
-        return lambda: KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=2)
+    def make_spout(self, kafka: KafkaBroker, transactions: str) -> MakeSpout:
+        return lambda: KafkaSpout(kafka.servers, transactions, maxOffsetsPerBatch=3)

@@ -1,0 +1,73 @@
+"""A broker that is away for a while: at the start, in the middle of a batch, for a minute."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka import KafkaBroker
+from trident import TridentTopology
+from trident.spouts import KafkaSpout
+from trident.testing import TestOutput
+from trident.testing.local import start_local
+
+
+def counting(
+    kafka: KafkaBroker, topic: str, output: TestOutput, slow: threading.Event | None = None
+) -> TridentTopology:
+    """Return a topology that hands over each message; with `slow`, it waits in the midst of its second batch."""
+    topology = TridentTopology()
+    seen: list[bytes] = []
+
+    def wait(value: bytes) -> None:
+        seen.append(value)
+        if slow is not None and len(seen) == 15:
+            slow.wait(60)
+
+    spout = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=10)
+    topology.newStream("numbers", spout).peek("value", wait).foreachArrow(output)
+    return topology
+
+
+def check_all(output: TestOutput, count: int) -> None:
+    assert Counter(int(row.value) for row in output.rows) == Counter(range(count))
+
+
+def test_a_topology_waits_for_a_broker_at_its_start(mortal: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    mortal.send(mortal.create(topic), range(20))
+    mortal.kill()
+    output = TestOutput()
+    with start_local(counting(mortal, topic, output), name="t", checkpointLocation=tmp_path) as running:
+        time.sleep(1)
+        mortal.start()
+        running.processAllAvailable(timeout=60)
+    check_all(output, 20)
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_batch(mortal: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    mortal.send(mortal.create(topic), range(40))
+    output, back = TestOutput(), threading.Event()
+    with start_local(counting(mortal, topic, output, back), name="t", checkpointLocation=tmp_path) as running:
+        time.sleep(0.5)
+        mortal.kill()
+        back.set()
+        time.sleep(1)
+        mortal.start()
+        mortal.send(topic, range(40, 60))
+        running.processAllAvailable(timeout=60)
+    check_all(output, 60)
+
+
+@pytest.mark.soak
+def test_a_broker_that_is_away_for_a_minute(mortal: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    mortal.send(mortal.create(topic), range(40))
+    output = TestOutput()
+    with start_local(counting(mortal, topic, output), name="t", checkpointLocation=tmp_path) as running:
+        mortal.kill()
+        time.sleep(60)
+        mortal.start()
+        mortal.send(topic, range(40, 60))
+        running.processAllAvailable(timeout=120)
+    check_all(output, 60)
