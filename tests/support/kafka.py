@@ -23,7 +23,7 @@ from typing import Any, Self
 import pyspark
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.spark import SHORT_LIVED
 
@@ -256,7 +256,7 @@ class KafkaBroker:
         producer.flush(30)
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 
-    def values(self, topic: str) -> list[bytes]:
+    def values(self, topic: str) -> list[bytes | None]:
         """Return the values of all committed messages of a topic."""
         config = {"bootstrap.servers": self.servers, "group.id": "test", "enable.partition.eof": True}
         consumer = Consumer({**config, "isolation.level": "read_committed"})

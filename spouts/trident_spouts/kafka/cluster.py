@@ -163,7 +163,7 @@ class Cluster:
     def _list_offsets(self, wanted: dict[Any, Any], isolation: Any, every: bool, secs: float) -> Offsets:
         asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=secs)
         offsets: Offsets = {}
-        silent = set()
+        silent: set[str] = set()
         for partition, future in asked.items():
             try:
                 offsets[partition.topic, partition.partition] = future.result().offset

@@ -36,6 +36,11 @@ class KafkaEmission(Emission):
     generation: str
     """A text that differs if a topic was made anew."""
 
+    @property
+    def rows(self) -> int | None:
+        """Return None: some offsets may have no message."""
+        return None
+
     def arrow(self) -> pa.Table:
         """Return the messages, read into the driver's memory."""
         table = self.reader_.read(self.ranges)

@@ -131,7 +131,7 @@ def _java_value(value: Option) -> str:
 
 
 def _sasl(options: Mapping[str, Option]) -> dict[str, str]:
-    java = {}
+    java: dict[str, str] = {}
     if "security.protocol" in options:
         java["security.protocol"] = str(options["security.protocol"]).upper()
     mechanism = options.get("sasl.mechanism", options.get("sasl.mechanisms"))
@@ -155,7 +155,7 @@ def _quoted(text: str) -> str:
 
 
 def _tls(options: Mapping[str, Option]) -> dict[str, str]:
-    java = {}
+    java: dict[str, str] = {}
     authority, certificate, key = (_pem(options, name) for name in ("ca", "certificate", "key"))
     if authority:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}

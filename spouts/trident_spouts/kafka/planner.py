@@ -132,7 +132,7 @@ class Planner:
         unknown = {n: topic for n, topic in fresh.items() if n not in self._begun or self._begun[n].id != topic.id}
         if unknown:
             # As with Spark's source: what appears later is read from its beginning, unless its offsets are given.
-            later = self._starting if isinstance(self._starting, Mapping) else "earliest"
+            later: StartingOffsets = self._starting if isinstance(self._starting, Mapping) else "earliest"
             anew = first and not self._started
             if anew:
                 check_given(self._starting, fresh)
@@ -217,7 +217,7 @@ class Replays:
                 losses.append(retention_loss(each.topic, each.partition, each.start, min(first, each.end)))
                 there[at] = each._replace(start=min(first, each.end))
         self._losses.tell(losses)
-        return tuple(each for each in there if each.count)
+        return tuple(each for each in there if each.size)
 
     def check_read(self, names: set[str], planned: Topics) -> None:
         """Raise SourceUnreadableError if a topic was deleted or made anew while it was read."""

@@ -39,7 +39,7 @@ class OffsetRange(NamedTuple):
     end: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.end - self.start
 
     def __str__(self) -> str:

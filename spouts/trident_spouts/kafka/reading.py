@@ -14,7 +14,10 @@ from trident_spouts.kafka.options import Option
 from trident_spouts.kafka.ranges import OffsetRange
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer
+
+Message = Any
+"""A message of confluent-kafka. Its own class says of each part that it may be missing, as in messages to be sent."""
 
 FIELDS: StructType = parse_schema(
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -104,7 +107,7 @@ class _Reading:
         if messages:
             yield _batch(messages)
 
-    def _receive(self) -> "list[Message]":
+    def _receive(self) -> list[Message]:
         """Return what comes next of the ranges; nothing after a moment of silence."""
         # `consume` waits until it has as many messages as it is asked for: so one is waited for, and more are taken.
         consumer = self._consumer
@@ -112,7 +115,7 @@ class _Reading:
         messages += consumer.consume(_CHUNK, 0) if messages else []
         return [message for message in messages if self._belongs(message)]
 
-    def _belongs(self, message: "Message") -> bool:
+    def _belongs(self, message: Message) -> bool:
         """Return whether a message is in a range. A later one, and the end of the partition, end the range."""
         error = message.error()
         range_ = self._open.get((message.topic(), message.partition()))
@@ -140,7 +143,7 @@ class _Reading:
             raise SourceUnreadableError(f"KafkaSpout: cannot read {range_ or 'the topics'}: {error.str()}")
 
 
-def _batch(messages: "list[Message]") -> pa.RecordBatch:
+def _batch(messages: list[Message]) -> pa.RecordBatch:
     """Return messages as columns."""
     milliseconds = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
     columns = [
