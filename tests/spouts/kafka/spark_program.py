@@ -1,0 +1,57 @@
+"""A program on a Spark that has the Kafka connector: reads topics by Spark and by the driver, and counts them."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.spouts.kafka.reads import drained, emitted, planned
+from tests.support.kafka import PASSWORD
+from tests.support.spark import small_spark
+from trident import Count, TridentTopology
+from trident.spouts import KafkaSpout
+from trident.state import MemoryMapState
+
+SASL = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
+
+
+def main(servers: str, secured: str, topic: str, folder: str) -> None:
+    spark = small_spark(Path(folder) / "spark")
+    spout = KafkaSpout(secured, topic, maxOffsetsPerBatch=8, options={**SASL, "sasl.password": PASSWORD})
+    executor = spout.open()
+    told: dict[str, Any] = {"equal": [], "partitions": []}
+    position = None
+    while (plan := planned(executor, position)) is not None:
+        emission = emitted(executor, plan)
+        frame = emission.dataframe(spark, Path(folder))
+        by_spark, by_driver = frame.toArrow(), emission.arrow()
+        emission.check_scanned()
+        rows = sorted(map(str, by_spark.to_pylist())), sorted(map(str, by_driver.to_pylist()))
+        told["equal"].append(rows[0] == rows[1] and by_spark.schema.equals(by_driver.schema))
+        told["partitions"].append(len(by_driver))
+        position = plan
+    many = KafkaSpout(servers, f"{topic}-many").open()
+    frame = emitted(many, planned(many)).dataframe(spark, Path(folder))
+    told["tasks"] = frame.mapInArrow(lambda batches: batches, frame.schema).selectExpr("spark_partition_id() p")
+    told["tasks"] = told["tasks"].distinct().count()
+    told["runs"] = []
+    for _ in range(2):
+        topology = TridentTopology()
+        values = topology.newStream("values", spout).each("value", bytes.decode, "v string")
+        values.groupBy("v").persistentAggregate(MemoryMapState.transactional(), Count(), "count", name="counts")
+        with topology.start(spark, name="values", checkpointLocation=Path(folder) / "checkpoint") as running:
+            running.processAllAvailable(timeout=120)
+            began = time.monotonic()
+            print(f"ready {running.readSoFar['values']}", flush=True)
+            sys.stdin.readline()
+            running.processAllAvailable(timeout=120)
+            told["runs"].append(dict(running.state("counts").items()))
+            print(f"{time.monotonic() - began:.2f} s", file=sys.stderr)
+    print(json.dumps(told), flush=True)
+    assert drained(executor, position) is not None
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

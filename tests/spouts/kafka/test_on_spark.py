@@ -1,0 +1,81 @@
+"""KafkaSpout on Spark: its connector reads what the driver would read, and a session without one is told what to add."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spouts.kafka.reads import emitted, planned
+from tests.support.kafka import KafkaBroker, connector_jars
+from trident.errors import SparkSetupError
+from trident.spouts import KafkaSpout
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_session_without_the_connector_is_told_what_to_add(
+    spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    kafka.send(kafka.create(topic), "a")
+    executor = KafkaSpout(kafka.servers, topic).open()
+    emission = emitted(executor, planned(executor))
+    package = re.escape(f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__} (")
+    with pytest.raises(SparkSetupError, match=f"KafkaSpout: this Spark session has no Kafka connector.*{package}"):
+        emission.dataframe(spark, tmp_path)
+    executor.close()
+
+
+def test_spark_reads_what_the_driver_would_read_and_counts_it_once(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """Keys, headers, missing values; aborted transactions; a user with a password; restarts; many partitions."""
+    kafka.create(topic, 3)
+    kafka.send(topic, ["cow", "moon", "cow", ""], key=b"k", headers=[("h", b"1"), ("h", None)])
+    for word, commit in (("cow", True), ("lost", False), ("moon", True), ("lost", False)):
+        kafka.send_transaction(topic, [word, word], commit=commit, partition=1)
+    kafka.create(f"{topic}-many", 20)
+    for partition in range(20):
+        kafka.send(f"{topic}-many", ["x"], partition)
+    told = run(kafka, topic, tmp_path)
+    assert told["equal"] == [True] * len(told["equal"]) and len(told["equal"]) == 2
+    assert sum(told["partitions"]) == 8, "the messages that were committed"
+    assert told["tasks"] == 8, "four for each core, and not one for each partition of the topic"
+    first = Counter({"cow": 4, "moon": 3, "": 1})
+    assert Counter(told["runs"][0]) == first + Counter(later=2)
+    assert Counter(told["runs"][1]) == first + Counter(later=4)
+
+
+def run(kafka: KafkaBroker, topic: str, folder: Path) -> Any:
+    """Run the program on a Spark of its own; each time that it has read all, send more. Return what it tells."""
+    jars = ",".join(map(str, connector_jars()))
+    env = os.environ | {"PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"}
+    command = [sys.executable, "-m", "tests.spouts.kafka.spark_program"]
+    with (folder / "program.log").open("w+") as log:
+        child = subprocess.Popen(
+            [*command, kafka.servers, kafka.secured, topic, str(folder)],
+            cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+        assert child.stdout is not None and child.stdin is not None
+        try:
+            for line in child.stdout:
+                if line.startswith("{"):
+                    return json.loads(line)
+                assert line.startswith("ready ReadSoFar("), line
+                kafka.send(topic, ["later", "later"], 2)
+                child.stdin.write("go on\n")
+                child.stdin.flush()
+            log.seek(0)
+            raise AssertionError(f"the program failed:\n{log.read()[-4000:]}")
+        finally:
+            child.kill()
+            child.wait(30)
