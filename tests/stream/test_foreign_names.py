@@ -113,7 +113,7 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
         ),
         ("from trident.state import RedisState", "; use RedisMapState.opaque(url)"),
         ("from trident.state import MemoryMapstate", "; did you mean 'MemoryMapState'?"),
-        ("from trident.spouts import KafkaSpout", "; use an OpaquePartitionedSpout or PartitionedSpout of your own"),
+        ("from trident.spouts import OpaqueTridentKafkaSpout", "; use KafkaSpout(servers, topics, kind='opaque')"),
         ("from trident.spouts import FileSpot", "; did you mean 'FileSpout'?"),
         ("from trident.testing import startLocal", "; did you mean 'start_local'?"),
     ],

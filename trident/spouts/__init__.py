@@ -9,15 +9,14 @@ Ready to use, from the strongest promise to the weakest: `FileSpout`, `KafkaSpou
 from trident.base.lazy_names import lazy_names
 from trident.base.names import by_any_case, did_you_mean
 
-_OWN = "an OpaquePartitionedSpout or PartitionedSpout of your own, which reads a range of offsets again and again"
-
 _FOREIGN = {
     "FileStreamSource": "FileSpout(path)",
-    "KafkaSource": _OWN,
-    "KafkaSpout": _OWN,
-    "KafkaTridentSpoutOpaque": _OWN,
+    "KafkaSource": "KafkaSpout(servers, topics)",
+    "KafkaTridentSpoutOpaque": "KafkaSpout(servers, topics, kind='opaque')",
+    "KafkaTridentSpoutTransactional": "KafkaSpout(servers, topics)",
     "MemoryStream": "FeederBatchSpout(fields)",
-    "OpaqueTridentKafkaSpout": _OWN,
+    "OpaqueTridentKafkaSpout": "KafkaSpout(servers, topics, kind='opaque')",
+    "TransactionalTridentKafkaSpout": "KafkaSpout(servers, topics)",
     "RateSource": "RateSpout(rowsPerSecond)",
 }
 """Names that others use, each with what one writes here."""

@@ -1,8 +1,9 @@
 """A KafkaSpout at work in one run."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
@@ -10,14 +11,25 @@ from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.emission import KafkaEmission
-from trident_spouts.kafka.losses import Losses
-from trident_spouts.kafka.options import client_options, java_options, resolved
+from trident_spouts.kafka.losses import Losses, OnDataLoss
+from trident_spouts.kafka.options import Option, client_options, java_options, resolved
 from trident_spouts.kafka.planner import Planner, Replays
 from trident_spouts.kafka.ranges import from_metadata, ranges_of, to_metadata
 from trident_spouts.kafka.reading import FIELDS, RangeReader
+from trident_spouts.kafka.starting import StartingOffsets
 
-if TYPE_CHECKING:
-    from trident_spouts.kafka.spout import KafkaSpout
+
+class KafkaSource(NamedTuple):
+    """What a run reads, and how; see the parameters of KafkaSpout."""
+
+    servers: str
+    names: tuple[str, ...] | re.Pattern[str]
+    starting: StartingOffsets
+    limit: int
+    isolation: str
+    policy: OnDataLoss
+    options: Mapping[str, Option]
+    spark_options: Mapping[str, Option]
 
 
 class KafkaExecutor(SpoutExecutor):
@@ -25,14 +37,13 @@ class KafkaExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, spout: "KafkaSpout") -> None:
-        self._spout = spout
-        config = client_options(spout.bootstrapServers, spout.options)
-        self._cluster = Cluster(config, spout.isolationLevel)
-        self._reader = RangeReader(config, spout.isolationLevel)
-        losses = Losses(spout.onDataLoss)
-        names = spout.names
-        self._planner = Planner(self._cluster, names, spout.startingOffsets, spout.maxOffsetsPerBatch, losses)
+    def __init__(self, source: KafkaSource) -> None:
+        self._source = source
+        config = client_options(source.servers, source.options)
+        self._cluster = Cluster(config, source.isolation)
+        self._reader = RangeReader(config, source.isolation)
+        losses = Losses(source.policy)
+        self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses)
         self._replays = Replays(self._cluster, losses)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
@@ -52,10 +63,10 @@ class KafkaExecutor(SpoutExecutor):
         return KafkaEmission(ranges, self._reader, self._spark_options, check_read, generation)
 
     def _spark_options(self) -> Mapping[str, str]:
-        spout = self._spout
-        java = java_options(client_options(spout.bootstrapServers, spout.options))
-        more = {name: str(resolved(name, value)) for name, value in spout.sparkOptions.items()}
-        return java | {"kafka.isolation.level": spout.isolationLevel} | more
+        source = self._source
+        java = java_options(client_options(source.servers, source.options))
+        more = {name: str(resolved(name, value)) for name, value in source.spark_options.items()}
+        return java | {"kafka.isolation.level": source.isolation} | more
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         first, ends = self._planner.measured  # replaced as a whole, by the thread that plans

@@ -11,6 +11,7 @@ from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.text import typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
 from trident_spouts.kafka.losses import OnDataLoss
 from trident_spouts.kafka.options import Option, check_options, shown
 from trident_spouts.kafka.reading import FIELDS
@@ -145,16 +146,11 @@ class KafkaSpout:
         """Return the fields of a message."""
         return FIELDS
 
-    @property
-    def names(self) -> tuple[str, ...] | re.Pattern[str]:
-        """The topics to read: their names, or what their names match."""
-        return self.topics if self.pattern is None else re.compile(self.pattern)
-
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
-        from trident_spouts.kafka.executor import KafkaExecutor
-
-        return KafkaExecutor(self)
+        names = self.topics if self.pattern is None else re.compile(self.pattern)
+        limits = self.startingOffsets, self.maxOffsetsPerBatch, self.isolationLevel, self.onDataLoss
+        return KafkaExecutor(KafkaSource(self.bootstrapServers, names, *limits, self.options, self.sparkOptions))
 
     def __hash__(self) -> int:
         return hash((self.bootstrapServers, self.topics, self.pattern))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.spouts.kafka.reads import drained, emitted, planned
+from tests.spouts.kafka.reads import emitted, planned
 from tests.support.kafka import PASSWORD
 from tests.support.spark import small_spark
 from trident import Count, TridentTopology
@@ -49,7 +49,6 @@ def main(servers: str, secured: str, topic: str, folder: str) -> None:
             told["runs"].append(dict(running.state("counts").items()))
             print(f"{time.monotonic() - began:.2f} s", file=sys.stderr)
     print(json.dumps(told), flush=True)
-    assert drained(executor, position) is not None
     spark.stop()
 
 

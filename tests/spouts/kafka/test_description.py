@@ -121,6 +121,7 @@ def test_options_are_translated_for_the_java_client(tmp_path: Path) -> None:
         "kafka.ssl.key.password": "hush",
         "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.fetch.min.bytes": "5",
+        "kafka.reconnect.backoff.max.ms": "1000",
     }
 
 

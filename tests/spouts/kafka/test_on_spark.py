@@ -1,4 +1,4 @@
-"""KafkaSpout on Spark: its connector reads what the driver would read, and a session without one is told what to add."""
+"""KafkaSpout on Spark: the connector reads what the driver would read. A session without it is told what to add."""
 
 import json
 import os
