@@ -1,7 +1,7 @@
 """The tuples of a batch of a KafkaSpout: Spark's connector reads them, or the driver for the embedded engine."""
 
 import json
-import zlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,14 @@ class KafkaEmission(Emission):
     """Returns the options of Spark's reader, with their secrets."""
     check_read: Callable[[], None]
     """Raises SourceUnreadableError if what was read may be another topic than the planned one."""
-    generation: str
-    """A text that differs if a topic was made anew."""
+    group: str
+    """The group under which Spark's workers keep consumers, and what these have read ahead, from batch to batch.
+
+    By Spark's own group, a new one for each query, every batch would connect anew. It must be another one in another
+    run, whose options may differ, and for a topic that was made anew.
+    """
+    splits: bool = False
+    """Whether the options let Spark cut a range into several partitions."""
 
     @property
     def rows(self) -> int | None:
@@ -56,10 +62,10 @@ class KafkaEmission(Emission):
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
         given = self._given() | dict(self.options())
         try:
-            frame = spark.read.format("kafka").options(**given).load()
-            frame = frame.select(*FIELDS.names)
+            frame = spark.read.format("kafka").options(**given).load().select(*FIELDS.names)
+            assert frame.columns == FIELDS.names  # Spark Connect looks for the connector only when it is asked
         except Exception as error:
-            if "data source" not in str(error).lower() and "DATA_SOURCE_NOT_FOUND" not in str(error):
+            if not re.search("DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source", str(error)):
                 raise
             raise _no_connector(spark) from error
         tasks = _TASKS_PER_CORE * parallelism(spark)
@@ -79,16 +85,13 @@ class KafkaEmission(Emission):
             "endingOffsets": json.dumps(ends),
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            # Workers keep consumers, and what these have read ahead, by group and partition. By Spark's own name, a new
-            # one for each query, every batch would connect anew. With the topics' ids in it, nothing that was read
-            # ahead of a deleted topic passes for its successor's.
-            "kafka.group.id": f"trident-pyspark-{zlib.crc32(self.generation.encode()):08x}",
+            "kafka.group.id": self.group,
         }
 
     @property
     def one_partition(self) -> bool:
         """Return whether Spark reads the messages in one partition."""
-        return len(self.ranges) == 1
+        return len(self.ranges) == 1 and not self.splits
 
     def check_scanned(self) -> None:
         """Raise SourceUnreadableError if a topic was made anew while Spark read it."""

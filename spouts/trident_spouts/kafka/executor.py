@@ -1,6 +1,8 @@
 """A KafkaSpout at work in one run."""
 
 import re
+import uuid
+import zlib
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -42,6 +44,8 @@ class KafkaExecutor(SpoutExecutor):
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
         self._reader = RangeReader(config, source.isolation)
+        self._group = f"{source.options.get('group.id', 'trident-pyspark')}-{uuid.uuid4().hex[:8]}"
+        self._splits = bool({"minpartitions", "maxrecordsperpartition"} & {*map(str.lower, source.spark_options)})
         losses = Losses(source.policy)
         self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses)
         self._replays = Replays(self._cluster, losses)
@@ -58,9 +62,10 @@ class KafkaExecutor(SpoutExecutor):
         if not ranges:
             return ArrowEmission(arrow_schema(FIELDS).empty_table())
         read = {range_.topic for range_ in ranges}
-        generation = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
+        ids = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
+        group = f"{self._group}-{zlib.crc32(ids.encode()):08x}"
         check_read = partial(self._replays.check_read, read, topics)
-        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, generation)
+        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, group, self._splits)
 
     def _spark_options(self) -> Mapping[str, str]:
         source = self._source

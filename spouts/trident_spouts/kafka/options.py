@@ -29,8 +29,14 @@ _OURS = {
     "endingOffsets": "maxOffsetsPerBatch",
     "failOnDataLoss": "onDataLoss",
     "includeHeaders": "",
+    "group.id": "options={'group.id': ...}",
+    "startingTimestamp": "startingOffsets",
+    "startingOffsetsByTimestamp": "startingOffsets",
+    "endingTimestamp": "maxOffsetsPerBatch",
+    "endingOffsetsByTimestamp": "maxOffsetsPerBatch",
 }
-"""The options that a KafkaSpout sets itself, each with its parameter that says the same."""
+"""The options that a KafkaSpout sets itself, in its clients and in Spark's reader, each with what says the same."""
+_OURS_LOWERED = {name.lower(): ours for name, ours in _OURS.items()}  # Spark's reader does not tell cases apart
 
 _SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
 _SOURCES = ("env:", "file:")
@@ -43,6 +49,7 @@ _TRANSLATED = frozenset(
     {"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "security.protocol", "ssl.ca.location"}
     | {"ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem"}
     | {"ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "log_level", "debug"}
+    | {"group.id"}
 )
 
 
@@ -58,9 +65,9 @@ def check_options(name: str, options: Mapping[str, Option]) -> None:
             raise TopologyError(
                 f"KafkaSpout: {name}: expected names and values of options, got {key!r}: a {type(value).__name__}"
             )
-        ours = _OURS.get(key.removeprefix("kafka."))
-        if ours is not None:
-            way_out = f"; use {ours}=" if ours else ""
+        ours = _OURS_LOWERED.get(key.lower().removeprefix("kafka."))
+        if ours is not None and (name, key) != ("options", "group.id"):
+            way_out = f"; use {ours}{'' if '=' in ours else '='}" if ours else ""
             raise TopologyError(f"KafkaSpout: {name}: {key!r} is set by the spout itself{way_out}")
 
 

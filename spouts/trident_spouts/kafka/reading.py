@@ -137,7 +137,7 @@ class _Reading:
 
     def _check(self, error: Any, range_: OffsetRange | None) -> None:
         """Raise SourceUnreadableError for an error that does not pass by itself."""
-        if range_ is not None and error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+        if range_ is not None and error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"):
             raise SourceUnreadableError(f"KafkaSpout: Kafka has not all of {range_} any more: {error.str()}")
         if error.fatal() or error.name() in _REFUSALS:
             raise SourceUnreadableError(f"KafkaSpout: cannot read {range_ or 'the topics'}: {error.str()}")

@@ -48,7 +48,8 @@ LOGIN = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.usern
         ({"topics": "a", "options": {"isolation.level": "x"}}, "options: 'isolation.level' is set by the spout itself"),
         ({"topics": "a", "options": {"auto.offset.reset": "x"}}, "is set by the spout itself; use onDataLoss="),
         ({"topics": "a", "sparkOptions": {"kafka.bootstrap.servers": "x"}}, "itself; use bootstrapServers="),
-        ({"topics": "a", "sparkOptions": {"startingOffsets": "x"}}, "itself; use startingOffsets="),
+        ({"topics": "a", "sparkOptions": {"startingoffsets": "x"}}, "itself; use startingOffsets="),
+        ({"topics": "a", "sparkOptions": {"kafka.group.id": "x"}}, "itself; use options={'group.id': ...}"),
     ],
 )
 def test_a_wrong_argument_is_refused_where_it_is_written(arguments: Any, message: str) -> None:
@@ -106,7 +107,12 @@ def test_options_are_translated_for_the_java_client(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"the {name}")
     options = {**LOGIN, "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": 'a"b\\c', "fetch.min.bytes": 5}
     options |= {f"ssl.{name}.location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
-    options |= {"ssl.key.password": "hush", "ssl.endpoint.identification.algorithm": "none", "debug": "all"}
+    options |= {
+        "ssl.key.password": "hush",
+        "ssl.endpoint.identification.algorithm": "none",
+        "debug": "all",
+        "group.id": "me",
+    }
     assert java_options(client_options("b:1", options)) == {
         "kafka.bootstrap.servers": "b:1",
         "kafka.security.protocol": "SASL_SSL",
@@ -171,3 +177,21 @@ def test_a_limit_is_used_up_and_no_partition_gives_more_than_it_has(lags: list[i
     shares = limited(lags, limit)
     assert sum(shares) == min(limit, sum(lags))
     assert all(0 <= share <= lag for share, lag in zip(shares, lags, strict=True))
+
+
+def test_a_range_that_spark_may_cut_is_not_one_partition() -> None:
+    """An aggregate over one partition needs no shuffle: over two it would give two groups of one key."""
+    plan = to_metadata({"t": TopicRange("x", [0], [5])})
+    for options, one in (({}, True), ({"MinPartitions": 4}, False), ({"maxRecordsPerPartition": 2}, False)):
+        executor = KafkaSpout("b:1", "t", sparkOptions=options).open()
+        assert executor.emit(TransactionAttempt(1, 0, 1), plan).one_partition is one
+        executor.close()
+
+
+def test_workers_keep_consumers_for_one_run_and_one_life_of_a_topic() -> None:
+    """What a consumer has read ahead must serve no other run, whose options may differ, and no topic made anew."""
+    runs: Any = [KafkaSpout("b:1", "t", options={"group.id": "mine"}).open() for _ in range(2)]
+    plans = [to_metadata({"t": TopicRange(id, [0], [5])}) for id in ("x", "x", "y")]
+    groups = [[run.emit(TransactionAttempt(1, 0, 1), plan).group for plan in plans] for run in runs]
+    assert groups[0][0] == groups[0][1] != groups[0][2]
+    assert not {*groups[0]} & {*groups[1]} and groups[0][0].startswith("mine-")
