@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.kafka.cluster import Cluster
@@ -50,8 +51,8 @@ class KafkaExecutor(SpoutExecutor):
         self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses)
         self._replays = Replays(self._cluster, losses)
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        topics = self._planner.next(from_metadata(previous))
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        topics = self._planner.next(from_metadata(previous), budget)
         return None if topics is None else to_metadata(topics)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trident.base.errors import SourceUnreadableError
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.losses import Losses, anew_loss, deleted_loss, retention_loss, truncation_loss
 from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, partitions_of
@@ -48,7 +49,7 @@ class Planner:
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run found each partition first, and its end at the last plan."""
 
-    def next(self, previous: Topics) -> Topics | None:
+    def next(self, previous: Topics, budget: Budget = NO_LIMIT) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
 
         The first batch of a stream that begins at the end, or at a time, may be empty: frozen, it keeps the place where
@@ -61,7 +62,9 @@ class Planner:
         self._losses.tell(losses)
         self._measure(positions, ends)
         away = {name: range_ for name, range_ in previous.items() if not self._reads(name)}
-        plan = self._cut(positions, ends) | {name: TopicRange(at.id, at.ends, at.ends) for name, at in away.items()}
+        plan = self._cut(positions, ends, budget) | {
+            name: TopicRange(at.id, at.ends, at.ends) for name, at in away.items()
+        }
         plan = dict(sorted(plan.items()))
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return plan
@@ -175,10 +178,10 @@ class Planner:
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
-    def _cut(self, positions: Mapping[str, Position], ends: Offsets) -> Topics:
-        """Return the ranges of the next batch, which takes as many offsets as the limit allows."""
+    def _cut(self, positions: Mapping[str, Position], ends: Offsets, budget: Budget) -> Topics:
+        """Return the ranges of the next batch, which takes as many offsets as the limit and the budget allow."""
         lags = [max(0, ends.get(partition, offset) - offset) for partition, offset in _each(positions)]
-        counts = iter(limited(lags, self._limit))
+        counts = iter(limited(lags, budget.rows_within(self._limit)))
         return {
             name: TopicRange(at.id, at.offsets, [offset + next(counts) for offset in at.offsets])
             for name, at in positions.items()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from trident.base.errors import MalformedInputError, SourceLostError, SourceUnreadableError
+from trident.base.errors import DataLossError, MalformedInputError, SourceUnreadableError
 from trident.base.redis_address import Address
 from trident.base.types import arrow_schema
 from trident_spouts.redis_streams.entries import Entry, EntryFormat, digest_of
@@ -83,7 +83,7 @@ class PageReader:
         )
         if self.replans:
             raise SourceUnreadableError(f"{problem}; the batch is planned anew")
-        raise SourceLostError(
+        raise DataLossError(
             f"{problem}. Nothing of the batch was applied: the next start plans it anew. With kind='opaque' the "
             f"same run does so, and with onDataLoss='warn' it goes on with what is there"
         )

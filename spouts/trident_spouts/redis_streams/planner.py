@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from trident.base.errors import SourceLostError
+from trident.base.errors import DataLossError
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.redis_streams.ids import ZERO
 from trident_spouts.redis_streams.pages import PAGE_BYTES, PAGE_ENTRIES, Page
 from trident_spouts.redis_streams.positions import Look, Position, after_page, begin, begin_again, loss
@@ -55,10 +56,10 @@ class Planner:
         self.added: dict[str, int] = {}
         """The number of entries that were ever added to each stream, when it was last looked at."""
 
-    def next(self, known: Mapping[str, Position], txid: int) -> Plan | None:
+    def next(self, known: Mapping[str, Position], txid: int, budget: Budget = NO_LIMIT) -> Plan | None:
         """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
 
-        Raises SourceLostError if entries were lost and that is not accepted.
+        Raises DataLossError if entries were lost and that is not accepted.
         """
         new = [stream for stream in self._starts if stream not in known]
         self._begin([stream for stream in new if stream not in self._begun])
@@ -66,8 +67,9 @@ class Planner:
         # Each batch begins with another stream, so that none waits for ever if a batch has room for few entries.
         names = list(self._starts)
         waiting = names[txid % len(names) :] + names[: txid % len(names)]
-        while waiting and plan.entries < self._most_entries and plan.size < self._most_bytes:
-            waiting = self._round(plan, waiting)
+        entries, size = budget.rows_within(self._most_entries), budget.bytes_within(self._most_bytes)
+        while waiting and plan.entries < entries and plan.size < size:
+            waiting = self._round(plan, waiting, entries - plan.entries, size - plan.size)
         return plan if plan.pages or plan.needed else None
 
     def _begin(self, streams: Sequence[str]) -> None:
@@ -77,12 +79,14 @@ class Planner:
             latest = self._starts[stream] == LATEST and look is not None
             self._begun[stream] = begin(look.last if latest and look else start, look)
 
-    def _round(self, plan: Plan, waiting: list[str]) -> list[str]:
-        """Add a page of each stream as far as there is room, and return the streams that have more."""
-        room = self._most_entries - plan.entries
+    def _round(self, plan: Plan, waiting: list[str], room: int, bytes_left: int) -> list[str]:
+        """Add a page of each stream as far as there is room, and return the streams that have more.
+
+        There is room for `room` entries and `bytes_left` bytes.
+        """
         most = min(PAGE_ENTRIES, max(1, room // len(waiting)))
         asked, later = waiting[:room], waiting[room:]
-        size = min(PAGE_BYTES, max(1, (self._most_bytes - plan.size) // len(asked)))
+        size = min(PAGE_BYTES, max(1, bytes_left // len(asked)))
         looks = self._look([(stream, plan.positions[stream].id, most, size) for stream in asked])
         more = []
         for stream, look in zip(asked, looks, strict=True):
@@ -99,7 +103,7 @@ class Planner:
         return later + more
 
     def _checked(self, plan: Plan, stream: str, look: Look | None) -> Position:
-        """Return the stream's position, moved if something was lost. Raises SourceLostError, or tells it by a warning.
+        """Return the stream's position, moved if something was lost. Raises DataLossError, or tells it by a warning.
 
         An id behind which entries are read stays the same: only one that the stream does not have any more is left.
         """
@@ -109,7 +113,7 @@ class Planner:
             return position
         problem = f"RedisStreamSpout: stream {stream!r}: {lost}"
         if self._on_data_loss == "fail":
-            raise SourceLostError(
+            raise DataLossError(
                 f"{problem}. Start with onDataLoss='warn' to go on with what is there; if the stream was made anew and "
                 f"all of it is to be read, give it to a stream of another name"
             )

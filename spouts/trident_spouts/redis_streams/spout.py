@@ -14,6 +14,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.text import brief
 from trident.base.types import ddl
+from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.option_checks import check_flat, check_values
 from trident_spouts.files.values import Numbers, ValueReader
@@ -74,7 +75,7 @@ class RedisStreamSpout:
         place from the first batch on, which may be empty.
     onDataLoss : "fail" or "warn"
         What happens if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
-        on the server. "fail": SourceLostError stops the stream. "warn": a warning tells it, and reading goes on.
+        on the server. "fail": DataLossError stops the stream. "warn": a warning tells it, and reading goes on.
     maxEntriesPerBatch, maxBytesPerBatch : int
         The most entries in a batch, and the bytes at which it ends.
     idField, streamField, timeField, othersField : str, optional
@@ -92,7 +93,7 @@ class RedisStreamSpout:
 
     Raises
     ------
-    SourceLostError
+    DataLossError
         Entries were lost before they were read, or, of a transactional batch, before they were read again.
     SourceUnreadableError
         The server cannot be reached, refuses us, is a replica, or has something else under a stream's name.
@@ -269,8 +270,8 @@ class _StreamExecutor(SpoutExecutor):
             self._servers, starts, spout.onDataLoss, spout.maxEntriesPerBatch, spout.maxBytesPerBatch
         )
 
-    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        plan = self._planner.next({} if previous is None else _positions(previous), attempt.txid)
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        plan = self._planner.next({} if previous is None else _positions(previous), attempt.txid, budget)
         return None if plan is None else {"pages": plan.pages, "positions": plan.positions}
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

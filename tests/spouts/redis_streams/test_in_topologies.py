@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base import crash_points
-from trident.errors import BatchFailedError, MalformedInputError, SourceLostError
+from trident.errors import BatchFailedError, DataLossError, MalformedInputError
 from trident.spouts import RedisStreamSpout
 from trident.state import MemoryMapState
 from trident.testing import EngineStart, engines, start_local
@@ -115,7 +115,7 @@ def test_a_transactional_batch_that_lost_entries_stops_the_run_and_an_opaque_one
                     BatchFailedError, match="4 entries after 0-0 up to 4-0, and 2 of them are"
                 ) as caught:
                     running.awaitTermination(timeout=60)
-                assert isinstance(caught.value.__cause__, SourceLostError)
+                assert isinstance(caught.value.__cause__, DataLossError)
             running.stop()
         finally:
             crash_points.listen(None)
@@ -140,7 +140,7 @@ def test_a_loss_stops_the_run_until_it_is_accepted(
         running = start_local(topology(), checkpointLocation=tmp_path)
         with pytest.raises(BatchFailedError, match="2 entries after 2-0 vanished before being read") as caught:
             running.awaitTermination(timeout=30)
-        assert isinstance(caught.value.__cause__, SourceLostError)
+        assert isinstance(caught.value.__cause__, DataLossError)
     with start_local(topology(onDataLoss="warn"), checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=30)
         assert dict(running.state("counts").items()) == {"cow": 1, "moon": 1, "spoon": 1}

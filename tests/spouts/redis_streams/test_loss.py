@@ -10,7 +10,7 @@ import redis
 from tests.support.plans import logged
 from tests.support.server import RedisServer
 from trident.base.attempt import TransactionAttempt
-from trident.errors import SourceLostError, SourceUnreadableError
+from trident.errors import DataLossError, SourceUnreadableError
 from trident.spouts import RedisStreamSpout
 from trident_spouts.executor import Metadata, SpoutExecutor
 
@@ -123,7 +123,7 @@ def test_what_was_lost_between_two_plans_is_an_error_or_told(
     reader: Reader, caplog: pytest.LogCaptureFixture, act: Act, message: str, left: list[int] | None
 ) -> None:
     act(reader.client)
-    with pytest.raises(SourceLostError, match=f"RedisStreamSpout: stream 's': (?:{message})") as caught:
+    with pytest.raises(DataLossError, match=f"RedisStreamSpout: stream 's': (?:{message})") as caught:
         reader.plan()
     assert "onDataLoss='warn'" in str(caught.value)
     with caplog.at_level(logging.WARNING, "trident.spouts"):
@@ -185,7 +185,7 @@ def test_a_loss_is_noticed_wherever_reading_began(shared_redis: RedisServer, sta
     reader.read()
     reader.add(*range(11, 15))
     act(reader.client)
-    with pytest.raises(SourceLostError):
+    with pytest.raises(DataLossError):
         reader.rest()
 
 
@@ -221,7 +221,7 @@ def test_a_batch_never_holds_other_entries_than_were_planned(reader: Reader, act
     assert reader.emit(plan) == [5, 6, 7, 8]
     act(reader.client)
     expected = "stream 's': the batch was planned with 4 entries after 4-1 up to 8-1, and "
-    with pytest.raises(SourceLostError, match=f"{expected}{message}.*the next start plans it anew") as caught:
+    with pytest.raises(DataLossError, match=f"{expected}{message}.*the next start plans it anew") as caught:
         reader.emit(plan)
     assert caught.value.hopeless
     with pytest.raises(SourceUnreadableError, match=f"{expected}{message}.*; the batch is planned anew"):
@@ -271,12 +271,10 @@ def test_a_replica_that_takes_over_without_the_last_entries_is_noticed(
         reader.add(3, 4)
         assert reader.rest(**options) == [3, 4]
         monkeypatch.setenv("STREAMS", other.url)
-        with pytest.raises(
-            SourceLostError, match="its last id is 2-1, but it was read up to 4-1.*as a replica that had"
-        ):
+        with pytest.raises(DataLossError, match="its last id is 2-1, but it was read up to 4-1.*as a replica that had"):
             reader.rest(**options)
         other.client.xadd("s", {"n": 5}, id="5-1")
-        with pytest.raises(SourceLostError, match="the entry 4-1, which was read, is not there, though nobody deleted"):
+        with pytest.raises(DataLossError, match="the entry 4-1, which was read, is not there, though nobody deleted"):
             reader.rest(**options)
         assert reader.rest(**options, onDataLoss="warn") == [5]
         assert "is not there, though nobody deleted it" in caplog.text
@@ -303,7 +301,5 @@ def test_a_server_that_comes_back_empty_is_no_end_of_the_stream(tmp_path: Any) -
         reader.add(1, 2, 3)
         assert reader.rest() == [1, 2, 3]
         server.restart()
-        with pytest.raises(
-            SourceLostError, match="the stream is gone: it was deleted, or the server has lost its data"
-        ):
+        with pytest.raises(DataLossError, match="the stream is gone: it was deleted, or the server has lost its data"):
             reader.plan()
