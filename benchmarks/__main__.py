@@ -15,6 +15,7 @@ from benchmarks.rows.embedded import embedded
 from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
+from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.memory": lambda bench, load: keys(bench, "memory"),
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
+    "kafka": kafka,
 }
 
 AOF: Aof = "everysec"
@@ -67,7 +69,7 @@ def main() -> None:
         folder = Path(name)
         print("making the workload", flush=True)
         load = make_workload(folder / "load", scale.files, scale.lines)
-        bench = Bench(bench_spark(folder), server, folder, scale)
+        bench = Bench(bench_spark(folder, kafka="kafka" in asked.only), server, folder, scale)
         rows: list[Row] = []
         for family in asked.only:
             print(f"{family}:", flush=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.support.kafka import connector_jars, out_of_reach
 from trident.demo.java import ensure_java
 
 CONFS = {
@@ -21,8 +22,11 @@ CONFS = {
 """Spark's settings, the same for every engine."""
 
 
-def bench_spark(folder: Path) -> SparkSession:
-    """Return a session on local[2] with 4 GB and no UI, whose workers run this Python."""
+def bench_spark(folder: Path, kafka: bool = False) -> SparkSession:
+    """Return a session on local[2] with 4 GB and no UI, whose workers run this Python.
+
+    With `kafka` it has the Kafka connector, if that can be fetched.
+    """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -36,6 +40,8 @@ def bench_spark(folder: Path) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
     )
+    if kafka and not out_of_reach():
+        builder = builder.config("spark.jars", ",".join(map(str, connector_jars())))
     spark = builder.config(map=dict(CONFS)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -44,13 +44,22 @@ def cache_folder() -> Path:
 
 def broker_jars() -> Path:
     """Return the folder with the jars of the broker. Skips the test if they cannot be fetched."""
-    return _jars([BROKER])
+    folder, reason = _first([BROKER])
+    return pytest.skip(reason) if reason else folder
 
 
 def connector_jars() -> list[Path]:
     """Return the jars that Spark lacks for its Kafka connector. Skips the test if they cannot be fetched."""
+    folder, reason = _first(CONNECTORS)
+    if reason:
+        pytest.skip(reason)
     in_spark = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").iterdir()}
-    return sorted(jar for jar in _jars(CONNECTORS).glob("*.jar") if _artifact(jar) not in in_spark)
+    return sorted(jar for jar in folder.glob("*.jar") if _artifact(jar) not in in_spark)
+
+
+def out_of_reach() -> str:
+    """Return why there is no broker or no connector; "" if there are both."""
+    return _first([BROKER])[1] or _first(CONNECTORS)[1]
 
 
 def _artifact(jar: Path) -> str:
@@ -58,14 +67,15 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d[^-]*(-.*)?\.jar$", "", jar.name)
 
 
-def _jars(artifacts: Sequence[str]) -> Path:
+def _first(artifacts: Sequence[str]) -> tuple[Path, str]:
+    """Return the folder of the first artifact that can be fetched, or why none can."""
     reasons = []
     for artifact in artifacts:
         folder, reason = _resolve(artifact)
         if not reason:
-            return folder
+            return folder, ""
         reasons.append(f"{artifact} cannot be fetched: {reason}")
-    return pytest.skip("; ".join(reasons))
+    return folder, "; ".join(reasons)
 
 
 @cache

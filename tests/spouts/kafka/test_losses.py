@@ -33,6 +33,7 @@ def check_policy(spout: KafkaSpout, position: Any, loss: str, left: list[str], c
                     planned(executor, position)
                 return position
             rows, after = drained(executor, position)
+            planned(executor, position)  # as at every moment of an idle stream, whose position is frozen with a batch
     finally:
         executor.close()
     assert rows == (left if spout.onDataLoss == "earliest" else [])

@@ -12,6 +12,7 @@ from trident import TridentTopology
 from trident.spouts import KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
+from trident_spouts.kafka.cluster import Cluster
 
 
 def counting(
@@ -58,6 +59,17 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch(mortal: KafkaBroker, topic:
         mortal.send(topic, range(40, 60))
         running.processAllAvailable(timeout=60)
     check_all(output, 60)
+
+
+def test_a_broker_that_was_started_again_is_asked_as_the_leader_that_it_is_now(mortal: KafkaBroker, topic: str) -> None:
+    """Its partitions have another leader epoch. A client that goes on with the former one is refused for minutes."""
+    mortal.send(mortal.create(topic), range(3))
+    cluster = Cluster({"bootstrap.servers": mortal.servers, "log_level": 2}, "read_committed")
+    assert cluster.ends([(topic, 0)]) == {(topic, 0): 3}
+    mortal.kill()
+    mortal.start()
+    for _ in range(3):
+        assert cluster.ends([(topic, 0)]) == {(topic, 0): 3}
 
 
 @pytest.mark.soak
