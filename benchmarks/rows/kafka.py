@@ -58,9 +58,11 @@ class _Ways:
         self._ranges = self._plan()
 
     def _plan(self) -> list[Mapping[str, Any]]:
-        executor, plans, previous = self._spout.open(), [], None
+        executor, previous = self._spout.open(), None
+        plans: list[Mapping[str, Any]] = []
         while (plan := executor.plan(TransactionAttempt(len(plans) + 1, 0, 1), previous, 0.0)) is not None:
-            plans.append(plan[TOPIC])  # type: ignore[call-overload, index]
+            assert isinstance(plan, dict)
+            plans.append(plan[TOPIC])
             previous = plan
         executor.close()
         return plans
