@@ -189,6 +189,32 @@ def test_a_loss_is_noticed_wherever_reading_began(shared_redis: RedisServer, sta
         reader.rest()
 
 
+def test_an_id_ahead_of_the_stream_is_a_start_too(shared_redis: RedisServer) -> None:
+    """Entries up to it are not wanted, though they are added later."""
+    reader = Reader(shared_redis, startingIds="12-0")
+    reader.add(*range(1, 6))
+    trim(2)(reader.client)
+    assert reader.read() == []
+    assert reader.read() is None
+    reader.add(*range(6, 15))
+    assert reader.rest() == [12, 13, 14]
+    reader.add(15, 16)
+    delete(15)(reader.client)
+    with pytest.raises(SourceLostError, match="1 entry after 14-1 vanished"):
+        reader.rest()
+
+
+def test_a_first_batch_that_is_replanned_begins_where_it_began(shared_redis: RedisServer) -> None:
+    """The log has no place yet: an opaque spout remembers what "latest" was for the attempt before."""
+    reader = Reader(shared_redis, startingIds="latest", kind="opaque")
+    reader.add(1, 2)
+    executor = reader.open()
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
+    reader.add(3)
+    again: Any = logged(executor.plan(TransactionAttempt(1, 1), None, 0.0))
+    assert reader.emit(again) == [3]
+
+
 def test_a_stream_that_is_gone_is_read_from_its_beginning_when_it_is_made_anew(reader: Reader) -> None:
     reader.client.delete("s")
     assert reader.read(onDataLoss="warn") == [], "the place is kept, so that nothing is told again"
