@@ -62,8 +62,8 @@ class PageReader:
         return pa.concat_tables([arrow_schema(self.format.schema).empty_table(), *tables])
 
     def _table(self, page: Page, servers: StreamServers) -> pa.Table:
-        most = page.entries + 1  # one more than planned, so that it shows if there are too many
-        request = ("XRANGE", page.stream, f"({page.after}", page.to, "COUNT", most)
+        # If there were more of them by now, the last one that comes would be another one.
+        request = ("XRANGE", page.stream, f"({page.after}", page.to, "COUNT", page.entries)
         (entries,) = servers.ask([(page.stream, request)])
         self._check(page, entries)
         try:

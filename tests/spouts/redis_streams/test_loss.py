@@ -189,11 +189,12 @@ def test_a_loss_is_noticed_wherever_reading_began(shared_redis: RedisServer, sta
         reader.rest()
 
 
-def test_an_id_ahead_of_the_stream_is_a_start_too(shared_redis: RedisServer) -> None:
+@pytest.mark.parametrize("act", [trim(2), trim(0), lambda client: client.delete("s")])
+def test_an_id_ahead_of_the_stream_is_a_start_too(shared_redis: RedisServer, act: Act) -> None:
     """Entries up to it are not wanted, though they are added later."""
     reader = Reader(shared_redis, startingIds="12-0")
     reader.add(*range(1, 6))
-    trim(2)(reader.client)
+    act(reader.client)
     assert reader.read() == []
     assert reader.read() is None
     reader.add(*range(6, 15))
@@ -237,6 +238,10 @@ PLANNED: list[tuple[Act, str]] = [
     (trim(3), "3 of them are gone"),
     (lambda client: client.delete("s"), "4 of them are gone"),
     (anew(1, 10), "others are there now"),
+    (
+        both(lambda c: c.delete("s"), lambda c: c.xadd("s", {"n": 4}, id="4-5"), add(*range(5, 9))),
+        "others are there now",
+    ),
     (both(delete(5), lambda client: client.delete("s"), add(*range(1, 5), 6, 7, 8), add(9)), "1 of them are gone"),
 ]
 
