@@ -1,14 +1,19 @@
 """Streams in whole topologies, on both engines: who reads, what a loss does to a run, and what a restart keeps."""
 
 import os
+import random
+import signal
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.processes import descendants
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base import crash_points
@@ -189,3 +194,27 @@ def test_an_outage_of_the_server_is_waited_for(redis_server: RedisServer, tmp_pa
         running.processAllAvailable(timeout=30)
         assert dict(running.state("counts").items()) == {"cow": 1, "dog": 1}
         assert not [event for event in running.recentProgress if event["event"] == "failed"]
+
+
+@pytest.mark.spark
+def test_workers_that_are_killed_lose_and_double_nothing(
+    spark: SparkSession, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    words = [f"w{n * n % 23}" for n in range(900)]
+    spout = RedisStreamSpout(redis_server.url, "a", "word string", maxEntriesPerBatch=100)
+    killed = 0
+    with counting(spout).start(spark, checkpointLocation=tmp_path, maxAttempts=20) as running:
+        for start in range(0, 900, 300):
+            add(redis_server, "a", " ".join(words[start : start + 300]), start + 1)
+            until = time.monotonic() + 30
+            while time.monotonic() < until:  # a batch must be under way
+                daemons = [pid for pid, command in descendants(os.getpid()).items() if "pyspark.daemon" in command]
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    if daemons:
+                        os.kill(random.choice(daemons), signal.SIGKILL)
+                        killed += 1
+                        break
+                time.sleep(0.02)
+            running.processAllAvailable(timeout=120)
+        assert dict(running.state("counts").items()) == Counter(words)
+    assert killed == 3
