@@ -201,7 +201,7 @@ def test_an_id_ahead_of_the_stream_is_a_start_too(shared_redis: RedisServer, act
     assert reader.rest() == [12, 13, 14]
     reader.add(15, 16)
     delete(15)(reader.client)
-    with pytest.raises(SourceLostError, match="1 entry after 14-1 vanished"):
+    with pytest.raises(DataLossError, match="1 entry after 14-1 vanished"):
         reader.rest()
 
 
