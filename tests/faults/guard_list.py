@@ -1124,9 +1124,9 @@ GUARDS = [
     Guard(
         "rows that files had",
         "a file that was replaced after its rows were counted is read as if it were the same",
-        "trident/compiler/spark/inputs.py",
-        "    if rows != source.rows:\n",
-        "    if False:\n",
+        "spouts/trident_spouts/files/parquet.py",
+        "        if rows != self.rows:\n",
+        "        if False:\n",
         "tests/compiler/test_pinned_confs.py -k another_number_of_rows",
     ),
     Guard(
