@@ -299,6 +299,8 @@ class Notes:
 
     def ran(self, *_: object) -> None: ...
 
+    def read(self, *_: object) -> None: ...
+
     def committed(self, group: str, txid: int, written: object) -> None:
         driver = self._driver
         driver.stage_failures, driver.failing_since = 0, None
