@@ -12,6 +12,7 @@ from pyspark.sql import Row
 import trident
 from tests.compiler.functions import Longest, Mean
 from tests.support.server import RedisServer
+from tests.support.wall import Wall
 from trident import (
     Average,
     Count,
@@ -29,7 +30,6 @@ from trident import (
     TupleCollectionGet,
     openState,
 )
-from trident.base.clock import SystemClock
 from trident.errors import StateShapeError, StateValueError, TopologyError
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
@@ -159,22 +159,15 @@ def test_both_engines_give_the_same(start: Any) -> None:
     assert [(row[:3]) for row in sorted(changes.batches[1][2])] == [("a", 3, 6), ("c", 1, 0)]
 
 
-class ShiftedClock(SystemClock):
-    shift = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.shift
-
-
 def test_values_expire_as_a_whole(make_state: MakeState, tmp_path: Path) -> None:
     if not isinstance(make_state(), MemoryMapState | RedisMapState):
         pytest.skip("a store of the user's own has no ttlSecs")
-    clock = ShiftedClock()
+    clock = Wall()
     source = TestSource(FIELDS, [BATCHES[0], trident.testing.PAUSE, BATCHES[1]])
     made, _ = topology(source, make_state(ttlSecs=60))
     with start_local(made, name="t", checkpointLocation=tmp_path, clock=clock) as running:
         running.processAllAvailable(timeout=20)
-        clock.shift = 61
+        clock.advance(61)
         source.resume()
         running.processAllAvailable(timeout=20)
         assert close(dict(running.state("totals").items())) == close(by_key([BATCHES[1]]))
