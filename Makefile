@@ -24,9 +24,16 @@ help: ## list these targets
 demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host keeps the counts in Redis
 	@$(RUN) -m trident.demo
 
-test: $(READY) ## tests, doctests and notebooks, then the engine's tests through Spark Connect
+test: test-classic test-connect ## tests, doctests and notebooks, then the engine's tests through Spark Connect
+
+test-classic: $(READY)
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not soak"
+
+test-connect: $(READY)
 	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and not soak" $(ENGINE_TESTS)
+
+again: $(READY) ## the tests that failed in the last run, one after the other
+	$(RUN) -m pytest -n 0 --last-failed --last-failed-no-failures none
 
 soak: $(READY) ## what takes long, for MINUTES=10 with cases drawn anew (0: everything); SEED=n draws the same; ARGS="-k simulator"
 	SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SEED=$(SEED) $(RUN) -m pytest -v -m soak $(ARGS)
@@ -90,4 +97,4 @@ $(LOWEST)/.ready: pyproject.toml | $(UV)
 
 export NO_MKDOCS_2_WARNING := 1  # an advertisement for other tools
 
-.PHONY: help demo test soak check lowest format docs bench torture lock clean
+.PHONY: help demo test test-classic test-connect again soak check lowest format docs bench torture lock clean
