@@ -1,7 +1,7 @@
 """Kafka to counts: against plain Spark over the same ranges without state, and against a hand-written foreachBatch."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from benchmarks.bench import Bench
-from benchmarks.check import Counts, check_counts, counts_of
+from benchmarks.check import Counts, counts_of
 from benchmarks.competitors.foreach_batch import merge_counts, stored_counts
+from benchmarks.rounds import median_seconds
 from benchmarks.row import Row
-from benchmarks.timing import Timed, median
+from benchmarks.timing import Timed
 from benchmarks.words import Splitter
 from benchmarks.workload import Workload
 from tests.support.kafka import KafkaBroker, out_of_reach
@@ -32,7 +33,10 @@ def kafka(bench: Bench, load: Workload) -> Iterator[Row]:
         return
     with KafkaBroker(bench.folder / "kafka") as broker:
         _send(broker, load)
-        rates = _rates(bench, load, _Ways(bench, load, broker.servers))
+        ways = _Ways(bench, load, broker.servers)
+        engines = {"plain": ways.plain, "memory": ways.memory, "foreach": ways.foreach, "redis": ways.redis}
+        seconds = median_seconds(bench, engines, load.expected)
+    rates = {name: load.lines / each for name, each in seconds.items()}
     what = f"Kafka to word counts, {PARTITIONS} partitions"
     text = f"{what}, memory state; against plain Spark over the same ranges, no state"
     yield Row("kafka.plain", text, rates["memory"], rates["plain"], "messages/s", 0.9)
@@ -115,21 +119,3 @@ class _Ways:
         with Timed() as timed:
             writer.start().awaitTermination()
         return timed.seconds, stored_counts(client)
-
-
-def _rates(bench: Bench, load: Workload, ways: _Ways) -> dict[str, float]:
-    """Return the messages a second: the median of all rounds but the first, which warms everything up."""
-    seconds: dict[str, list[float]] = {}
-    runs: dict[str, Callable[[Path], tuple[float, Counts]]] = {
-        "plain": ways.plain, "memory": ways.memory, "foreach": ways.foreach, "redis": ways.redis
-    }  # fmt: skip
-    for number in bench.scale.turns:
-        for name, run in runs.items():
-            folder = bench.fresh()
-            took, counts = run(folder)
-            check_counts(name, counts, load.expected)
-            bench.drop(folder)
-            if number or not bench.scale.warm:
-                seconds.setdefault(name, []).append(took)
-            print(f"    round {number or 'to warm up'}: {name} {took:.2f} s", flush=True)
-    return {name: load.lines / median(took) for name, took in seconds.items()}

@@ -1,21 +1,17 @@
 """20M words: ours on Redis and in memory, against Spark alone, one query over all, foreachBatch, and its own state."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 from benchmarks.bench import Bench
-from benchmarks.check import Counts, check_counts
 from benchmarks.competitors.bare_plan import bare_plan, one_query
 from benchmarks.competitors.foreach_batch import foreach_batch
 from benchmarks.competitors.structured_streaming import structured_streaming
 from benchmarks.ours import ours
+from benchmarks.rounds import Engine, median_seconds
 from benchmarks.row import Row
-from benchmarks.timing import median
 from benchmarks.words import Splitter, Way
 from benchmarks.workload import Workload
 from trident.state import MemoryMapState, RedisMapState
-
-Engine = Callable[[Path], tuple[float, Counts]]
 
 TARGETS = {"bare": 0.9, "one": 0.35, "foreach": 2.0, "structured": 2.0}
 
@@ -29,7 +25,8 @@ WHAT = {
 
 def word_count(bench: Bench, load: Workload, way: Way) -> Iterator[Row]:
     """Measure all engines in turn, round after round, so that a slow minute of the machine affects all of them."""
-    rates = _rates(bench, load, _engines(bench, load, way))
+    seconds = median_seconds(bench, _engines(bench, load, way), load.expected)
+    rates = {name: load.words / each for name, each in seconds.items()}
     how = "split by expr" if way == "native" else "split by a Python function"
     for name, target in TARGETS.items():
         what = f"word count, {how}, opaque Redis state; against {WHAT[name]}"
@@ -49,18 +46,3 @@ def _engines(bench: Bench, load: Workload, way: Way) -> dict[str, Engine]:
         "redis": lambda folder: ours(spark, load, way, redis, folder),
         "memory": lambda folder: ours(spark, load, way, MemoryMapState.opaque(), folder),
     }
-
-
-def _rates(bench: Bench, load: Workload, engines: dict[str, Engine]) -> dict[str, float]:
-    """Return the words a second: the median of all rounds but the first, which warms everything up."""
-    seconds: dict[str, list[float]] = {name: [] for name in engines}
-    for number in bench.scale.turns:
-        for name, run in engines.items():
-            folder = bench.fresh()
-            took, counts = run(folder)
-            check_counts(name, counts, load.expected)
-            bench.drop(folder)
-            if number:
-                seconds[name].append(took)
-            print(f"    round {number or 'to warm up'}: {name} {took:.2f} s", flush=True)
-    return {name: load.words / median(took) for name, took in seconds.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much the next batch of a spout should hold at most; None means as much as the spout itself allows.
+    """The most that the next batch of a spout should hold; None means as much as the spout itself allows.
 
     A run gives a budget to every plan of a new batch. Without ``start(targetBatchSecs=...)`` nothing is limited. A
     spout keeps to the parts that it can measure, and ignores the others. A batch may be larger if its source has no

@@ -31,7 +31,7 @@ class SpoutKind(enum.Enum):
 
 
 class WorkerReader(NamedTuple):
-    """How Spark's Python workers read an emission: each reads shares of it, and may run operations on what it reads."""
+    """A way for Spark's Python workers to read an emission: each worker reads some shares of it."""
 
     numbers: "DataFrame"
     """A DataFrame with a row for each share: the share's number."""
@@ -158,7 +158,7 @@ class SpoutExecutor(Protocol):
         return
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """Drop what belongs to `attempt`, which failed. The batch will be emitted again."""
+        """Drop what belongs to the failed `attempt`. The batch will be emitted again."""
         return
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class SpoutExecutor(Protocol):
 
 
 class ReadSoFar(NamedTuple):
-    """How much of a source was read, of what is known of it: `done` of `total`, in the plural `unit` ("bytes").
+    """The progress of a stream through its source: `done` of `total`, counted in the plural `unit` ("bytes").
 
     >>> ReadSoFar(20, 25, "messages").lag
     5
@@ -181,7 +181,7 @@ class ReadSoFar(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Return how much is there and not read yet."""
+        """Return the amount that is there and not read yet."""
         return self.total - self.done
 
 

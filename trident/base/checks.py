@@ -1,6 +1,6 @@
 """Checks of arguments that many calls share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from trident.base.errors import TopologyError
 from trident.base.text import brief
@@ -24,3 +24,14 @@ def check_whole_number(
         accepted = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise error(f"{name}={brief(value)}: expected a whole number {accepted}")
     return value
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raise TopologyError if `value` is not one of `choices`.
+
+    >>> check_choice("KafkaSpout: kind", "exact", ["transactional", "opaque"])
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: KafkaSpout: kind='exact' is not one of 'transactional', 'opaque'
+    """
+    if value not in choices:
+        raise TopologyError(f"{name}={brief(value)} is not one of {', '.join(map(repr, choices))}")

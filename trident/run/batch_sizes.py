@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much of a stream a batch holds; None for what is not known."""
+    """The size of a batch; None for what is not known."""
 
     rows: int | None
     bytes: int | None

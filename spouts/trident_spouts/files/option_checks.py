@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from trident.base.checks import check_choice
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.types import type_ddl
 from trident_spouts.files.csv_rows import CsvOptions
@@ -44,8 +45,7 @@ def _check_signs(csv: CsvOptions) -> None:
 
 def check_values(spout: str, numbers: str, zone: str | None) -> None:
     """Raise TopologyError, with the name of the spout, if an option of `ValueReader` is wrong."""
-    if numbers not in get_args(Numbers):
-        raise TopologyError(f"{spout}: numbers={numbers!r} is not one of {', '.join(map(repr, get_args(Numbers)))}")
+    check_choice(f"{spout}: numbers", numbers, get_args(Numbers))
     try:
         if zone is not None:
             ZoneInfo(zone)

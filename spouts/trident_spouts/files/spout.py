@@ -12,13 +12,12 @@ from typing import Any, Literal, TypeVar, get_args
 from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.checks import check_whole_number
+from trident.base.checks import check_choice, check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import (
     SourceUnreadableError,
     SpoutContractError,
     SpoutError,
-    TopologyError,
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
@@ -195,10 +194,10 @@ class FileSpout:
         numbers: Numbers = "strict",
         timeZone: str | None = None,
     ) -> None:
-        _check_choice("format", format, get_args(FileFormat))
-        _check_choice("encodingErrors", encodingErrors, get_args(EncodingErrors))
-        _check_choice("malformed", malformed, get_args(Malformed))
-        _check_choice("orderBy", orderBy, get_args(FileOrder))
+        check_choice("FileSpout: format", format, get_args(FileFormat))
+        check_choice("FileSpout: encodingErrors", encodingErrors, get_args(EncodingErrors))
+        check_choice("FileSpout: malformed", malformed, get_args(Malformed))
+        check_choice("FileSpout: orderBy", orderBy, get_args(FileOrder))
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
         if maxFilesPerBatch is not None:
             check_whole_number("FileSpout: maxFilesPerBatch", maxFilesPerBatch)
@@ -271,11 +270,6 @@ class FileSpout:
         if self.format != "text" and self._declared is not None:
             shown.insert(2, f"schema={ddl(self._declared)!r}")
         return f"FileSpout({', '.join(shown)})"
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise TopologyError(f"FileSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
 
 
 def _declared(format: FileFormat, schema: str | StructType | None, malformed: Malformed) -> StructType | None:

@@ -23,7 +23,7 @@ from trident_spouts.kafka.starting import StartingOffsets
 
 
 class KafkaSource(NamedTuple):
-    """What a run reads, and how; see the parameters of KafkaSpout."""
+    """The settings of a KafkaSpout that a run needs; see its parameters."""
 
     servers: str
     names: tuple[str, ...] | re.Pattern[str]

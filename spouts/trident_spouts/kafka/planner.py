@@ -45,7 +45,7 @@ class Planner:
         self._gone: set[str] = set()
         """The topics that were read and are deleted: they are not waited for again."""
         self._begun: dict[str, Position] = {}
-        """Where topics begin that no batch names yet. Kept, so that "latest" stays where it was at the first plan."""
+        """The first offsets of topics that no batch names yet. Kept, so that "latest" stays where it was at first."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run found each partition first, and its end at the last plan."""
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from pyspark.sql.types import StructType
 
-from trident.base.checks import check_whole_number
+from trident.base.checks import check_choice, check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.text import typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
@@ -122,9 +122,9 @@ class KafkaSpout:
                 f"KafkaSpout: bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several with "
                 f"commas between them"
             )
-        _check_choice("kind", kind, _KINDS)
-        _check_choice("isolationLevel", isolationLevel, get_args(Isolation))
-        _check_choice("onDataLoss", onDataLoss, get_args(OnDataLoss))
+        check_choice("KafkaSpout: kind", kind, _KINDS)
+        check_choice("KafkaSpout: isolationLevel", isolationLevel, get_args(Isolation))
+        check_choice("KafkaSpout: onDataLoss", onDataLoss, get_args(OnDataLoss))
         check_starting(startingOffsets)
         check_whole_number("KafkaSpout: maxOffsetsPerBatch", maxOffsetsPerBatch)
         check_options("options", {} if options is None else options)
@@ -169,11 +169,6 @@ class KafkaSpout:
         options = {"options": self.options, "sparkOptions": self.sparkOptions}
         parts += [f"{name}={shown(value)!r}" for name, value in options.items() if value]
         return f"KafkaSpout({', '.join(parts)})"
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise TopologyError(f"KafkaSpout: {name}={value!r} is not one of {', '.join(map(repr, choices))}")
 
 
 def _topics(topics: object, pattern: object) -> tuple[str, ...]:
