@@ -7,9 +7,6 @@ RUN := .venv/bin/python
 READY := .venv/.ready
 OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 
-# The engine's tests: the ones that must mean the same through Spark Connect.
-ENGINE_TESTS := tests/compiler tests/differential tests/spouts tests/stream tests/house/test_spark_fixture.py
-
 # What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec and click.
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/stream tests/cli tests/run/test_running.py tests/drpc/test_local.py tests/compiler/test_pandas.py \
@@ -24,18 +21,20 @@ help: ## list these targets
 demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host keeps the counts in Redis
 	@$(RUN) -m trident.demo
 
-test: test-classic test-connect ## tests, doctests and notebooks, then the engine's tests through Spark Connect
+test: test-classic test-connect ## tests, doctests and notebooks, then those marked `connect` through Spark Connect
 
 test-classic: $(READY)
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not soak"
 
+# What PySpark's client does otherwise there: sessions, plans, functions that travel, results, errors, cancelling. What
+# Spark's server makes of a plan is the same, so each kind of input, operation and output has one test with the mark.
 test-connect: $(READY)
-	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and not soak" $(ENGINE_TESTS)
+	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and connect and not soak" tests
 
 again: $(READY) ## the tests that failed in the last run, one after the other
 	$(RUN) -m pytest -n 0 --last-failed --last-failed-no-failures none
 
-soak: $(READY) ## what takes long, for MINUTES=10 with cases drawn anew (0: everything); SEED=n draws the same; ARGS="-k simulator"
+soak: $(READY) ## what takes long, as much as fits into MINUTES=10 (0: all); SEED=n draws the same again; ARGS="-k simulator"
 	SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SEED=$(SEED) $(RUN) -m pytest -v -m soak $(ARGS)
 
 check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants them

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import trident
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
-from tests.support.soak import Budget, Soak
+from tests.support.soak import Budget, Soak, is_soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
 from trident.compiler import preview
 from trident.demo.java import ensure_java
@@ -43,8 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         SOAKS.order(items)
         return
     for item in items:
-        if item.get_closest_marker("soak"):
+        if is_soak(item):
             item.add_marker(pytest.mark.skip(reason="a soak: `make soak` runs it, or SOAK_MINUTES=2 before pytest"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a soak whose time is over before its fixtures start a server or a Spark."""
+    if SOAKS and is_soak(item) and SOAKS.late(item.nodeid):
+        pytest.skip(f"no time left of {SOAKS.minutes:g} minutes: `make soak MINUTES=0` runs every soak")
 
 
 @pytest.hookimpl(wrapper=True)

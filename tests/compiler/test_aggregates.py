@@ -84,6 +84,7 @@ def numbers(*batches: Any) -> Any:
 # --- three kinds --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_an_aggregator_begins_and_ends_once_a_batch_also_an_empty_one(engine: Slots) -> None:
     made = numbers().aggregate(Story(), "what, n")
     assert leaving(engine, made) == [("open", 1), ("saw 4", 4), ("saw 9", 9), ("saw 4", 4), ("close", 3)]
@@ -100,6 +101,7 @@ def test_an_aggregator_emits_under_its_group_from_the_first_moment_on(engine: Sl
     assert leaving(engine, numbers().groupBy("k").aggregate("n", Story(), "what, m"), batch=1) == []
 
 
+@pytest.mark.connect
 def test_a_reducer_folds_every_tuple_of_a_batch_or_group(engine: Slots) -> None:
     assert leaving(engine, numbers().aggregate("n", From500(), "n")) == [(517,)]
     assert leaving(engine, numbers().aggregate("n", From500(), "n"), batch=1) == [(500,)]
@@ -167,6 +169,7 @@ def test_every_group_has_its_own_combinations(engine: Slots) -> None:
     assert sorted(leaving(engine, made)) == sorted(expected)
 
 
+@pytest.mark.connect
 def test_a_chain_of_all_three_kinds(engine: Slots) -> None:
     def made() -> Any:
         chain = numbers([("a", 3), ("b", 8)], []).chainedAgg().aggregate(Count(), "count")
@@ -373,6 +376,7 @@ def test_what_goes_wrong_in_a_reducer_is_told(engine: Slots) -> None:
 # --- built-in ones ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_built_in_aggregators_of_a_batch_of_groups_and_of_partitions(engine: Slots) -> None:
     rows = [("a", 4), ("b", 9), ("a", 4), ("a", None), ("c", None)]
 

@@ -193,6 +193,7 @@ def test_what_is_a_column_is_taken(column: Any) -> None:
     assert sorted(row.bits for row in found) == ["0b1", "0b10", "0b11"]
 
 
+@pytest.mark.connect
 def test_an_error_in_a_column_method_names_it_on_both_engines(engine: Slots) -> None:
     topology = TridentTopology()
     grouped = stream(topology, "k string, n long", NUMBERS).groupBy("k")

@@ -14,6 +14,7 @@ from trident import Count, Debug, FilterNull, Max, Min, Sum, TridentTopology
 WORDS = [("the",), ("cow",), ("the",), ("dog",), ("jumped",), ("the",)]
 
 
+@pytest.mark.connect
 def test_word_count_with_a_generator(engine: Slots) -> None:
     topology = TridentTopology()
     lines = stream(topology, "line string", ["the cow jumped", "the moon", ""], [])
@@ -40,6 +41,7 @@ def test_python_operations_one_after_the_other(engine: Slots) -> None:
     assert results(engine, topology) == {"scores": [("c", 5.0), ("h", 6.0)]}
 
 
+@pytest.mark.connect
 def test_trident_style_objects(engine: Slots) -> None:
     topology = TridentTopology()
     (
@@ -142,6 +144,7 @@ def test_grouped_aggregates_within_the_batch(engine: Slots) -> None:
     }
 
 
+@pytest.mark.connect
 def test_equal_keys_are_sparks_equal_keys(engine: Slots) -> None:
     nan, other = float("nan"), math.inf - math.inf
     topology = TridentTopology()
@@ -186,6 +189,7 @@ def test_a_stream_joined_with_itself(engine: Slots) -> None:
     assert results(engine, topology) == {"pairs": [(1, 4), (2, 1)]}
 
 
+@pytest.mark.connect
 def test_every_type_passes_through_python_and_back(engine: Slots) -> None:
     when = datetime.datetime(2020, 5, 17, 12, 30, 0, 250_000, tzinfo=datetime.UTC)
     given = (
@@ -210,6 +214,7 @@ def test_every_type_passes_through_python_and_back(engine: Slots) -> None:
     assert first["at"] == when and first["r"] == {"x": 5, "w": "s"} and dict(first["m"]) == {"a": 1}
 
 
+@pytest.mark.connect
 def test_debug_shows_the_first_tuples_of_the_batch(engine: Slots) -> None:
     topology = TridentTopology()
     words = stream(topology, "word string", WORDS).each("word", lambda w: w.upper(), "loud string")
@@ -220,6 +225,7 @@ def test_debug_shows_the_first_tuples_of_the_batch(engine: Slots) -> None:
     assert rows(found.results["counts"]) == [("COW", 1), ("DOG", 1), ("JUMPED", 1), ("THE", 3)]
 
 
+@pytest.mark.connect
 def test_later_stages_start_from_what_the_runtime_made(engine: Slots, tmp_path: Any) -> None:
     from trident.base.attempt import TransactionAttempt
     from trident.compiler.stages import cut

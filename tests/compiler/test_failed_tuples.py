@@ -47,6 +47,7 @@ def letters(result: StageResult) -> list[tuple[str, str, str, Any]]:
     return sorted(read, key=repr)
 
 
+@pytest.mark.connect
 def test_dead_letters_hold_the_whole_tuple_and_the_batch_goes_on(engine: Slots) -> None:
     topology = TridentTopology()
     lines = stream(topology, "line string, extra double", [("1", 0.5), ("x", float("nan")), ("3", None), (None, 1.0)])
@@ -66,6 +67,7 @@ def test_dead_letters_hold_the_whole_tuple_and_the_batch_goes_on(engine: Slots) 
     assert first["function"].startswith("number (test_failed_tuples.py:") and first["id"] == "000000000001.1.00000"
 
 
+@pytest.mark.connect
 def test_skipped_tuples_are_counted_by_step(engine: Slots) -> None:
     topology = TridentTopology()
     lines = stream(topology, "line string", ["1", "x", "13", "200", "y", "7"])
@@ -143,6 +145,7 @@ def test_attempts_fail_before_a_tuple_dies_and_skip_waits_for_none(engine: Slots
         run(engine, failing(1))
 
 
+@pytest.mark.connect
 def test_what_is_no_tuples_fault_fails_the_batch(engine: Slots) -> None:
     def build(*given: str, **policy: Any) -> TridentTopology:
         topology = TridentTopology()

@@ -125,6 +125,7 @@ def test_an_error_says_what_came_and_what_is_accepted(engine: Slots, case: str) 
     assert re.search(message, str(caught.value)), str(caught.value)
 
 
+@pytest.mark.connect
 def test_the_workers_traceback_is_a_note(engine: Slots) -> None:
     topology, _ = CASES["raises"]
     with pytest.raises(UserFunctionError) as caught:
@@ -137,12 +138,14 @@ def test_the_workers_traceback_is_a_note(engine: Slots) -> None:
         assert caught.value.__context__ is None  # nothing of Spark's is printed before it
 
 
+@pytest.mark.connect
 def test_a_failed_exception_stays_one(engine: Slots) -> None:
     topology = counted(lambda s: s.each("word", fail_at_dog, "w string"))
     with pytest.raises(FailedException, match="^try this batch again$"):
         results(engine, topology)
 
 
+@pytest.mark.connect
 def test_a_combiner_that_raises(engine: Slots) -> None:
     tuples = [(1, "a"), (1, "b")]
     topology = counted(lambda s: s.groupBy("k").aggregate("w", Bad(), "b"), *tuples, fields="k int, w string")

@@ -147,6 +147,7 @@ def test_a_dead_letter_holds_the_field_before_it_was_replaced(engine: Slots) -> 
     assert [json.loads(letter["tuple"]) for letter in table.to_pylist()] == [{"n": "x", "x": 1.5}]
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_an_expression_replaces_fields(on_spark: Slots) -> None:
     made = words().each(expr("n + x"), "n double", replace=True).filter(expr("n IS NOT NULL"))
@@ -161,6 +162,7 @@ def test_an_expression_replaces_fields(on_spark: Slots) -> None:
     assert leaving(on_spark, exploded) == [("a", 1), ("dog", 1), ("cat", 3)]
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_columns_and_udfs_replace_fields_beside_python_functions(on_spark: Slots) -> None:
     made = words().each("n", lambda n: n + 1, "n long", replace=True)

@@ -105,6 +105,7 @@ def test_a_failure_that_is_only_a_row_is_a_failure(on_spark: OnSpark, tmp_path: 
         slot.run(group.stages[0], given, TransactionAttempt(1, 0), tmp_path / "scratch")
 
 
+@pytest.mark.connect
 def test_the_next_job_of_the_slot_is_left_alone(on_spark: OnSpark, tmp_path: Path) -> None:
     topology = TridentTopology()
     words = stream(topology, "word string", ["moon", "raises"]).parallelismHint(2)

@@ -69,12 +69,14 @@ def test_only_listed_files_count(tmp_path: Path) -> None:
     assert sum(table.num_rows for table in read_frozen(tmp_path, found)) == 6
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_executors_answer_whether_they_reach_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     assert reachable(spark, tmp_path / "here")
     assert list((tmp_path / "here").iterdir()) == [], "nothing stays behind"
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, tmp_path: Path) -> None:
     topology = TridentTopology()

@@ -40,6 +40,7 @@ RIGHT = [(50, 1), (70, 3), (60, 1)]
 PAIRS = [(1, "ann", 50), (1, "amy", 50), (1, "ann", 60), (1, "amy", 60)]
 
 
+@pytest.mark.connect
 def test_each_type_of_a_join_of_two(engine: Slots) -> None:
     topology = TridentTopology()
     people = stream(topology, "uid long, name string", LEFT, [(3, "cat")], name="l")
@@ -183,7 +184,7 @@ def sides_of(count: int, seed: int) -> list[Rows]:
 
 
 @given(st.lists(st.lists(st.sampled_from([None, 1, 2, 3]), max_size=4), min_size=2, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=15)
 def test_any_join_is_what_its_meaning_says(keys: list[list[int | None]]) -> None:
     sides = [[(key, f"{at}{row}") for row, key in enumerate(side)] for at, side in enumerate(keys)]
     topology, expected = many_joins(sides)
@@ -204,6 +205,7 @@ def test_any_join_is_the_same_in_spark(on_spark: Slots, count: int) -> None:
 # --- merge ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_a_merge_tells_where_a_tuple_comes_from(engine: Slots) -> None:
     topology = TridentTopology()
     a = stream(topology, "x long, y long", [(1, 2)], name="a")

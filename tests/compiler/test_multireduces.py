@@ -45,6 +45,7 @@ class CountEach:
         collector.emit(state)
 
 
+@pytest.mark.connect
 def test_a_reducer_of_groups_and_one_of_partitions(engine: Slots) -> None:
     topology = TridentTopology()
     a = stream(topology, "k string, n long, unread string", [("u", 9, ""), ("w", 4, "")], [], name="a")

@@ -45,6 +45,7 @@ def words(topology: TridentTopology, rows: Any = ROWS) -> Any:
     return stream(topology, FIELDS, rows, [])
 
 
+@pytest.mark.connect
 def test_a_series_for_each_field(engine: Slots) -> None:
     topology = TridentTopology()
     result = words(topology).each("n", doubled, "m long").each("n, x", scored, "score double").project("m, score")
@@ -52,6 +53,7 @@ def test_a_series_for_each_field(engine: Slots) -> None:
     assert leaving(engine, result, batch=1) == []
 
 
+@pytest.mark.connect
 def test_a_data_frame_of_the_fields(engine: Slots) -> None:
     topology = TridentTopology()
     result = words(topology).each("word, n", both, "loud string, more int").project("loud, more")
@@ -98,6 +100,7 @@ def total(n: pd.Series) -> int:
     return n.sum()
 
 
+@pytest.mark.connect
 def test_aggregates_of_a_batch_and_of_groups(engine: Slots) -> None:
     topology = TridentTopology()
     rows = [("a", 1, 0.5), ("b", 10, 2.0), ("a", 4, 2.0), ("b", None, None), ("c", 7, 1.5)]
@@ -341,6 +344,7 @@ def test_a_contract_that_is_broken_is_no_tuples_fault() -> None:
         leaving(OnArrow(), numbers.each("n", shorter, "y long", onError="skip"))
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_errors_come_from_sparks_workers_with_all_they_say(on_spark: Slots) -> None:
     numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])

@@ -43,6 +43,7 @@ def placed(
     return {at: sorted(rows) for at, rows in sorted(found.items())}
 
 
+@pytest.mark.connect
 def test_a_shuffle_spreads_the_tuples_over_as_many_partitions_as_are_asked_for(engine: Slots) -> None:
     topology = TridentTopology()
     found = placed(engine, topology, stream(topology, "n long", NUMBERS).shuffle().parallelismHint(4))
@@ -56,6 +57,7 @@ def test_a_hint_at_a_spout_spreads_its_tuples(engine: Slots) -> None:
     assert list(found) == [0, 1, 2] and sum(map(len, found.values())) == 40
 
 
+@pytest.mark.connect
 def test_equal_fields_meet_in_one_partition_the_same_in_every_batch(engine: Slots) -> None:
     topology = TridentTopology()
     words = stream(topology, "k string, n long", FEW, [("w", 5), ("u", 6), ("v", 7)])
@@ -101,6 +103,7 @@ def test_a_batch_goes_to_one_partition_the_same_at_every_attempt(engine: Slots) 
     assert places[0] == places[1] and len(set(places)) > 1
 
 
+@pytest.mark.connect
 def test_a_function_of_the_user_chooses(engine: Slots) -> None:
     topology = TridentTopology()
     words = stream(topology, "k string, n long", FEW).filter("n", lambda n: n > 1)
@@ -152,6 +155,7 @@ def test_local_or_shuffle_moves_nothing_where_the_numbers_fit(engine: Slots) -> 
     assert list(placed(engine, topology, words.localOrShuffle().parallelismHint(3))) == [0, 1, 2]
 
 
+@pytest.mark.connect
 def test_merged_streams_share_partitions_by_their_index(engine: Slots) -> None:
     topology = TridentTopology()
     a = stream(topology, "n long", [(1,), (2,), (3,)], name="a").partition("n", lambda n, count: n % count)

@@ -39,6 +39,7 @@ def test_a_stream_with_a_state_has_none() -> None:
         take(topology.newDRPCStream("f")._node, 1)
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_take_on_spark(spark: SparkSession) -> None:
     topology = TridentTopology()

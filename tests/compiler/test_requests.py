@@ -165,6 +165,7 @@ def test_a_step_that_only_spark_can_run_needs_a_session() -> None:
         answer(topology, Stored(), (1, "a"))
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_steps_that_only_spark_can_run_are_jobs_of_their_own(on_spark: OnSpark) -> None:
     topology, counts = counting()

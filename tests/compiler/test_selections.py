@@ -31,6 +31,7 @@ def by_distance_from_five(a: int, b: int) -> int:
     return abs(a - 5) - abs(b - 5)
 
 
+@pytest.mark.connect
 def test_the_last_of_the_equal_extremes_of_a_batch_leaves_whole(engine: Slots) -> None:
     assert leaving(engine, numbers().maxBy("n", scope="batch")) == [("e", 9)]
     assert leaving(engine, numbers().minBy("n", scope="batch")) == [("g", 2)]

@@ -56,6 +56,7 @@ def upper(word: Column) -> Column:
     return F.upper(word)
 
 
+@pytest.mark.connect
 def test_native_operations_are_columns(on_spark: OnSpark) -> None:
     topology = TridentTopology()
     words = stream(topology, "line string", [*LINES, None], []).each("line", SPLIT, "word string")
@@ -77,6 +78,7 @@ def test_native_operations_are_columns(on_spark: OnSpark) -> None:
     assert results(on_spark, topology, batch=1) == {"counts": []}
 
 
+@pytest.mark.connect
 def test_python_between_native_operations(on_spark: OnSpark) -> None:
     topology = TridentTopology()
     words = stream(topology, "line string", LINES).each("line", SPLIT, "word string")
@@ -85,6 +87,7 @@ def test_python_between_native_operations(on_spark: OnSpark) -> None:
     assert results(on_spark, topology) == {"max": [(12, 6), (8, 4)]}
 
 
+@pytest.mark.connect
 def test_the_whole_dataframe_api(on_spark: OnSpark) -> None:
     known = on_spark.session.createDataFrame([("cow", "animal"), ("moon", "thing")], "word string, kind string")
     topology = TridentTopology()
@@ -130,6 +133,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("case", BAD)
 def test_what_spark_refuses_names_the_step(on_spark: OnSpark, case: str) -> None:
     change, message = BAD[case]
@@ -150,6 +154,7 @@ def test_the_driver_side_engine_runs_no_expression() -> None:
 # --- evaluated once -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_a_stream_used_twice_is_evaluated_once(on_spark: OnSpark, tmp_path: Path) -> None:
     shared, alone = CountedCalls(tmp_path / "shared"), CountedCalls(tmp_path / "alone")
     topology = TridentTopology()
@@ -175,6 +180,7 @@ def test_a_random_function_gives_both_readers_the_same(on_spark: OnSpark) -> Non
     assert found["one"] == sorted(((n, x, y, count) for x, n, y, count in found["two"]), key=repr)
 
 
+@pytest.mark.connect
 def test_a_leaf_without_a_state_runs_for_what_it_does(on_spark: OnSpark, tmp_path: Path) -> None:
     marks = CountedCalls(tmp_path / "marks")
     topology = TridentTopology()
@@ -185,6 +191,7 @@ def test_a_leaf_without_a_state_runs_for_what_it_does(on_spark: OnSpark, tmp_pat
 # --- sessions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_the_given_session_is_not_changed(other_spark: SparkSession) -> None:
     given = other_spark
     given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -210,6 +217,7 @@ def _folder() -> str:
     return tempfile.mkdtemp()
 
 
+@pytest.mark.connect
 def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> None:
     session = run_session(spark)
     wanted = {k: v for k, v in spark.conf.getAll.items() if k.startswith("spark.sql") and spark.conf.isModifiable(k)}
@@ -221,6 +229,7 @@ def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> 
     assert spark.range(1).count() == 1
 
 
+@pytest.mark.connect
 def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
     slow, other = TridentTopology(), TridentTopology()
     for topology, seconds, name in ((slow, 30.0, "slow"), (other, 3.0, "other")):
@@ -256,6 +265,7 @@ def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSes
         slot.close()
 
 
+@pytest.mark.connect
 def test_a_cancel_between_batches_cancels_nothing(on_spark: OnSpark) -> None:
     topology = TridentTopology()
     stream(topology, "n long", [1, 2]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
@@ -278,6 +288,7 @@ def test_tuples_of_other_fields_are_refused(on_spark: OnSpark) -> None:
         on_spark.slot(group).run(group.stages[0], given, ATTEMPT, Path(_folder()))
 
 
+@pytest.mark.connect
 def test_an_unreadable_file_is_a_source_error(on_spark: OnSpark, tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
     topology = TridentTopology()
@@ -289,6 +300,7 @@ def test_an_unreadable_file_is_a_source_error(on_spark: OnSpark, tmp_path: Path)
             on_spark.slot(group).run(group.stages[0], given, ATTEMPT, tmp_path / "scratch")
 
 
+@pytest.mark.connect
 def test_a_function_that_cannot_travel_says_so(on_spark: OnSpark) -> None:
     topology = TridentTopology()
     lock = threading.Lock()
@@ -374,6 +386,7 @@ def parquet(tmp_path: Path, lines: list[str]) -> FilesEmission:
     return FilesEmission(paths, parse_schema("line string"), rows=len(lines))
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("size", ["small", "large", "read by the workers", "Parquet"])
 def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     on_spark: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
@@ -404,6 +417,7 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     assert found.rows == 200
 
 
+@pytest.mark.connect
 def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_path: Path) -> None:
     topology = TridentTopology()
     lines = stream(topology, "line string", [])
@@ -416,6 +430,7 @@ def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_pat
         on_spark.slot(group).run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / "scratch")
 
 
+@pytest.mark.connect
 def test_timestamps_are_instants_whatever_the_sessions_zone(other_spark: SparkSession, tmp_path: Path) -> None:
     given = other_spark
     given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")

@@ -28,6 +28,7 @@ def counted(function: Callable[[str], Any]) -> TridentTopology:
     return topology
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_a_worker_that_died(spark: SparkSession) -> None:
     with pytest.raises(BatchFailedError) as failed, counted(lambda _: os._exit(3)).start(spark, maxAttempts=1) as run:
@@ -51,6 +52,7 @@ for _ in range(2):  # with workers that lack what they need, then without a sess
 """
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path: Path) -> None:
     python = tmp_path / "python"

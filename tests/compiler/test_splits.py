@@ -63,6 +63,7 @@ def numbered(n: int) -> Iterator[tuple[str, Any]]:
         yield name, (n, None if n == 3 else {"even": "e"}.get(name, "x"))
 
 
+@pytest.mark.connect
 def test_streams_of_one_split_meet_again(engine: Slots) -> None:
     topology = TridentTopology()
     fields = "n long, s string"
@@ -87,6 +88,7 @@ class CountedSplit(CountedCalls):
         return [(name, word) for name in ("a", "b", "c")]
 
 
+@pytest.mark.connect
 def test_a_split_is_evaluated_once_however_many_read_it(engine: Slots, tmp_path: Path) -> None:
     function = CountedSplit(tmp_path / "calls")
     topology = TridentTopology()

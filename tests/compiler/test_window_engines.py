@@ -74,6 +74,7 @@ def test_a_sliding_window_is_made_of_panes_no_longer_than_its_slide(engine: Slot
     assert sorted(row[:-1] for row in found) == [(at(-2), 1), (at(0), 1), (at(2), 1), (at(8), 1), (at(10), 1)]
 
 
+@pytest.mark.connect
 def test_panes_behind_python_and_native_steps(engine: Slots) -> None:
     def behind(s: Any) -> Any:
         timed = s.each("n", lambda n: n * 2, "twice long")
@@ -84,6 +85,7 @@ def test_panes_behind_python_and_native_steps(engine: Slots) -> None:
     assert times(found) == at(10)
 
 
+@pytest.mark.connect
 def test_panes_of_a_combiner_that_only_python_knows(engine: Slots) -> None:
     def words(s: Any) -> Any:
         spelled = s.each("n", lambda n: "x" * (n % 7), "word string")

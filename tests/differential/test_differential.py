@@ -96,7 +96,7 @@ def _stage(group: Group, slot: Slot, batch: int) -> dict[str, Any]:
 
 
 @given(plan=plans())
-@settings(_RUN, max_examples=500)
+@settings(_RUN, max_examples=150)
 def test_the_driver_side_engine_agrees_with_the_oracle(plan: Plan) -> None:
     agrees(plan, OnArrow(), native=False)
 
@@ -107,11 +107,12 @@ def test_the_driver_side_engine_agrees_with_the_oracle_about_other_topologies(so
         _drawn(chance, OnArrow(), native=False)
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
     slots = OnSpark(spark)
     try:
-        _drawn(random.Random(7), slots, native=True, examples=30 if CONNECT else 80)
+        _drawn(random.Random(7), slots, native=True, examples=8 if CONNECT else 15)
     finally:
         slots.close()
 
@@ -122,7 +123,7 @@ def test_spark_agrees_with_the_oracle_about_other_topologies(soak: Soak, spark: 
     slots = OnSpark(spark)
     try:
         for chance in soak.draws(20):
-            _drawn(chance, slots, native=True, examples=20)
+            _drawn(chance, slots, native=True, examples=10)
     finally:
         slots.close()
 

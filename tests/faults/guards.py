@@ -70,9 +70,13 @@ def mutant(guard: Guard, source: str) -> str:
 
 
 def _ends(tests: str, folder: Path) -> int:
-    """How pytest ends: 0 passed, 1 some failed. No bytecode: a file that changes back at once may keep its time."""
+    """How pytest ends: 0 passed, 1 some failed. No bytecode: a file that changes back at once may keep its time.
+
+    A guard's test may be a soak.
+    """
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *shlex.split(tests)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(folder / each) for each in ("", "state", "spouts"))}
+    paths = os.pathsep.join(str(folder / each) for each in ("", "state", "spouts"))
+    environment = os.environ | {"PYTHONPATH": paths, "SOAK_MINUTES": "0"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=PATIENCE).returncode
 
 

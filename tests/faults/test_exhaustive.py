@@ -17,7 +17,7 @@ from tests.faults.steps import Fault, Steps
 from tests.support.soak import Soak
 
 ROOT = Path(__file__).parents[2]
-SLICES = 20
+SLICES = 60
 PARTS = 7
 WORKERS = 2
 
@@ -35,7 +35,7 @@ def test_no_step_that_fails_loses_or_doubles_a_record(capsys: pytest.CaptureFixt
 @pytest.mark.soak(weight=3)
 def test_no_step_of_larger_slices_loses_or_doubles_a_record(soak: Soak) -> None:
     """Slice after slice, from the one that the seed chooses; all at once where there is no end."""
-    of = 1 if soak.seconds == inf else 3 * SLICES
+    of = 1 if soak.seconds == inf else 4 * SLICES
     for number, _ in zip(range(of), soak.draws(1), strict=False):
         total = _worked(of, soak.seed + number, [f"{n}/{WORKERS}" for n in range(WORKERS)])
         soak.tell(told(total, of, soak.seed + number))

@@ -1,7 +1,9 @@
 """The same kills on real Spark: one topology whose driver dies again and again, each time at another point.
 
 An opaque spout whose every replay differs, two states in Redis and one in memory. Each start goes on from what the last
-death left, so the deaths also meet each other's recovery.
+death left, so the deaths also meet each other's recovery. Both tests are soaks, because each life starts a JVM:
+`make test` kills drivers on the driver-side engine at all points (test_kill_points.py) and one on Spark
+(tests/demo/test_demo.py).
 """
 
 import json
@@ -36,6 +38,7 @@ DEATHS = [
 ]
 
 
+@pytest.mark.soak
 def test_a_driver_on_spark_that_dies_at_three_points_loses_and_doubles_nothing(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -1,4 +1,4 @@
-"""A short torture on real Spark; a soak goes on for longer and with servers that forget more, like `make torture`."""
+"""Tortures on real Spark: a short one, and longer ones with servers that forget more, like `make torture`."""
 
 from collections import Counter
 from math import inf
@@ -13,6 +13,7 @@ from tests.support.soak import Soak
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_minute_of_kills_loses_and_doubles_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Server, Python worker and driver are killed at least once each, whatever the machine takes for it."""
     toll = Toll()

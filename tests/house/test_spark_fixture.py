@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark import CONNECT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.connect]
 
 
 def _executable(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -38,6 +38,7 @@ def test_the_tutorial_prints_what_it_says(folders: tuple[Path, Path], shared_red
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_the_tutorial_goes_on_with_spark(folders: tuple[Path, Path]) -> None:
     home, scripts = folders
     begin, end = TEXT.index("\n## A state\n"), TEXT.index("\n## Ask the running program\n")

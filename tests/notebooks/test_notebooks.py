@@ -67,6 +67,7 @@ def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() 
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_the_counters_by_hand_are_wrong_after_a_crash_and_ours_are_right() -> None:
     notebook = executed(FOLDER / "exactly_once.ipynb")
     truth = sum(count_independently(CORPUS).values())

@@ -1,6 +1,7 @@
 """Several aggregators in one state: the same values as in a state for each, in every kind and home, whatever fails."""
 
 import datetime
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,10 @@ def close(values: dict[Any, Any]) -> dict[Any, Any]:
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
 
-@pytest.fixture(params=["memory", "redis", "own"])
+HOMES = ["memory", "redis", "own"]
+
+
+@pytest.fixture(params=HOMES)
 def make_state(request: pytest.FixtureRequest, tmp_path: Path) -> MakeState:
     """States of every home, of the kind that is asked for."""
     if request.param == "memory":
@@ -186,10 +190,14 @@ def test_a_sum_beyond_its_type_names_its_field(tmp_path: Path, make_state: MakeS
 
 
 POINTS = [point for point in CRASH_POINTS if not point.startswith(("start.", "output."))]
+DEATHS = [
+    (point, kind, HOMES[number % 3])
+    for number, (point, kind) in enumerate(itertools.product(POINTS, ["opaque", "transactional"]))
+]
+"""Every point with every kind, the homes in turn: tests/faults/test_kill_points.py has what depends on the home."""
 
 
-@pytest.mark.parametrize("kind", ["opaque", "transactional"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("point", "kind", "make_state"), DEATHS, indirect=["make_state"])
 def test_a_driver_that_dies_anywhere_loses_and_doubles_nothing(
     make_state: MakeState, kind: str, point: str, tmp_path: Path
 ) -> None:

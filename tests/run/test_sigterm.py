@@ -53,7 +53,7 @@ def check_goes_on(checkpoint: Path) -> None:
         assert count >= 100 and count % 100 == 0
 
 
-@pytest.mark.parametrize("how", ["with", "no with", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("how", ["with", "no with", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])])
 def test_a_program_stops_in_good_order_and_gives_the_log_back(how: str, tmp_path: Path) -> None:
     code, lines, errors = ended(how, tmp_path)
     assert (code, lines) == (128 + signal.SIGTERM, ["ready"] if how == "no with" else ["ready", "finally"]), errors

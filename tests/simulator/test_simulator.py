@@ -31,7 +31,7 @@ def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
-    done = simulator("--schedules", 5_000, "--minutes", 0.5)
+    done = simulator("--schedules", 1_500, "--minutes", 0.5)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 

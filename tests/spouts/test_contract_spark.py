@@ -39,6 +39,7 @@ def ranges(folder: Path) -> Planted:
     return Planted()
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("make", [rate, lines, parquet, ranges])
 def test_workers_read_what_the_driver_reads(
     make: Any, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

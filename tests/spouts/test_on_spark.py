@@ -71,6 +71,7 @@ def check_same(emission: Emission, spark: SparkSession, scratch: Path) -> pa.Tab
     return workers
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_table_of_every_type_reaches_spark_unchanged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: bool
@@ -81,10 +82,12 @@ def test_a_table_of_every_type_reaches_spark_unchanged(
     assert len(list(tmp_path.iterdir())) == (0 if inline else 1)
 
 
+@pytest.mark.connect
 def test_an_empty_table_keeps_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     assert check_same(ArrowEmission(arrow_schema(EVERY_TYPE).empty_table()), spark, tmp_path).num_rows == 0
 
 
+@pytest.mark.connect
 def test_a_large_table_goes_by_reference_and_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"n": range(1_000_000)})
     frame = ArrowEmission(table).dataframe(spark, tmp_path)
@@ -93,6 +96,7 @@ def test_a_large_table_goes_by_reference_and_in_parts(spark: SparkSession, tmp_p
     assert sum(part[1] for part in parts) == 499_999_500_000
 
 
+@pytest.mark.connect
 def test_a_union_holds_all_its_parts(spark: SparkSession, tmp_path: Path) -> None:
     parts = tuple(ArrowEmission(pa.table({"n": [at, at + 1]})) for at in (1, 5))
     assert check_same(UnionEmission(parts), spark, tmp_path).num_rows == 4
@@ -109,6 +113,7 @@ def emission_of(spout: FileSpout, batch: int = 0) -> Emission:
     return spout.open().emit(TransactionAttempt(batch + 1, 0), planned(spout)[batch])
 
 
+@pytest.mark.connect
 def test_parquet_files_are_one_scan_without_python(spark: SparkSession, tmp_path: Path) -> None:
     for at in range(3):
         table = table_of([VALUES, (None,) * len(VALUES)], EVERY_TYPE, "here")
@@ -147,6 +152,7 @@ def either(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("far")
 
 
+@pytest.mark.connect
 def test_json_is_read_with_its_types(either: None, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"n": 1, "at": "2024-01-01T00:00:00Z", "o": {"x": [1.5]}}\n\n{"d": 1.25}\nno\n')
     spout = FileSpout(
@@ -167,6 +173,7 @@ def test_a_file_that_only_grew_is_read_to_where_it_was_planned(
     assert emission.dataframe(spark, tmp_path).toArrow().column(0).to_pylist() == ["1", "2"]
 
 
+@pytest.mark.connect
 def test_a_workers_error_carries_the_typed_one(far: None, spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"cow\n\xffmoon\n")
@@ -196,6 +203,7 @@ def test_a_small_batch_of_lines_is_read_by_the_driver_and_fails_there(spark: Spa
         emission_of(FileSpout(tmp_path)).dataframe(spark, tmp_path)
 
 
+@pytest.mark.connect
 def test_the_cores_are_known_in_both_modes(spark: SparkSession) -> None:
     assert parallelism(spark) == 2
     assert on_this_machine(spark)
@@ -204,8 +212,7 @@ def test_the_cores_are_known_in_both_modes(spark: SparkSession) -> None:
 CSV = 'word;n;at\n"cow; ""moo""";517.0;2024-07-01 12:00:00\n"";;\n;-3;2024-07-01T12:00:00Z\nx;y;z\n"lost;1;\n'
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".zst"])
-@pytest.mark.parametrize("multi", [False, True])
+@pytest.mark.parametrize(("suffix", "multi"), [("", False), ("", True), (".gz", False), (".zst", True)])
 def test_csv_is_read_with_its_types(
     either: None, spark: SparkSession, tmp_path: Path, suffix: str, multi: bool
 ) -> None:
@@ -224,6 +231,7 @@ def test_csv_is_read_with_its_types(
     assert [row["at"] and row["at"].hour for row in rows[:3]] == [10, None, 12]
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_row_that_a_worker_cannot_read_is_named_with_its_line(
     far: None, spark: SparkSession, tmp_path: Path, suffix: str

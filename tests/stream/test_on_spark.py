@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from trident import Count, FilterNull, Function, Max, Stream, Sum, TridentTopology, expr
 from trident.spouts import FixedBatchSpout
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.connect]
 
 
 class Split(Function):

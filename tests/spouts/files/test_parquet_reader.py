@@ -66,6 +66,7 @@ def by_spark(emission: FilesEmission, spark: SparkSession, scratch: Path, names:
     return table.select(names)
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 @pytest.mark.parametrize("int96", [False, True], ids=["new timestamps", "old timestamps"])
 def test_every_type_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path, int96: bool) -> None:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.connect
 def test_a_session_without_the_connector_is_told_what_to_add(
     spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
@@ -35,6 +36,7 @@ def test_a_session_without_the_connector_is_told_what_to_add(
     executor.close()
 
 
+@pytest.mark.connect
 def test_spark_reads_what_the_driver_would_read_and_counts_it_once(
     kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:

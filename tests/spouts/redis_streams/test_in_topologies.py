@@ -57,6 +57,7 @@ def test_both_engines_count_several_streams(start: EngineStart, shared_redis: Re
         assert (amount.done, amount.total, amount.unit) == (expected.total() + 1, expected.total() + 1, "entries")
 
 
+@pytest.mark.connect
 @pytest.mark.spark
 def test_sparks_workers_read_and_run_what_follows(
     spark: SparkSession, shared_redis: RedisServer, tmp_path: Path
