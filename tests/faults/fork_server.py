@@ -11,6 +11,8 @@ import sys
 import traceback
 import warnings
 
+import pandas as pd  # noqa: F401  # Arrow imports it for a first array; here once, and not in each driver
+
 from tests.faults import disk, drive, smallest_topology
 from tests.faults.steps import Fault, Steps
 from trident.base import crash_points

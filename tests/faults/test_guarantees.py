@@ -40,7 +40,7 @@ def forks() -> Any:
     """Children from a server that has everything imported: a driver's life takes no second."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["tests.faults.guarantee_cells", "trident.compiler.arrow.engine", "trident_state.redis"]
+        ["tests.faults.guarantee_cells", "trident.compiler.arrow.engine", "trident_state.redis", "pandas"]
     )
     return context
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,6 @@ from tests.support.processes import state_of
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.run.start import LOG_FILE
-
-
-@pytest.fixture
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
 
 
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # noqa: F401  # Arrow imports it for a first array; here once, and not in each driver
+
 from trident import Count, TridentTopology
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
