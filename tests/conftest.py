@@ -23,7 +23,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes what
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)  # for the Sparks of the programs that tests start too
 
-settings.register_profile("trident", deadline=None)  # what a machine does besides is no fault of the code
+# No deadline, because what a machine does besides is no fault of the code. 40 examples where a test asks for no number.
+settings.register_profile("trident", deadline=None, max_examples=40)
 settings.load_profile("trident")
 
 

@@ -74,7 +74,7 @@ def spark_reads(text: str) -> t.DataType | None:
 
 # --- against Spark -----------------------------------------------------------------------------------------------
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 @pytest.mark.spark
@@ -112,7 +112,7 @@ def damaged_texts(draw: st.DrawFn) -> str:
 
 @pytest.mark.spark
 def test_what_spark_refuses_is_refused(spark: SparkSession) -> None:
-    @settings(QUICK, max_examples=250)
+    @settings(QUICK, max_examples=100)
     @given(st.lists(PIECES, min_size=1, max_size=9).map("".join) | damaged_texts())
     def refused_together(text: str) -> None:
         theirs = spark_reads(text)
@@ -124,7 +124,7 @@ def test_what_spark_refuses_is_refused(spark: SparkSession) -> None:
             return
         assert ours == theirs
 
-    @settings(QUICK, max_examples=250)
+    @settings(QUICK, max_examples=100)
     @given(st.lists(PIECES, min_size=1, max_size=9).map("".join) | damaged_texts())
     def accepted_only_with_spark(text: str) -> None:
         try:

@@ -24,7 +24,7 @@ def test_what_is_left_is_shared_by_weight_and_what_one_leaves_goes_to_the_others
 
 
 def test_little_time_is_given_to_a_few_in_pieces_that_are_worth_a_start() -> None:
-    budget = Budget(1, seed=1, weights={name: 1 for name in "abcd"} | {"e": 3}, began=time.monotonic())
+    budget = Budget(1, seed=1, weights={**dict.fromkeys("abcd", 1.0), "e": 3.0}, began=time.monotonic())
     assert budget.share("a") == LEAST
     assert budget.share("e") == pytest.approx(60, abs=5), "not more than what is left"
     budget.began -= 61

@@ -147,7 +147,7 @@ def by_encoding(table: pa.Table) -> list[Any]:
 
 
 @given(keyed())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_keys_of_any_type_meet_exactly_when_spark_groups_them(spark: SparkSession, table: pa.Table) -> None:
     """In what a reducer folds; the states' own bytes tell the keys apart, so a wrong meeting or parting shows."""
     topology = TridentTopology()

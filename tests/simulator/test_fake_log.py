@@ -93,7 +93,7 @@ def contents(log: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(calls(), min_size=5, max_size=25))
 def test_any_calls_have_the_same_outcome_and_leave_the_same_log(
     tmp_path_factory: Any, given_calls: list[tuple[str, Call]]

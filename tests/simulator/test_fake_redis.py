@@ -231,7 +231,7 @@ def server(shared_redis: RedisServer) -> RedisServer:
     return shared_redis
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(sequences())
 @example(
     [

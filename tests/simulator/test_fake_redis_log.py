@@ -96,7 +96,7 @@ def server(shared_redis: RedisServer) -> RedisServer:
     return shared_redis
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(commands(), max_size=16))
 @example(
     [

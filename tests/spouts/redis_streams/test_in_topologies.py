@@ -201,12 +201,12 @@ def test_an_outage_of_the_server_is_waited_for(redis_server: RedisServer, tmp_pa
 def test_workers_that_are_killed_lose_and_double_nothing(
     spark: SparkSession, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    words = [f"w{n * n % 23}" for n in range(900)]
+    words = [f"w{n * n % 23}" for n in range(400)]
     spout = RedisStreamSpout(redis_server.url, "a", "word string", maxEntriesPerBatch=100)
     killed = 0
     with counting(spout).start(spark, checkpointLocation=tmp_path, maxAttempts=20) as running:
-        for start in range(0, 900, 300):
-            add(redis_server, "a", " ".join(words[start : start + 300]), start + 1)
+        for start in range(0, 400, 200):
+            add(redis_server, "a", " ".join(words[start : start + 200]), start + 1)
             until = time.monotonic() + 30
             while time.monotonic() < until:  # a batch must be under way
                 daemons = [pid for pid, command in descendants(os.getpid()).items() if "pyspark.daemon" in command]
@@ -218,4 +218,4 @@ def test_workers_that_are_killed_lose_and_double_nothing(
                 time.sleep(0.02)
             running.processAllAvailable(timeout=120)
         assert dict(running.state("counts").items()) == Counter(words)
-    assert killed  # a worker that a cancelled task has just ended is none, so not all three need be
+    assert killed  # a worker that a cancelled task has just ended is none, so not both need be

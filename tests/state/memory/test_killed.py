@@ -18,7 +18,7 @@ from trident.testing.contracts.stores import Setting
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_process_leaves_a_whole_snapshot(tmp_path: Path) -> None:
     setting, chance, found = Setting(MemoryStorage(tmp_path)), random.Random(7), 0
-    for epoch in (1, 2, 3):
+    for epoch in (1, 2):
         code = f"from tests.state.memory.killing import write; write({str(tmp_path)!r}, {epoch})"
         root = Path(__file__).parents[3]
         child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=subprocess.PIPE, text=True)
@@ -36,4 +36,4 @@ def test_a_killed_process_leaves_a_whole_snapshot(tmp_path: Path) -> None:
         assert setting.read(store, range(KEYS), at) == expected(at)
         assert setting.read(store, range(KEYS), at - 1) == expected(at - 1)
         found = at
-    assert found >= 6
+    assert found >= 4

@@ -170,7 +170,9 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_any_history_gives_what_a_dict_with_times_would_give(self, storage: Any, kind: StateKind) -> None:
-        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+        few = settings().max_examples // 4  # a history has many steps
+
+        @settings(max_examples=max(1, few), deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(_batch, min_size=1, max_size=12), st.integers(0, 12), st.sampled_from([COUNT, MINE]))
         def check(batches: list[tuple[dict[int, int], int]], restart: int, combine: Combine) -> None:
             setting = Setting(storage.with_ttl(TTL), kind, combine=combine).named(f"t{next(_names)}")

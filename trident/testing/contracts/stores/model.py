@@ -93,7 +93,9 @@ def _refused(store: Store, setting: Setting, as_of: int) -> None:
 class ModelContract:
     @every_versioned_kind
     def test_any_history_gives_what_a_dict_would_give(self, storage: Storage, kind: StateKind) -> None:
-        @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+        few = settings().max_examples * 2 // 5  # a history has many steps
+
+        @settings(max_examples=max(1, few), deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(_step, max_size=14))
         def check(steps: list[tuple[str, dict[int, int]]]) -> None:
             model = _Model(Setting(storage, kind).named(f"s{next(_names)}"))
