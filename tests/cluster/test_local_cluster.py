@@ -1,6 +1,7 @@
 """A topology on Spark workers in processes of their own.
 
-Tasks fail, repeated tasks give their rows in another order, and workers and executors are killed.
+Tasks fail, repeated tasks give their rows in another order, and workers and executors are killed. These are soaks:
+`make test` kills Python workers of its one Spark (tests/spouts/redis_streams/test_in_topologies.py).
 """
 
 import json
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.soak
 def test_counts_are_exact_where_every_task_fails_once_and_an_executor_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.drive", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)

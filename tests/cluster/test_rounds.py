@@ -1,6 +1,6 @@
 """A few rounds of random faults; `python -m tests.cluster.rounds N` runs more of them.
 
-Each test starts a cluster, so all are soaks; `make test` has one cluster, in test_local_cluster.py.
+Each test starts a Spark of its own, so all are soaks.
 """
 
 import json

@@ -80,8 +80,15 @@ def topology_of(shape: Callable[[Any], None], function: Callable[[str], int], on
     return topology
 
 
-@pytest.mark.parametrize("policy", ["skip", "letters"])
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [
+        ("small", "skip"),
+        ("large", "letters"),
+        pytest.param("small", "letters", marks=pytest.mark.soak),
+        pytest.param("large", "skip", marks=pytest.mark.soak),
+    ],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_tuple_is_tried_once_though_many_fail(
     engine: Slots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str, size: str, policy: str

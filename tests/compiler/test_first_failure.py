@@ -70,7 +70,14 @@ SHAPES: dict[str, Callable[[Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "folded",
+        "read twice",
+        *(pytest.param(shape, marks=pytest.mark.soak) for shape in ("to the driver", "behind a shuffle")),
+    ],
+)
 def test_a_failure_is_known_while_another_partition_sleeps(on_spark: OnSpark, tmp_path: Path, shape: str) -> None:
     topology = TridentTopology()
     words = stream(topology, "word string", ["sleeps", "raises"]).parallelismHint(2)

@@ -99,6 +99,7 @@ for policy in ("skip", "fail"):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.skipif(CONNECT, reason="the server logs the failures of its tasks")
 def test_a_handled_failure_prints_nothing_and_a_reported_one_its_good_line_first_and_last(tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}

@@ -34,7 +34,10 @@ drive.run(drive.Case(**json.loads(sys.argv[2])))
 """
 
 
-@pytest.mark.parametrize("point", ["output.before", "output.staged", "output.published"])
+@pytest.mark.parametrize(
+    "point",
+    ["output.staged", *(pytest.param(f"output.{at}", marks=pytest.mark.soak) for at in ("before", "published"))],
+)
 def test_a_sleeper_in_the_middle_of_publishing_adds_nothing_and_stops(point: str, tmp_path: Path) -> None:
     case = Case("opaque", str(tmp_path / "c"), None, TOTAL, outputs=True)
     command = [sys.executable, "-c", SLEEPER, point, json.dumps(asdict(case)), str(tmp_path)]

@@ -45,6 +45,7 @@ def output(notebook: Any, source: str, kind: str = "text/html") -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() -> None:
     notebook = executed(FOLDER / "wordcount.ipynb")
     truth = count_independently(CORPUS)

@@ -32,6 +32,7 @@ def words() -> tuple[TridentTopology, Any]:
     return topology, topology.newStream("words", FixedBatchSpout("word string", [["a"], ["b"]]))
 
 
+@pytest.mark.soak
 def test_the_jobs_of_an_output_that_hangs_are_cancelled_and_it_is_called_again(spark: SparkSession) -> None:
     attempts = []
 
@@ -74,6 +75,7 @@ def test_a_function_behind_a_state_that_hangs_on_a_worker_is_cancelled_and_calle
         assert "of stage 2 ran longer than 10 s" in error and "seen (test_limits_spark.py" in error
 
 
+@pytest.mark.soak
 def test_stop_cancels_a_later_stage_that_hangs_on_a_worker(spark: SparkSession, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 

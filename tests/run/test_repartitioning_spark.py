@@ -1,5 +1,6 @@
 """How Spark divides its work may change between restarts, also in the middle of a commit: the counts do not notice."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -36,18 +37,27 @@ def counting(upto: int) -> TridentTopology:
     return topology
 
 
+def counted(spark: SparkSession, folder: Path, partitions: int, upto: int) -> dict[str, int]:
+    """Start with so many shuffle partitions, process the batches up to this one, and return the counts."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    with counting(upto).start(session, name="wc", checkpointLocation=folder / "c") as running:
+        running.processAllAvailable(timeout=60)
+        return dict(running.state("counts").items())
+
+
 @pytest.mark.spark
+def test_other_shuffle_partitions_go_on_from_the_same_state(spark: SparkSession, tmp_path: Path) -> None:
+    for upto, partitions in enumerate((7, 1, 5), 1):
+        assert counted(spark, tmp_path, partitions, upto) == Counter(itertools.chain(*BATCHES[:upto]))
+
+
+@pytest.mark.spark
+@pytest.mark.soak
 def test_other_shuffle_partitions_and_another_number_of_cores_go_on_from_the_same_state(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    def run(partitions: int, upto: int) -> dict[str, int]:
-        session = spark.newSession()
-        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        with counting(upto).start(session, name="wc", checkpointLocation=tmp_path / "c") as running:
-            running.processAllAvailable(timeout=60)
-            return dict(running.state("counts").items())
-
-    assert run(7, 1) == Counter(BATCHES[0])
+    assert counted(spark, tmp_path, 7, 1) == Counter(BATCHES[0])
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path), "local[3]", "5", "5"],
         env={**os.environ, "TRIDENT_CRASH_AT": "commit.state.after:2", "SPARK_API_MODE": "classic"},
@@ -56,4 +66,4 @@ def test_other_shuffle_partitions_and_another_number_of_cores_go_on_from_the_sam
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
-    assert run(1, 6) == Counter(word for batch in BATCHES for word in batch)
+    assert counted(spark, tmp_path, 1, 6) == Counter(itertools.chain(*BATCHES))

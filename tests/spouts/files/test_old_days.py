@@ -34,7 +34,7 @@ PARQUET = "spark.sql.parquet"
 REBASE = [f"{PARQUET}.{kind}RebaseModeIn{way}" for kind in ("datetime", "int96") for way in ("Read", "Write")]
 
 
-@pytest.fixture(params=["LEGACY", "EXCEPTION"])
+@pytest.fixture(params=["LEGACY", pytest.param("EXCEPTION", marks=pytest.mark.soak)])
 def given(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
     """Return a user's session that counts old days as Spark 2 did, or refuses them."""
     session = spark.newSession()

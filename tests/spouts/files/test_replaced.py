@@ -100,8 +100,16 @@ def test_a_file_that_is_rotated_under_a_batch_is_read_under_its_new_name(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("native", [True, False], ids=["Spark scans", "Python reads"])
-@pytest.mark.parametrize("name", ["app.log", "facts.parquet"])
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        ("facts.parquet", True),
+        ("facts.parquet", False),
+        ("app.log", False),
+        pytest.param("app.log", True, marks=pytest.mark.soak),
+    ],
+    ids=["parquet-Spark scans", "parquet-Python reads", "text-Python reads", "text-Spark scans"],
+)
 def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_point: Any, name: str, native: bool
 ) -> None:

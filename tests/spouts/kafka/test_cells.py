@@ -1,7 +1,8 @@
 """Every cell of the guarantee table over Kafka, while driver, broker and store are killed: the exact multiset.
 
 KafkaSpout has no third, non-transactional kind: where a stream stands is always in the log. What such a spout loses
-and doubles, tests/faults/test_guarantees.py shows.
+and doubles, tests/faults/test_guarantees.py shows. These are soaks: `make test` kills brokers in test_outages.py, and
+drivers and stores over the other source that has cells, in tests/spouts/redis_streams/test_cells.py.
 """
 
 import json
@@ -103,6 +104,7 @@ def lived_through(
             assert cell == writer.written, f"{spout}/{state} is not exact"
 
 
+@pytest.mark.soak
 def test_every_cell_is_exact_though_driver_broker_and_store_are_killed(
     mortal: KafkaBroker, redis_server: RedisServer, topic: str, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ class TestInPieces(StoreContract):
         yield from _storage(tmp_path, options={"most": 40, "values": "json"})
 
 
+@pytest.mark.soak  # `make test` has such a map in tests/testing/test_contracts.py
 class TestPlain(StoreContract):
     """No conditional put: all of it, because here one driver comes after the other."""
 

@@ -29,6 +29,7 @@ from trident.base.errors import StateBehindError, StateError, StateUnavailableEr
 from trident_state.redis import RedisStore
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
+COMBINED = ["server", pytest.param("python", marks=pytest.mark.soak)]
 GROUPS: dict[str, Any] = {"groups": 12, "buckets": 48}
 
 
@@ -81,7 +82,7 @@ def test_a_state_in_one_group_lies_on_one_master(shared_cluster: RedisCluster) -
     assert sorted(server.client.dbsize() for server in shared_cluster.servers) == [0, 0, 17]
 
 
-@pytest.mark.parametrize("combined", SHAPES)
+@pytest.mark.parametrize("combined", COMBINED)
 def test_a_master_that_is_killed_loses_and_doubles_nothing(cluster: RedisCluster, combined: str) -> None:
     """Some groups have committed, those of the dead master have not; the repeat moves only the rest."""
     given = batches(4, 3_000, 2_000)
@@ -120,7 +121,7 @@ def test_a_dead_master_is_told_by_its_address_and_read_again_when_it_is_back(clu
         assert once_up(lambda: contents(store, 1)) == {f"w{n}": n for n in range(100)}
 
 
-@pytest.mark.parametrize("combined", SHAPES)
+@pytest.mark.parametrize("combined", COMBINED)
 def test_masters_that_lost_different_suffixes_heal_each_by_itself(tmp_path: Path, combined: str) -> None:
     """One keeps everything, one falls back to batch 4, one to batch 2 and the driver before."""
     given = batches(7, 3_000, 2_000)
@@ -175,7 +176,7 @@ def test_a_master_that_lost_everything_gets_its_groups_again_though_another_one_
 # --- slots that move -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("combined", SHAPES)
+@pytest.mark.parametrize("combined", COMBINED)
 def test_a_slot_that_moved_is_followed(cluster: RedisCluster, combined: str) -> None:
     """The client learns of it by MOVED: a read goes on at once, a commit is repeated and counts once."""
     given = batches(3, 3_000, 2_000)
@@ -214,7 +215,7 @@ def test_a_server_that_stood_alone_and_came_back_in_a_cluster_leads_to_the_other
             assert contents(store) == {"w1": 1} and all(server.client.keys("*") for server in cluster.servers)
 
 
-@pytest.mark.parametrize("combined", SHAPES)
+@pytest.mark.parametrize("combined", COMBINED)
 def test_while_a_slot_moves_commits_and_reads_wait_and_then_count_once(cluster: RedisCluster, combined: str) -> None:
     """Key by key: first a bucket, then all of them, then the slot itself (ASK and TRYAGAIN until then)."""
     given = batches(3, 3_000, 2_000)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.state.redis.storage import RedisStorage
-from tests.state.redis.test_contract import TestGroups as ContractInGroups
+from tests.state.redis.test_contract import InGroups
 from tests.support.cluster import RedisCluster
 
 
-class TestCluster(ContractInGroups):
+class TestCluster(InGroups):
     @pytest.fixture
     def storage(self, shared_cluster: RedisCluster) -> Iterator[RedisStorage]:
         storage = RedisStorage(shared_cluster.url, {"groups": 8, "buckets": 64})

@@ -25,10 +25,8 @@ class TestJson(StoreContract, ExpiryContract):
         yield from _storage(shared_redis, values="json", buckets=16)
 
 
-class TestGroups(StoreContract, ExpiryContract):
-    @pytest.fixture
-    def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
-        yield from _storage(shared_redis, groups=4, buckets=64)
+class InGroups(StoreContract, ExpiryContract):
+    """What a state in several hash tags must do."""
 
     @every_kind
     @pytest.mark.parametrize("native", ["sum", None])
@@ -47,6 +45,13 @@ class TestGroups(StoreContract, ExpiryContract):
             assert setting.read(store, [2, 3], None) == [2**63 - 1, -(2**63)]
         else:
             assert setting.read(store, [1, 2, 3], 2) == [2**53 + 1, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.soak  # `make test` has this layout on three servers: test_cluster_contract.py
+class TestGroups(InGroups):
+    @pytest.fixture
+    def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
+        yield from _storage(shared_redis, groups=4, buckets=64)
 
 
 def _storage(server: RedisServer, **options: Any) -> Iterator[Storage]:
