@@ -11,13 +11,16 @@ from tests.simulator.world import World
 
 EVERY = 4
 """Every so many schedules one is of a program that changes."""
+LOOSE = "loose query"
 
 
 def world_of(
     seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None, flow: str = ""
 ) -> World | Changing:
     """The schedule of a seed. `every`: 0 for none of a program that changes. `flow`: how the names of the topologies
-    begin that do not change."""
+    begin that do not change; LOOSE: a program that changes, with a loose query of another group's state."""
+    if flow == LOOSE:
+        return Changing(seed, trace, loose=True)
     return Changing(seed, trace) if every and seed % every == every - 1 else World(seed, trace, flow)
 
 

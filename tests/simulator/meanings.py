@@ -20,11 +20,14 @@ Held = dict[Any, Any]
 """By key; a key of several fields is a tuple."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PART = WITHIN / 64
+"""Keys whose times lie in one part of WITHIN are forgotten together."""
 
 
 @dataclass(frozen=True)
 class Maybe:
-    """A value that a state may have forgotten by now."""
+    """A value that a state may have forgotten by now. One that it held before the last batch it has forgotten when the
+    watermark is past its time by a PART: else a state would grow for ever."""
 
     value: Any
 
@@ -72,9 +75,11 @@ def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
 def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:
     mark: datetime | None = None
     went: dict[str, datetime] = {}
+    earlier: dict[str, datetime] = {}
+    """What went on before the last batch."""
     on, late = list[tuple[str, int]](), list[tuple[str, int]]()
     for batch in history:
-        before = mark
+        before, earlier = mark, dict(went)
         for word, seq in batch[NUMBERS]:
             at = moment(seq)
             if at is None or (before is not None and at < before):
@@ -84,7 +89,8 @@ def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:
                 on.append((word, checksum(seq)))
         mark = _moved(mark, batch[NUMBERS])
     over = {word for word, at in went.items() if mark is not None and at + WITHIN < mark}
-    recent = {word: Maybe(at) if word in over else at for word, at in went.items()}
+    gone = {w for w, at in went.items() if mark is not None and at == earlier.get(w) and at + WITHIN + PART <= mark}
+    recent = {word: Maybe(at) if word in over else at for word, at in went.items() if word not in gone}
     return {"recent": recent, "recent.watermark": _global(mark), "once": _sums(on), "late": _sums(late)}
 
 

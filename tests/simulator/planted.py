@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulator.families import LOOSE
 from tests.simulator.fleet import some
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,8 @@ class Fault:
     instead: str
     also: tuple[str, str, str] | None = None
     flow: str = ""
-    """How the names of the unchanging programs begin in which it is looked for; "": in programs that change."""
+    """How the names of the unchanging programs begin in which it is looked for; "": in programs that change; LOOSE: in
+    those that begin with a loose query."""
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
@@ -195,7 +197,7 @@ FAULTS = [
         "attempt = following if tried == txid else 0",
     ),
     Fault(
-        "loose query",
+        LOOSE,
         "it is asked again in a turn that is repeated",
         "trident/run/committer.py",
         "        frozen = self._frozen.stage(txid, stage.number)\n",
@@ -205,6 +207,7 @@ FAULTS = [
             "        if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):\n",
             "        if not later:\n",
         ),
+        flow=LOOSE,
     ),
 ]
 
@@ -237,14 +240,6 @@ OVER_TIME = [
         flow="interval",
     ),
     Fault(
-        "interval join",
-        "the index of a turn that failed is used again",
-        "trident/compiler/windows/open_windows.py",
-        "        before, self._txid = self._txid, None\n",
-        "        before = self._txid\n",
-        flow="interval",
-    ),
-    Fault(
         "late tuples",
         "a batch's own tuples make it late",
         _JOIN,
@@ -274,6 +269,14 @@ OVER_TIME = [
         _DEDUP,
         "(until != NEVER) & (until < watermark)",
         "until != NEVER",
+        flow="recent",
+    ),
+    Fault(
+        "dedup",
+        "a key is never forgotten",
+        _DEDUP,
+        "if (bucket + 1) * self._bucket <= watermark]",
+        "if False]",
         flow="recent",
     ),
     Fault(

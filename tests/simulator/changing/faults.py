@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 60
 
-_WINDOWS = ("run.before", "emit.before", "freeze.after", "commit.before", "commit.stage.before", "output.before")
+_OUTPUTS = ("output.before", "output.after")
+_WINDOWS = ("run.before", "emit.before", "freeze.after", "commit.before", "commit.stage.before", *_OUTPUTS)
 """Where a driver ends while a batch is under way, or waits: what the next program finds then."""
 
 

@@ -151,8 +151,22 @@ def handing(output: str) -> Any:
 # --- chance -------------------------------------------------------------------------------------------------------
 
 
-def first(chance: Random, sources: list[str]) -> Shape:
-    """The program that a schedule begins with."""
+def first(chance: Random, sources: list[str], loose: bool = False) -> Shape:
+    """The program that a schedule begins with. `loose`: one of its lines looks at a state of another group, whose
+    batches commit between the tries of a turn."""
+    while True:
+        shape = _first(chance, sources)
+        if not loose or any(line.kind == "look" and apart(shape, line) for line in shape.lines):
+            return shape
+
+
+def apart(shape: Shape, line: Line) -> bool:
+    """Whether the state that a line asks is fed by other groups than the line's own."""
+    feeds = next((other.streams for other in shape.lines if other.name == line.asked), ())
+    return not any({*line.streams} & group and {*feeds} & group for group in groups_of(shape))
+
+
+def _first(chance: Random, sources: list[str]) -> Shape:
     names = chance.sample(NAMES, chance.choice((1, 2, 2, 3)))
     streams = tuple(Stream(name, name, chance.choice(sources)) for name in names)
     shape = Shape(streams, ())

@@ -41,9 +41,10 @@ _LONG = 400.0
 
 
 class World:
-    """A schedule. Everything that chance decides is decided by `seed`."""
+    """A schedule. Everything that chance decides is decided by `seed`. `loose`: its program begins with a loose query
+    of another group's state."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None, loose: bool = False) -> None:
         self.result = Result(seed)
         self.scheduler = Scheduler(seed)
         if trace is not None:
@@ -74,7 +75,7 @@ class World:
                 self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
             if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
                 source.slow = 0.6  # so that one plan reads no more than a page or two
-        self.shape = programs.first(chance, list(self.sources))
+        self.shape = programs.first(chance, list(self.sources), loose)
         """The program of the next start."""
         self._changes = Changes(chance, self.shape, list(self.sources))
         self._to_change = chance.choice((1, 1, 2, 3, 4))
@@ -426,7 +427,9 @@ class World:
             self.history.dropped_state(state)
 
     def store_left_of(self, state: str, shape: Shape) -> Store | None:
-        """A state on the server, to be dropped."""
+        """A state on the server, to be dropped. One in memory that has no snapshot yet is nowhere."""
+        if self.homes[state] == "memory":
+            return None
         program = programs.program_of(shape)
         group = next(g for g in program.groups if any(s.state.name == state for s in g.states))
         identity = StateIdentity("sim", state, "", group.name)
