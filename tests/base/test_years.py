@@ -81,13 +81,17 @@ def test_in_a_file_it_is_malformed(tmp_path: Path, form: Any, zone: str, text: s
     def run(malformed: Any) -> dict[Any, Any]:
         topology = TridentTopology()
         spout = FileSpout(tmp_path / "in", form, FIELDS, timeZone=zone, malformed=malformed)
-        fields = {"at": Last("at")} | ({"c": Last("_corrupt")} if malformed == "keep" else {})
+        fields = {"at": Last("at")} | (
+            {"c": Last("_corrupt"), "why": Last("_corrupt_reason")} if malformed == "keep" else {}
+        )
         topology.newStream("s", spout).groupBy("id").persistentAggregate(MemoryMapState.opaque(), fields, name="p")
         with topology.start(engine="embedded", checkpointLocation=tmp_path / malformed, maxAttempts=1) as running:
             running.processAllAvailable(timeout=30)
             return dict(running.state("p").items())
 
-    assert run("keep")[None].c == bad
+    kept = run("keep")[None]
+    assert kept.c == bad
+    assert kept.why.startswith("field 'at': expected timestamp, got ") and WHY in kept.why
     with pytest.raises(TridentError) as caught:
         run("fail")
     error = caught.value if isinstance(caught.value, MalformedInputError) else caught.value.__cause__

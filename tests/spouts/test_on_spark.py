@@ -160,6 +160,8 @@ def test_json_is_read_with_its_types(either: None, spark: SparkSession, tmp_path
     )
     table = check_same(emission_of(spout), spark, tmp_path)
     assert table.column("_corrupt").to_pylist() == [None, None, "no"]
+    said = "expected a JSON object: Expecting value at column 1"
+    assert table.column("_corrupt_reason").to_pylist() == [None, None, said]
 
 
 def test_a_file_that_only_grew_is_read_to_where_it_was_planned(
@@ -229,6 +231,11 @@ def test_csv_is_read_with_its_types(
         (None, None, '"lost;1;'),
     ]
     assert [row["at"] and row["at"].hour for row in rows[:3]] == [10, None, 12]
+    assert [row["_corrupt_reason"] for row in rows[2:5]] == [
+        None,
+        "field 'n': expected bigint, got 'y'",
+        "the quotes of value 1 are not closed" + (" (values that hold newlines need multiLine=True)" * (not multi)),
+    ]
 
 
 @pytest.mark.connect

@@ -17,7 +17,14 @@ from trident.base.text import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import to_arrow, type_name
 from trident_spouts.files.csv_rows import Cell, CsvOptions, RowError
-from trident_spouts.files.jsonlines import CORRUPT, STRICT, Malformed, add_corrupt_lines, without_corrupt_field
+from trident_spouts.files.jsonlines import (
+    CORRUPT,
+    STRICT,
+    CorruptLine,
+    Malformed,
+    add_corrupt_lines,
+    without_corrupt_fields,
+)
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before
 from trident_spouts.files.values import ValueReader
 
@@ -47,7 +54,7 @@ class CsvFormat:
 
     @property
     def _fields(self) -> StructType:
-        return without_corrupt_field(self.schema, self.malformed)
+        return without_corrupt_fields(self.schema, self.malformed)
 
     # --- the header -----------------------------------------------------------------------------------------------
 
@@ -105,14 +112,14 @@ class CsvFormat:
         rows = sum(line not in (b"", b"\r") for line in data.split(b"\n"))
         return max(0, rows - 1) if offset == 0 and self.options.header else rows
 
-    def read_by_row(self, data: bytes, start: int, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
+    def read_by_row(self, data: bytes, start: int, path: str, offset: int) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read the rows from byte `start` of `data` on, one by one.
 
         Return the tuples, and for each tuple the row if it cannot be read, else None. A row that does not follow the
         grammar ends with its line.
         """
         grammar, target = self.options.grammar, arrow_schema(self._fields)
-        rows, corrupt = list[list[Any]](), list[str | None]()
+        rows, corrupt = list[list[Any]](), list[CorruptLine | None]()
         at, line = start, 1 + data.count(b"\n", 0, start)
         while at < len(data):
             end = data.find(b"\n", at) + 1 or len(data)
@@ -128,7 +135,8 @@ class CsvFormat:
                             f'malformed="keep" to have such rows in the field {CORRUPT}'
                         ) from None
                     rows.append([None] * len(target))
-                    corrupt.append(data[at:end].removesuffix(b"\n").removesuffix(b"\r").decode())
+                    row = data[at:end].removesuffix(b"\n").removesuffix(b"\r").decode()
+                    corrupt.append(CorruptLine(row, str(error)))
             line += data.count(b"\n", at, end)
             at = end
         columns = [to_arrow([row[at] for row in rows], field.type) for at, field in enumerate(target)]

@@ -21,25 +21,39 @@ from trident_spouts.files.values import JsonNumber, ValueReader
 
 Malformed = Literal["fail", "keep"]
 CORRUPT = "_corrupt"
+REASON = "_corrupt_reason"
 STRICT = ValueReader()
 _BLANK = b" \t\r\n"
 
 
-def with_corrupt_field(schema: StructType) -> StructType:
-    """Return the fields, made nullable, followed by the field that holds a line if the line cannot be read."""
-    kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name != CORRUPT]
-    return StructType([*kept, StructField(CORRUPT, StringType())])
+@dataclass(frozen=True, slots=True)
+class CorruptLine:
+    """A line that cannot be read, and why.
+
+    The reason names no file and no number of a line: a folder may move, and a replayed batch must be the same.
+    """
+
+    line: str
+    reason: str
 
 
-def without_corrupt_field(schema: StructType, malformed: Malformed) -> StructType:
-    """Return the fields that are read from a file; the one that holds unreadable lines is not among them."""
-    return StructType([field for field in schema.fields if malformed == "fail" or field.name != CORRUPT])
+def with_corrupt_fields(schema: StructType) -> StructType:
+    """Return the fields, made nullable, followed by those for a line that cannot be read: the line, and the reason."""
+    kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name not in (CORRUPT, REASON)]
+    return StructType([*kept, StructField(CORRUPT, StringType()), StructField(REASON, StringType())])
 
 
-def add_corrupt_lines(table: pa.Table, corrupt: list[str | None] | None) -> pa.Table:
-    """Append the field of unreadable lines: for each tuple its line or None. `corrupt` is None if all could be read."""
-    lines = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
-    return table.append_column(pa.field(CORRUPT, pa.string()), lines)
+def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructType:
+    """Return the fields that are read from a file; those for unreadable lines are not among them."""
+    return StructType([f for f in schema.fields if malformed == "fail" or f.name not in (CORRUPT, REASON)])
+
+
+def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
+    """Append the fields for unreadable lines: null for each tuple that was read. `corrupt` is None if all were."""
+    found = [None] * table.num_rows if corrupt is None else corrupt
+    lines = pa.array([each and each.line for each in found], pa.string())
+    reasons = pa.array([each and each.reason for each in found], pa.string())
+    return table.append_column(CORRUPT, lines).append_column(REASON, reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +82,9 @@ class JsonFormat:
         Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
         """
         data = check_encoding(data, path, offset, self.encoding_errors)
-        target = arrow_schema(without_corrupt_field(self.schema, self.malformed))
+        target = arrow_schema(without_corrupt_fields(self.schema, self.malformed))
         table = read_stretch_at_once(data, target, self.values)
-        corrupt: list[str | None] | None = None
+        corrupt: list[CorruptLine | None] | None = None
         if table is None:
             table, corrupt = self.read_by_line(data, target, path, offset)
         return add_corrupt_lines(table, corrupt) if self.malformed == "keep" else table
@@ -80,10 +94,12 @@ class JsonFormat:
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
-    def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
+    def read_by_line(
+        self, data: bytes, target: pa.Schema, path: str, offset: int
+    ) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read `data` line by line; return the tuples, and for each tuple the line if it cannot be read, else None."""
         rows: list[dict[str, Any]] = []
-        corrupt: list[str | None] = []
+        corrupt: list[CorruptLine | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
             if not line.strip(_BLANK.decode()):
                 continue
@@ -97,7 +113,7 @@ class JsonFormat:
                         f'correct the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
                     ) from None
                 rows.append({})
-                corrupt.append(line)
+                corrupt.append(CorruptLine(line, str(error)))
         columns = [to_arrow([row.get(field.name) for row in rows], field.type) for field in target]
         return pa.table(columns, schema=target), corrupt
 

@@ -25,7 +25,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
-from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
+from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
 from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import (
     FileSource,
@@ -98,8 +98,8 @@ class FileSpout:
         With "strict", invalid UTF-8 raises MalformedInputError with file and byte; with "replace", it becomes U+FFFD.
     malformed : "fail" or "keep"
         With "fail", a line of JSON or CSV that cannot be read raises MalformedInputError with file and line. With
-        "keep", it becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are
-        null.
+        "keep", it becomes a tuple whose additional fields hold the line (``_corrupt string``) and why it cannot be read
+        (``_corrupt_reason string``), and whose other fields are null.
     completeAfterSecs : duration
         A file that was modified less than this time ago (seconds, ``"1 minute"``, a timedelta) counts as still being
         written: files of lines are read up to the last whole line, Parquet and compressed files are not read. With 0 a
@@ -287,7 +287,7 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
         )
     if format == "csv":
         check_flat("FileSpout: format='csv'", fields)
-    return with_corrupt_field(fields) if format in ("json", "csv") and malformed == "keep" else fields
+    return with_corrupt_fields(fields) if format in ("json", "csv") and malformed == "keep" else fields
 
 
 class _FileExecutor(SpoutExecutor):

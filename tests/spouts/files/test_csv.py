@@ -17,7 +17,7 @@ from trident.errors import MalformedInputError, TopologyError, TypeDeclarationEr
 from trident.spouts import FileSpout, TransactionAttempt
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
-from trident_spouts.files.jsonlines import with_corrupt_field
+from trident_spouts.files.jsonlines import with_corrupt_fields
 from trident_spouts.files.values import ValueReader
 from trident_spouts.rows import read_schema
 
@@ -26,7 +26,7 @@ FIELDS = "n long, s string, x double, b boolean, day date, small tinyint, f floa
 
 def form_of(fields: str, malformed: Any = "fail", values: ValueReader | None = None, **options: Any) -> CsvFormat:
     schema = read_schema(fields)
-    schema = with_corrupt_field(schema) if malformed == "keep" else schema
+    schema = with_corrupt_fields(schema) if malformed == "keep" else schema
     return CsvFormat(schema, CsvOptions(**options), malformed, "strict", values or ValueReader())
 
 
@@ -231,7 +231,8 @@ def test_a_row_that_cannot_be_read_is_named_or_kept(tmp_path: Path, fields: str,
             f"_corrupt"
         )
     kept = parse(fields, f"n,m\n{row}\n", "keep")
-    assert kept == [{"n": None, "_corrupt": None if "NOT NULL" in fields else row}]  # there a field may be null
+    said = (None, None) if "NOT NULL" in fields else (row, reason)  # there a field may be null
+    assert kept == [{"n": None, "_corrupt": said[0], "_corrupt_reason": said[1]}]
 
 
 @pytest.mark.parametrize(

@@ -426,10 +426,12 @@ def test_a_malformed_json_line_is_named(tmp_path: Path) -> None:
     ):
         read(spout, plans[-1])
     kept = FileSpout(tmp_path, format="json", schema="n long", malformed="keep")
-    assert kept.schema.names == ["n", "_corrupt"]
+    assert kept.schema.names == ["n", "_corrupt", "_corrupt_reason"]
     [plan] = planned(kept)
     table = kept.open().emit(TransactionAttempt(1, 0), plan).arrow()
     assert table.column("_corrupt").to_pylist() == [None, None, "nonsense"]
+    said = "expected a JSON object: Expecting value at column 1"
+    assert table.column("_corrupt_reason").to_pylist() == [None, None, said]
 
 
 def test_invalid_utf8_is_named_with_file_and_byte(tmp_path: Path) -> None:

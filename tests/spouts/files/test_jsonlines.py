@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trident.base.types import arrow_schema
 from trident.errors import MalformedInputError
-from trident_spouts.files.jsonlines import JsonFormat, read_stretch_at_once, with_corrupt_field
+from trident_spouts.files.jsonlines import JsonFormat, read_stretch_at_once, with_corrupt_fields
 from trident_spouts.files.values import ValueReader
 from trident_spouts.rows import read_schema
 
@@ -85,7 +85,7 @@ def test_the_fast_reader_takes_what_is_right() -> None:
 
 def parse(fields: str, text: str, malformed: Any = "fail") -> pa.Table:
     schema = read_schema(fields)
-    form = JsonFormat(with_corrupt_field(schema) if malformed == "keep" else schema, malformed, "strict")
+    form = JsonFormat(with_corrupt_fields(schema) if malformed == "keep" else schema, malformed, "strict")
     table = form.parse(text.encode(), "f.json", 0)
     assert form.count(text.encode(), 0) == table.num_rows
     return table
@@ -145,11 +145,26 @@ def test_a_malformed_line_is_named_with_file_line_and_reason(tmp_path: Path, fie
 def test_malformed_lines_may_be_kept_in_a_field_of_their_own() -> None:
     table = parse("n long NOT NULL", '{"n": 1}\nnonsense\n{"n": "x"}\n', "keep")
     assert table.to_pylist() == [
-        {"n": 1, "_corrupt": None},
-        {"n": None, "_corrupt": "nonsense"},
-        {"n": None, "_corrupt": '{"n": "x"}'},
+        {"n": 1, "_corrupt": None, "_corrupt_reason": None},
+        {
+            "n": None,
+            "_corrupt": "nonsense",
+            "_corrupt_reason": "expected a JSON object: Expecting value at column 1",
+        },
+        {"n": None, "_corrupt": '{"n": "x"}', "_corrupt_reason": "field 'n': expected bigint, got \"x\""},
     ]
-    assert parse("n long", '{"n": 1}\n', "keep").to_pylist() == [{"n": 1, "_corrupt": None}]
+    good = {"n": 1, "_corrupt": None, "_corrupt_reason": None}
+    assert parse("n long", '{"n": 1}\n', "keep").to_pylist() == [good]
+
+
+def test_the_reason_is_the_same_wherever_the_line_stands(tmp_path: Path) -> None:
+    """A replay may find the folder elsewhere, and another cut of the file, and must give the same tuples."""
+    form = JsonFormat(with_corrupt_fields(read_schema("n long")), "keep", "strict")
+    found = {
+        form.parse(data, path, offset).column("_corrupt_reason")[-1].as_py()
+        for data, path, offset in [(b"x\n", "a/f", 0), (b'{"n": 1}\nx\n', "b/f", 0), (b"x\n", "b/f", 9)]
+    }
+    assert found == {"expected a JSON object: Expecting value at column 1"}
 
 
 # --- lenient numbers ----------------------------------------------------------------------------------------------
