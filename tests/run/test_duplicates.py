@@ -193,7 +193,12 @@ def test_another_field_of_time_is_refused_and_another_span_is_not(tmp_path: Path
 def joined(topology: TridentTopology, users: Any, clicks: Any, state: Any, joinType: str) -> list[Any]:
     table = topology.newStream("users", users).toTable("id", state, name="users")
     found: list[Any] = []
-    stream = topology.newStream("clicks", clicks).joinTable(table, "user", joinType=joinType)
+    clicked = topology.newStream("clicks", clicks)
+    asking = clicked.stateQuery(table, "user", MapGet(), "city").groupBy("city")
+    asking.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="asked")
+    asks = topology.newDRPCStream("where", "id long").stateQuery(table, "id", MapGet(), "city, name")
+    assert asks.fields == ("id", "city", "name")
+    stream = clicked.joinTable(table, "user", joinType=joinType)
     stream.foreachArrow(lambda rows, txid, attempt: found.append([tuple(r.values()) for r in rows.to_pylist()]))
     asked = topology.newDRPCStream("who", "id long").joinTable(table, "id", joinType=joinType)
     assert asked.fields == ("id", "name", "city")
@@ -219,11 +224,15 @@ def test_a_stream_meets_a_table_as_the_batch_before_left_it(
             running.processAllAvailable(timeout=20)
             held = {key: tuple(value) for key, value in running.state("users").items()}
             answers = [tuple(running.drpc.execute("who", id=id)) for id in (1, 9)]
+            fields = [tuple(row) for id in (1, 9) for row in running.drpc.execute("where", id=id)]
+            asked = dict(running.state("asked").items())
     pairs = [(1, "/a", "Ann", "Bonn"), (2, "/b", "Bob", None), (3, "/c", None, None), (None, "/d", None, None)]
     kept = pairs if joinType == "left" else pairs[:2]
     assert sorted((row for rows in found for row in rows), key=repr) == sorted([*kept, (2, "/e", None, None)], key=repr)
     assert held == {1: ("Ann", "Bonn"), 2: (None, None)}
     assert answers == [((1, "Ann", "Bonn"),), ((9, None, None),) if joinType == "left" else ()]
+    assert fields == [(1, "Bonn", "Ann"), (9, None, None)]
+    assert asked == {"Bonn": 1, None: 4}
 
 
 @pytest.mark.parametrize("point", ["commit.stage.frozen", "commit.state.before", "commit.state.after"])

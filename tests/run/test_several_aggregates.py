@@ -474,6 +474,17 @@ def test_wrong_queries_of_fields_are_told() -> None:
         requests.stateQuery(state, TupleCollectionGet(), "key, value")
 
 
+def test_new_values_are_as_stored_and_present_shows_them(tmp_path: Path) -> None:
+    """As in Trident, what `combine` gave leaves: a later state can combine it, which it could not do with a mean."""
+    made, state = topology(FixedBatchSpout(FIELDS, BATCHES), MemoryMapState.opaque(), {"mean": Average("x")})
+    shown = state.newValuesStream().each("mean", Average().present, "shown double")
+    shown.project("word, shown").foreachArrow(output := TestOutput(), name="shown")
+    with start_local(made, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+        last = {row["word"]: row["shown"] for row in output.rows}
+        assert last == {key: row.mean for key, row in running.state("totals").items()}
+
+
 def test_aggregate_takes_a_mapping_too() -> None:
     rows = TridentTopology().newStream("rows", FixedBatchSpout(FIELDS, BATCHES))
     assert rows.aggregate({"n": Count(), "total": Sum("n")}).take(1) == [Row(n=3, total=3)]

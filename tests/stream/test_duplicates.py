@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.topologies import stream
-from trident import Count, StatefulStream, Stream, Sum, TridentTopology
+from trident import Count, MapGet, StatefulStream, Stream, Sum, TridentTopology
+from trident.base.types import ddl
 from trident.errors import DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -106,6 +107,21 @@ def test_a_table_keeps_the_other_fields_or_those_one_names() -> None:
     few = s.toTable("id", valueFields="city", name="few")
     assert few.schema.simpleString() == "struct<id:bigint,latest:struct<city:string>>"
     assert few.newValuesStream().fields == ("id", "city")
+
+
+def test_a_query_of_a_table_gives_the_fields_that_it_names() -> None:
+    topology = TridentTopology()
+    table = topology.newStream("users", FixedBatchSpout("id long, name string, city string", [])).toTable("id")
+    asked = topology.newStream("asked", FixedBatchSpout("user long", []))
+    named = asked.stateQuery(table, "user", MapGet(), "city, name")
+    assert ddl(named.schema) == "user bigint, city string, name string"
+    assert ddl(asked.stateQuery(table, "user", MapGet(), "city").schema) == "user bigint, city string"
+    whole = asked.stateQuery(table, "user", MapGet(), "latest")
+    assert ddl(whole.schema) == "user bigint, latest struct<name:string,city:string>"
+    with pytest.raises(TopologyError, match=r"has the fields \(name, city\), not 'town': name those that you want, or"):
+        asked.stateQuery(table, "user", MapGet(), "name, town")
+    with pytest.raises(TypeDeclarationError, match="'city' is string, not bigint; leave the type out"):
+        asked.stateQuery(table, "user", MapGet(), "city long")
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,19 @@ def present_of(node: nodes.HeldState) -> Callable[[Any], Any] | None:
     return None
 
 
+def value_fields(node: nodes.HeldState) -> Mapping[str, DataType] | None:
+    """Return the types of the fields of the value that queries see; None if that value is not a struct."""
+    kind = shown_type(node)
+    return {field.name: field.dataType for field in kind.fields} if isinstance(kind, StructType) else None
+
+
 def queried_parts(node: nodes.HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
     """Return `outputs` if they name fields of the state's value, which a query then gives; None if it gives the value.
 
     A single name that is no field of the value stands for the value itself, a struct.
     """
-    parts = parts_of(node)
-    return None if parts is None or (len(outputs) == 1 and outputs[0] not in parts) else outputs
+    fields = value_fields(node)
+    return None if fields is None or (len(outputs) == 1 and outputs[0] not in fields) else outputs
 
 
 def shown_type(node: nodes.HeldState) -> DataType | None:

@@ -10,12 +10,11 @@ from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
 from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
-from trident.operations.bundles import BundleMember
 from trident.operations.callables import bind, kind_of
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.plan import nodes, rules
-from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_of
+from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamT
@@ -62,8 +61,8 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
-            value). Of a state of several aggregators ``MapGet(), "n, total"`` gives the fields of these names; one
-            other name stands for all of them, a struct.
+            value). Of a value that is a struct, as `toTable` and several aggregators keep it, ``MapGet(), "n, total"``
+            gives the fields of these names; one other name stands for all of them, the struct.
         replace : bool
             True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
         asOf : "committed", optional
@@ -147,11 +146,11 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
     """Return the output fields of MapGet or SnapshotGet, with their types.
 
-    They give one field; of a state of several aggregators they give the value's fields that the outputs name.
+    They give one field; of a value that is a struct they give the fields that the outputs name.
     """
-    parts = parts_of(updated)
-    if parts is not None and queried_parts(updated, declared.schema.names) is not None:
-        return _part_outputs(declared, parts, updated, step)
+    fields = value_fields(updated)
+    if fields is not None and queried_parts(updated, declared.schema.names) is not None:
+        return _part_outputs(declared, fields, updated, step)
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
@@ -160,7 +159,7 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
 
 
 def _part_outputs(
-    declared: Declared, parts: Mapping[str, BundleMember], updated: nodes.HeldState, step: Step
+    declared: Declared, parts: Mapping[str, DataType], updated: nodes.HeldState, step: Step
 ) -> StructType:
     """Return output fields that are named like fields of the state's value, with their types."""
     fields = []
@@ -171,7 +170,7 @@ def _part_outputs(
                 f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name those "
                 f"that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}"
             )
-        kind = parts[field.name].presented
+        kind = parts[field.name]
         _check_type(field, typed, kind, step)
         fields.append(StructField(field.name, kind))
     return StructType(fields)
