@@ -1,6 +1,6 @@
 """Every spout of the library keeps the contract of all spouts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -186,8 +186,11 @@ class Logs(PartitionedSpout):
     outputFields = "word string, n long"
     logs = {"p": ROWS[:4], "q": ROWS[4:]}
 
-    def getPartitions(self) -> list[str]:
-        return list(self.logs)
+    def __init__(self, shown: Sequence[str] = ("p", "q")) -> None:
+        self.shown = shown
+
+    def getPartitions(self) -> Sequence[str]:
+        return self.shown
 
     def emitPartitionBatchNew(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
         at, rows = lastMetadata or 0, self.logs[partition]
@@ -225,3 +228,54 @@ class TestUsersContracts(SpoutContract):
     @pytest.fixture
     def make_spout(self, spout: Any) -> MakeSpout:
         return spout  # type: ignore[no-any-return]
+
+
+# --- partitions that come and go ----------------------------------------------------------------------------------
+
+
+class Feeds(OpaquePartitionedSpout):
+    outputFields = "word string, n long"
+
+    def __init__(self, shown: Sequence[str]) -> None:
+        self.shown = shown
+
+    def getPartitions(self) -> Sequence[str]:
+        return self.shown
+
+    def emitPartitionBatch(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
+        at, rows = lastMetadata or 0, Logs.logs[partition]
+        return rows[at : at + 2] or None, min(at + 2, len(rows))
+
+
+def polling(shown: Sequence[str]) -> PollingSpout:
+    def rows_of(partition: str) -> Any:
+        rows = Logs.logs[partition]
+        return lambda position, limit: (rows[position or 0 :][:limit], min(len(rows), (position or 0) + limit))
+
+    return PollingSpout(FIELDS, lambda: {name: rows_of(name) for name in shown}, maxRows=1)
+
+
+@pytest.mark.parametrize("kind", [Logs, Feeds, polling], ids=["transactional", "opaque", "polling"])
+class TestPartitionsThatComeAndGo(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return ROWS
+
+    @pytest.fixture
+    def shown(self) -> list[str]:
+        return ["p", "q"]
+
+    @pytest.fixture
+    def make_spout(self, kind: Any, shown: list[str]) -> MakeSpout:
+        return lambda: kind(shown)
+
+    @pytest.fixture
+    def partitions(self) -> list[str]:
+        return ["p", "q"]
+
+    @pytest.fixture
+    def show_partitions(self, shown: list[str]) -> Any:
+        def show(names: Sequence[str]) -> None:
+            shown[:] = names
+
+        return show

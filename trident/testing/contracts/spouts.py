@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MakeSpout = Callable[[], Any]
 """Returns a new spout over the same rows at each call, as a restarted program makes one."""
+
+ShowPartitions = Callable[[Sequence[str]], None]
+"""Lets only the partitions of these names be there."""
 
 Rows = Counter[str]
 """How often each row came, by the row's text."""
@@ -63,6 +66,9 @@ class SpoutContract:
     Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it a row
     that the spout leaves out, or brings twice, at every walk alike cannot be noticed. `workers` gives a SparkSession;
     with it Spark's workers read every batch too, and must read what the driver reads.
+
+    A source whose partitions come and go has two more: `partitions`, their names, and `show_partitions`, a function of
+    names that lets only these be there from now on.
     """
 
     @pytest.fixture
@@ -77,6 +83,16 @@ class SpoutContract:
     @pytest.fixture
     def workers(self) -> "SparkSession | None":
         """Return a session of Spark whose workers read every batch, too; None if there is no Spark."""
+        return None
+
+    @pytest.fixture
+    def partitions(self) -> Sequence[str]:
+        """Return the names of the partitions that `show_partitions` can take away; none if they always are there."""
+        return ()
+
+    @pytest.fixture
+    def show_partitions(self) -> ShowPartitions | None:
+        """Return a function that lets only the partitions of these names be there, from now on; None without one."""
         return None
 
     @pytest.fixture
@@ -257,6 +273,34 @@ class SpoutContract:
             with closing(as_spout(make_spout()).open()) as executor:
                 again = rows_in(executor, TransactionAttempt(step.txid, 1, 2), step.plan)
                 check_same(again, step.rows, f"batch {step.txid}, emitted by another run from its metadata,")
+
+    def test_partitions_that_come_and_go_bring_every_row_once(
+        self,
+        make_spout: MakeSpout,
+        expected: list[Step],
+        partitions: Sequence[str],
+        show_partitions: ShowPartitions | None,
+    ) -> None:
+        """A partition comes late, is away while others go on, and comes back, over restarts too."""
+        if show_partitions is None:
+            pytest.skip("the fixture 'show_partitions' gives nothing that takes partitions away")
+        assert len(partitions) > 1, f"the fixture 'partitions' names {list(partitions)}; the test needs two at least"
+        self._skip_without_promise(make_spout)
+        steps: list[Step] = []
+        position: Metadata = None
+        for epoch in range(1, MOST_BATCHES):
+            before = len(steps)
+            with closing(as_spout(make_spout()).open()) as executor:
+                for listed in (partitions[:1], partitions[1:], partitions[:-1], partitions):
+                    show_partitions(listed)
+                    step = batch(executor, len(steps) + 1, position, epoch)
+                    if step is not None:
+                        steps.append(step)
+                        executor.success(step.txid, step.plan)
+                        position = step.position
+            if len(steps) == before:
+                break
+        check_rows([step.rows for step in steps], expected)
 
     # --- what else is called -----------------------------------------------------------------------------------
 
