@@ -6,9 +6,9 @@ other columns are looked at value by value.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat, starmap
+from itertools import repeat, starmap
 from types import GeneratorType
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
 from trident.compiler.columns.failed_rows import FailedRows, fail_row
 from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.operations.builtin_filters import FilterNull
@@ -116,30 +116,23 @@ class Called:
     results: list[Any]
     ends: list[int] | None = None
 
-    def without(self, rows: Container[int]) -> "Called":
+    def without(self, rows: Iterable[int]) -> "Called":
         """Return the tuples and results but for those of these rows."""
-        mask = [row not in rows for row in range(self.columns.rows)]
-        columns = self.columns.keep(mask)
-        if self.ends is None:
-            return Called(columns, list(compress(self.results, mask)))
-        return Called(columns, *self._emissions(compress(range(len(mask)), mask)))
+        return self.within(stretches_without(sorted(rows), self.columns.rows))
 
-    def part(self, start: int, stop: int) -> "Called":
-        """Return the tuples from one row up to another one, with their results."""
-        columns = self.columns.take(range(start, stop))
+    def within(self, stretches: Stretches) -> "Called":
+        """Return the tuples in these stretches, with their results."""
+        columns = self.columns.within(stretches)
         if self.ends is None:
-            return Called(columns, self.results[start:stop])
-        return Called(columns, *self._emissions(range(start, stop)))
-
-    def _emissions(self, rows: Iterable[int]) -> tuple[list[Any], list[int]]:
-        """Return the results of these rows, and for each row the number of results up to its end."""
-        assert self.ends is not None
+            return Called(columns, joined(self.results, stretches))
         flat: list[Any] = []
         ends: list[int] = []
-        for row in rows:
-            flat.extend(self.results[self.ends[row - 1] if row else 0 : self.ends[row]])
-            ends.append(len(flat))
-        return flat, ends
+        for start, stop in stretches:
+            first = self.ends[start - 1] if start else 0
+            moved = len(flat) - first
+            flat += self.results[first : self.ends[stop - 1]]
+            ends += [end + moved for end in self.ends[start:stop]]
+        return Called(columns, flat, ends)
 
 
 @dataclass(frozen=True, slots=True)

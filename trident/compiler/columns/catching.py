@@ -31,7 +31,8 @@ def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callabl
         except UserFunctionError as error:
             if error.hopeless or error.row is None:
                 raise
-        parts = [called.part(at, min(at + _PART, called.columns.rows)) for at in range(0, called.columns.rows, _PART)]
+        rows = called.columns.rows
+        parts = [called.within([(at, min(at + _PART, rows))]) for at in range(0, rows, _PART)]
         return concat([finished(part, letters) for part in parts])
 
     def finished(called: Called, letters: Letters) -> Columns:

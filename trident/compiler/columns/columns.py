@@ -6,11 +6,16 @@ once, when it is first needed; a form that is never needed is never made.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from trident.base.values import are_exact, exact_type, to_arrow, to_python
+
+T = TypeVar("T")
+Stretches = Sequence[tuple[int, int]]
+"""Rows as stretches: each from its first row up to its end, in ascending order."""
 
 _FEW = 64
 """Up to this number of rows a Python loop beats a call into Arrow."""
@@ -84,6 +89,13 @@ class Column:
             return Column(self.kind, None, values)
         return Column(self.kind, self._array.filter(pa.array(mask, pa.bool_())), values)
 
+    def within(self, stretches: Stretches, mask: pa.Array) -> "Column":
+        """Return the values in these stretches; `mask` is true for their rows."""
+        values = None if self._values is None else joined(self._values, stretches)
+        if self._array is None or (values is not None and len(values) <= _FEW):
+            return Column(self.kind, None, values)
+        return Column(self.kind, self._array.filter(mask), values)
+
 
 _UNBOUNDED = frozenset({float, bool, bytes})
 """Python types whose every value fits its column, so that the array can be made later. (An int may be too big, a str
@@ -145,6 +157,14 @@ class Columns:
             return self
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
+    def within(self, stretches: Stretches) -> "Columns":
+        """Return the rows in these stretches. A few long ones cost less than a mask of Python objects for `keep`."""
+        mask = np.zeros(self.rows, np.bool_)
+        for start, stop in stretches:
+            mask[start:stop] = True
+        rows, kept = sum(stop - start for start, stop in stretches), pa.array(mask)
+        return Columns({name: column.within(stretches, kept) for name, column in self._by_name.items()}, rows)
+
     def plus(self, more: Mapping[str, Column]) -> "Columns":
         """Return these columns and `more`; a column of `more` replaces one of the same name."""
         return Columns({**self._by_name, **more}, self.rows)
@@ -180,6 +200,21 @@ def concat(parts: Sequence[Columns]) -> Columns:
         else:
             merged[name] = Column(kind, None, list(chain.from_iterable(piece.values() for piece in pieces)))
     return Columns(merged, sum(part.rows for part in parts))
+
+
+def stretches_without(rows: Sequence[int], count: int) -> Stretches:
+    """Return the stretches between these rows, which ascend, of `count` rows.
+
+    >>> stretches_without([0, 3], 6)
+    [(1, 3), (4, 6)]
+    """
+    starts, stops = [0, *(row + 1 for row in rows)], [*rows, count]
+    return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
+
+
+def joined(values: Sequence[T], stretches: Stretches) -> list[T]:
+    """Return the values in these stretches, one stretch after the other."""
+    return list(chain.from_iterable(values[start:stop] for start, stop in stretches))
 
 
 def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
