@@ -46,6 +46,8 @@ AGGREGATORS: dict[str, Any] = {
     "MinBy": MinBy,
     "StdDev": StdDev,
     "VarPop": VarPop,
+    "TotalOfSeries": lambda: use.total_of_series,
+    "SpreadOfSeries": lambda: use.spread_of_series,
 }
 
 
@@ -84,6 +86,8 @@ def built(plan: Plan, native: bool) -> TridentTopology:
 def _read(step: Step, native: bool) -> list[Any]:
     """The function, behind the fields that it sees; an expression names them itself."""
     name = step.args["function"]
+    if step.args.get("pandas"):
+        return [list(step.args["inputs"]), use.PANDAS[name]]
     return [use.NATIVE[name]] if native and name in use.NATIVE else [list(step.args["inputs"]), getattr(use, name)]
 
 
@@ -141,15 +145,23 @@ def _window(step: Step, of: list[Stream], native: bool) -> Stream:
     return found.peek(nothing)
 
 
+def _members(step: Step) -> dict[str, Any]:
+    return {
+        name: (list(inputs), AGGREGATORS[kind]()) if inputs else AGGREGATORS[kind]()
+        for name, (kind, inputs) in zip(step.args["names"], step.args["members"], strict=True)
+    }
+
+
 def _bundle(step: Step, of: list[Stream], native: bool) -> Stream:
     grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
-    members = zip(step.args["names"], step.args["members"], strict=True)
-    found: Stream = grouped.aggregate(
-        {
-            name: (list(inputs), AGGREGATORS[kind]()) if inputs else AGGREGATORS[kind]()
-            for name, (kind, inputs) in members
-        }
-    )
+    found: Stream = grouped.aggregate(_members(step))
+    return found
+
+
+def _state(step: Step, of: list[Stream], native: bool) -> Stream:
+    grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
+    state = grouped.persistentAggregate(MemoryMapState.opaque(), _members(step), name=step.args["name"])
+    found: Stream = state.newValuesStream()
     return found
 
 
@@ -187,6 +199,7 @@ def _interval(step: Step, of: list[Stream], native: bool) -> Stream:
 
 VERBS: dict[str, Any] = {
     "bundle": _bundle,
+    "state": _state,
     "dedup": _dedup,
     "table": _table,
     "interval": _interval,

@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.differential.functions import STREAMS
+from tests.differential.functions import PANDAS, STREAMS
 from tests.differential.plan import Fields, Plan, Row, Step, names
 
 WHOLE: Fields = (("word", "string"), ("n", "long"), ("x", "double"))
@@ -33,7 +33,10 @@ _SUMMABLE = {
     "Sum": ("long",),
     "Min": ("string", "long"),
     "Max": ("string", "long"),
+    "TotalOfSeries": ("long",),
+    "SpreadOfSeries": ("long",),
 }
+_GIVES = {"Count": "long", "Sum": "long", "Longest": "string", "TotalOfSeries": "long", "SpreadOfSeries": "double"}
 
 
 _MEMBERS: dict[str, tuple[str, ...]] = {
@@ -103,21 +106,39 @@ class Drawing:
         self.batches[len(self.steps)] = tuple(self.draw(batch) for _ in range(BATCHES))
         self.add("spout", (), WHOLE)
 
-    def each(self) -> None:
-        function = self.pick(_EACH)
+    def each(self, functions: Iterable[str] = tuple(_EACH), replace: bool = False, pandas: bool = False) -> None:
+        function = self.pick(functions)
         inputs, kinds, many = _EACH[function]
         at = self.stream(*inputs)
         if at is not None:
-            replace = self.draw(st.booleans())
+            replace = replace or self.draw(st.booleans())
             outputs = self.replacing(at, kinds) if replace else tuple((self.name(), kind) for kind in kinds)
-            self.add_each(at, function, inputs, many, outputs, replace)
+            pandas = pandas or (not many and self.pandas(function))  # each keeps fields: one row for each tuple
+            self.add_each(at, function, inputs, many, outputs, replace, pandas)
+
+    def each_that_replaces(self) -> None:
+        self.each(replace=True)
+
+    def each_of_pandas(self) -> None:
+        self.each([name for name in PANDAS if name in _EACH and not _EACH[name][2]], pandas=True)
 
     def add_each(
-        self, at: int, function: str, inputs: tuple[str, ...], many: bool, outputs: Fields, replace: bool
+        self,
+        at: int,
+        function: str,
+        inputs: tuple[str, ...],
+        many: bool,
+        outputs: Fields,
+        replace: bool,
+        pandas: bool = False,
     ) -> None:
         fields = {**dict(self.fields(at)), **dict(outputs)}
         args = {"function": function, "inputs": inputs, "many": many, "outputs": outputs, "replace": replace}
-        self.add("each", (at,), tuple(fields.items()), **args)
+        self.add("each", (at,), tuple(fields.items()), **args, pandas=pandas)
+
+    def pandas(self, function: str) -> bool:
+        """Whether the function's form over whole columns is used."""
+        return function in PANDAS and bool(self.draw(st.booleans()))
 
     def replacing(self, at: int, kinds: tuple[str, ...]) -> Fields:
         """Name new fields or fields to replace. A usual name keeps its type: later steps rely on it."""
@@ -133,7 +154,8 @@ class Drawing:
         inputs, kinds, many = _EACH[function]
         at = self.stream(*inputs)
         if at is not None:
-            self.add("map", (at,), self.called(kinds), function=function, inputs=inputs, many=many)
+            how = {"function": function, "inputs": inputs, "many": many, "pandas": self.pandas(function)}
+            self.add("map", (at,), self.called(kinds), **how)
 
     def called(self, kinds: tuple[str, ...]) -> Fields:
         """Names for new tuples: the usual ones where they are free, so that later steps find them."""
@@ -148,7 +170,8 @@ class Drawing:
         function = self.pick(_FILTERS)
         at = self.stream(*_FILTERS[function])
         if at is not None:
-            self.add("filter", (at,), self.fields(at), function=function, inputs=_FILTERS[function])
+            how = {"function": function, "inputs": _FILTERS[function], "pandas": self.pandas(function)}
+            self.add("filter", (at,), self.fields(at), **how)
 
     def filterNull(self) -> None:
         at = self.stream()
@@ -205,8 +228,7 @@ class Drawing:
             return
         of = self.pick(fit)
         group = self.draw(st.lists(st.sampled_from(self.fields(at)), max_size=2, unique=True))
-        gives = {"Count": "long", "Sum": "long", "Longest": "string"}.get(kind, of[1])
-        new = (self.name(), gives)
+        new = (self.name(), _GIVES.get(kind, of[1]))
         inputs = () if kind == "Count" else (of[0],)
         self.add("aggregate", (at,), (*group, new), kind=kind, group=names(tuple(group)), inputs=inputs)
 
@@ -269,6 +291,12 @@ class Drawing:
         return step.verb == "spout" or (step.verb in _LOCAL and self.ordered(step.sources[0]))
 
     def bundle(self) -> None:
+        self.several("bundle")
+
+    def state(self) -> None:
+        self.several("state", name=self.name())
+
+    def several(self, verb: str, **how: str) -> None:
         """Several aggregators in one; those that go by the order of tuples where it is known."""
         at = self.stream()
         assert at is not None
@@ -281,7 +309,7 @@ class Drawing:
         members = tuple(self.draw(st.lists(st.sampled_from(fit), min_size=2, max_size=5)))
         able = [field for field in self.fields(at) if field[1] in ("string", "long")]
         group = names(tuple(self.draw(st.lists(st.sampled_from(able), max_size=1)))) if able else ()
-        self.add("bundle", (at,), (), group=group, members=members, names=tuple(self.name() for _ in members))
+        self.add(verb, (at,), (), group=group, members=members, names=tuple(self.name() for _ in members), **how)
 
     def inputs_of(self, at: int, kinds: tuple[tuple[str, ...], ...]) -> list[tuple[str, ...]]:
         """All inputs of an aggregator whose fields have one of these types each."""
@@ -394,7 +422,9 @@ class Drawing:
         self.add("join", sources, self.called(tuple(kinds)), keys=tuple(keys), types=tuple(types), mode=mode)
 
 
-VERBS: tuple[Callable[[Drawing], None], ...] = (
+Verb = Callable[[Drawing], None]
+
+VERBS: tuple[Verb, ...] = (
     Drawing.spout,
     Drawing.each,
     Drawing.map,
@@ -414,17 +444,35 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.merge,
     Drawing.join,
     Drawing.bundle,
+    Drawing.state,
     Drawing.dedup,
     Drawing.table,
     Drawing.interval,
 )
 
 
+SELDOM: tuple[Verb, ...] = (
+    Drawing.each_that_replaces,
+    Drawing.each_of_pandas,
+    Drawing.filter,
+    Drawing.aggregate,
+    Drawing.drop,
+    Drawing.rename,
+    Drawing.bundle,
+    Drawing.state,
+    Drawing.dedup,
+    Drawing.table,
+    Drawing.interval,
+)
+"""Verbs of which few topologies have one otherwise, because they need certain fields, or have choices of their own."""
+
+
 @st.composite
-def plans(draw: Any, most: int = 8) -> Plan:
-    """A plan of up to so many verbs after the first spout."""
+def plans(draw: Any, most: int = 8, last: tuple[Verb, ...] = VERBS) -> Plan:
+    """A plan of up to so many verbs after the first spout. The last one is one of `last`."""
     drawing = Drawing(draw)
     drawing.spout()
-    for verb in draw(st.lists(st.sampled_from(VERBS), min_size=1, max_size=most)):
+    for verb in draw(st.lists(st.sampled_from(VERBS), max_size=most - 1)):
         verb(drawing)
+    draw(st.sampled_from(last))(drawing)
     return Plan(tuple(drawing.steps), drawing.batches)

@@ -4,6 +4,8 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from trident import expr
 
 
@@ -79,6 +81,50 @@ NATIVE = {
     "some": expr("word <> ''"),
 }
 """The same for Spark."""
+
+
+def length_of_series(word: pd.Series) -> pd.Series:
+    return word.str.len()
+
+
+def twice_a_series(n: pd.Series) -> pd.Series:
+    return n * 2
+
+
+def letters_of_series(word: pd.Series) -> pd.Series:
+    return pd.Series([letter for text in word.dropna() for letter in text], dtype=object)
+
+
+def both_in_a_frame(df: pd.DataFrame) -> pd.DataFrame:
+    said = [f"{None if pd.isna(word) else word}!" for word in df["word"]]
+    return pd.DataFrame({0: said, 1: df["n"]})  # by position: the output fields have any names
+
+
+def even_series(n: pd.Series) -> pd.Series:
+    return n.notna() & (n % 2 == 0)
+
+
+def some_in_a_frame(df: pd.DataFrame) -> pd.Series:
+    return df["word"].notna() & (df["word"] != "")
+
+
+PANDAS = {
+    "length": length_of_series,
+    "twice": twice_a_series,
+    "letters": letters_of_series,
+    "both": both_in_a_frame,
+    "even": even_series,
+    "some": some_in_a_frame,
+}
+"""The same over whole columns."""
+
+
+def total_of_series(n: pd.Series) -> int:
+    return n.sum()
+
+
+def spread_of_series(n: pd.Series) -> float:
+    return n.max() - n.min()
 
 
 class Adding:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from tests.differential import functions as use
-from tests.differential.plan import Plan, Row, Step, names
+from tests.differential.plan import OVER_TIME, Plan, Row, Step, names
 
 Parts = list[list[Row]]
 
@@ -123,6 +123,10 @@ def folded(kind: str, values: list[Any]) -> Any:
             return len(values)
         case "Sum":
             return sum(there)
+        case "TotalOfSeries":
+            return sum(there)
+        case "SpreadOfSeries":
+            return float(max(there) - min(there)) if there else None
         case "Min":
             return min(there, default=None)
         case "Max":
@@ -173,18 +177,23 @@ def _aggregate(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) 
 
 def _bundle(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
     (rows,) = _heap(step, sources, fields)
-    by = _places(fields[0], step.args["group"])
+    return [bundled(step, rows, fields[0])]
+
+
+def bundled(step: Step, rows: list[Row], fields: tuple[str, ...]) -> list[Row]:
+    """What several aggregators give for each group of these tuples."""
+    by = _places(fields, step.args["group"])
     groups: dict[Row, list[Row]] = {} if by else {(): []}
     for row in rows:
         groups.setdefault(key_of(row, by), []).append(row)
     result = []
     for members in groups.values():
         values = [
-            described(kind, [tuple(row[at] for at in _places(fields[0], inputs)) for row in members])
+            described(kind, [tuple(row[at] for at in _places(fields, inputs)) for row in members])
             for kind, inputs in step.args["members"]
         ]
         result.append(tuple(members[0][place] for place in by) + tuple(values))
-    return [result]
+    return result
 
 
 def described(kind: str, rows: list[Row]) -> Any:
@@ -292,7 +301,7 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "chain": _chain,
     "extreme": _extreme,
     "bundle": _bundle,
-    **dict.fromkeys(("window", "dedup", "table", "interval"), lambda step, sources, fields: []),
+    **dict.fromkeys(("window", *OVER_TIME), lambda step, sources, fields: []),
     "multiReduce": _multi_reduce,
     "merge": _merge,
     "join": _join,

@@ -1,10 +1,11 @@
-"""What leaves dropDuplicates, a join with a table and an interval join with a batch, from all batches up to it."""
+"""What leaves dropDuplicates, a join with a table and an interval join with a batch, and what a state of several
+aggregators holds after it, from all batches up to it."""
 
 import math
 from collections import Counter
 from typing import Any
 
-from tests.differential.oracle import evaluate, key_of, same
+from tests.differential.oracle import bundled, evaluate, key_of, same
 from tests.differential.plan import Plan, Row, Step, names
 
 UNIT = 100
@@ -100,4 +101,9 @@ def _pair(ours: Row | None, theirs: Row | None, fields: list[tuple[str, ...]], k
     return tuple(found)
 
 
-_MEANINGS: dict[str, Any] = {"dedup": _dedup, "table": _table, "interval": _interval}
+def _state(step: Step, fields: list[tuple[str, ...]], batches: list[list[list[Row]]]) -> list[Row]:
+    """All that it holds."""
+    return bundled(step, [row for (rows,) in batches for row in rows], fields[0])
+
+
+_MEANINGS: dict[str, Any] = {"dedup": _dedup, "table": _table, "interval": _interval, "state": _state}

@@ -8,8 +8,10 @@ Fields = tuple[tuple[str, str], ...]
 """Names with types: string, long or double."""
 
 
-LAST = ("window", "dedup", "table", "interval", "bundle")
-"""Verbs behind which no plan goes on; what leaves them with a batch may depend on the batches before."""
+OVER_TIME = ("dedup", "table", "interval", "state")
+"""Verbs of which more than one batch must be seen: what leaves them depends on the batches before."""
+LAST = (*OVER_TIME, "window", "bundle")
+"""Verbs behind which no plan goes on."""
 
 
 @dataclass(frozen=True)

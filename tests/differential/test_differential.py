@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from tests.compiler.stage_runner import OnArrow, OnSpark, Slots
 from tests.differential.build import built
-from tests.differential.draw import BATCHES, plans
+from tests.differential.draw import BATCHES, SELDOM, Verb, plans
 from tests.differential.oracle import Parts, evaluate, same
 from tests.differential.oracle_of_windows import left
 from tests.differential.oracle_over_time import left_over_time
-from tests.differential.plan import Plan, Row
+from tests.differential.plan import OVER_TIME, Plan, Row
 from tests.differential.windows import Windows
 from tests.support.soak import Soak
 from tests.support.spark import CONNECT
@@ -57,7 +57,7 @@ def told_of(plan: Plan, at: int, found: Mapping[str, pa.Table]) -> list[Row]:
     match step.verb:
         case "window":
             table = found[step.args["time"]]
-        case "dedup" | "table" | "interval":
+        case verb if verb in OVER_TIME:
             table = found[step.args["name"]]
         case _:
             table = found[f"sink{at}|"]
@@ -71,7 +71,7 @@ def wanted_of(plan: Plan, at: int, batch: int, expected: list[Parts]) -> list[Ro
     match plan.steps[at].verb:
         case "window":
             return left(plan, at, batch)
-        case "dedup" | "table" | "interval":
+        case verb if verb in OVER_TIME:
             return left_over_time(plan, at, batch)
     return [row for part in expected[at] for row in part]
 
@@ -110,9 +110,10 @@ def test_the_driver_side_engine_agrees_with_the_oracle_about_other_topologies(so
 @pytest.mark.connect
 @pytest.mark.spark
 def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
-    slots = OnSpark(spark)
+    slots, chance = OnSpark(spark), random.Random(7)
     try:
-        _drawn(random.Random(7), slots, native=True, examples=8 if CONNECT else 15)
+        for verb in SELDOM:
+            _drawn(chance, slots, native=True, examples=1 if CONNECT else 2, last=(verb,))
     finally:
         slots.close()
 
@@ -128,14 +129,17 @@ def test_spark_agrees_with_the_oracle_about_other_topologies(soak: Soak, spark: 
         slots.close()
 
 
-def _drawn(chance: random.Random, slots: Slots, native: bool, examples: int = 100) -> None:
-    """Topologies drawn from this chance; Spark sees one batch of each, or all where what leaves depends on more."""
+def _drawn(
+    chance: random.Random, slots: Slots, native: bool, examples: int = 100, last: tuple[Verb, ...] = SELDOM
+) -> None:
+    """Topologies drawn from this chance; Spark sees one batch of each, or all where what leaves depends on more. One of
+    their verbs is one of `last`."""
 
     @seed(chance.getrandbits(32))
-    @given(plan=plans())
+    @given(plan=plans(last=last))
     @settings(_RUN, derandomize=False, max_examples=examples)
     def agree(plan: Plan) -> None:
-        over_time = any(step.verb in ("dedup", "table", "interval") for step in plan.steps)
+        over_time = any(step.verb in OVER_TIME for step in plan.steps)
         agrees(plan, slots, native, batches=BATCHES if over_time or not native else 1)
 
     agree()

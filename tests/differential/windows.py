@@ -7,21 +7,26 @@ from typing import Any
 import pyarrow as pa
 
 from tests.compiler.window_runner import InDict
+from trident.base.values import to_python
 from trident.compiler.program import Group
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.queries import Reads, compile_query
+from trident.compiler.states.shapes import shape_of
 from trident.compiler.windows.types import WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.plan.nodes import (
     IntervalJoin,
     Node,
     PartitionPersist,
+    PersistentAggregate,
     StateQuery,
     Watermark,
     Window,
     sources_of,
     watermarks_of,
 )
+from trident.plan.state_schema import present_of
+from trident_state.rules import combined
 
 
 class Windows:
@@ -33,7 +38,10 @@ class Windows:
         self._outputs = group.stages[0].outputs if group.stages else ()
         self._queries = [output for output in self._outputs if isinstance(output.step, StateQuery)]
         self._ask = {output.step: compile_query(output.step) for output in self._queries}
-        self._states = {o.name: InDict(o.schema.types[-1], pa.schema(list(o.schema)[:-1])) for o in outputs}
+        self._aggregates = [output for output in self._outputs if isinstance(output.step, PersistentAggregate)]
+        self._states = {
+            o.name: InDict(o.schema.types[-1], pa.schema(list(o.schema)[:-1])) for o in [*outputs, *self._aggregates]
+        }
 
     def results(self, txid: int, entered: Mapping[str, Any]) -> dict[str, pa.Table]:
         """What leaves each verb with a batch, by the name of its state."""
@@ -52,7 +60,20 @@ class Windows:
                 found[name] = made.emitted
         for name, table in puts.items():
             self._states[name].put(table)
+        for output in self._aggregates:
+            found[output.name] = self._aggregated(output.step, tables[id(output.step)])
         return found
+
+    def _aggregated(self, node: PersistentAggregate, table: pa.Table) -> pa.Table:
+        """Combine what the batch gave with what is stored. Return all that the state holds then, as queries see it."""
+        name, present, place = node.state.name, present_of(node), table.num_columns - 1
+        state, deltas = self._states[name], table.column(place).combine_chunks()
+        values = combined(shape_of(node).combine, state.read(table.select(range(place))), deltas)
+        state.put(table.set_column(place, table.schema.field(place), values))
+        (page,) = state.scan()
+        rows = [value if present is None else present(value) for value in to_python(page.column(place))]
+        columns = [pa.array(values) for values in zip(*rows, strict=True)]
+        return pa.table([*page.columns[:place], *columns], names=[str(at) for at in range(place + len(columns))])
 
     def _reads(self) -> Reads:
         return Reads(
