@@ -2,9 +2,11 @@
 
 import os
 import sys
+import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -17,6 +19,9 @@ from tests.support.soak import Budget, Soak, is_soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
 from trident.compiler import preview
 from trident.demo.java import ensure_java
+
+if TYPE_CHECKING:
+    from tests.support.kafka import KafkaBroker
 
 JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
@@ -104,6 +109,29 @@ def shared_redis(_one_redis: RedisServer) -> RedisServer:
     """One server for the whole run, empty at the start of each test; for tests that do it no harm."""
     _one_redis.client.flushall()
     return _one_redis
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:
+    """One broker for the whole run, because a start takes seconds. It ends with the run."""
+    from tests.support.kafka import KafkaBroker  # only tests that skip themselves without confluent-kafka come here
+
+    with KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker") as broker:
+        yield broker
+
+
+@pytest.fixture
+def mortal(kafka: "KafkaBroker") -> Iterator["KafkaBroker"]:
+    """The same broker, which the test may kill; it runs again after the test, with all topics."""
+    yield kafka
+    if not kafka.running:
+        kafka.start()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name of a Kafka topic that no other test has; the topic is to be made."""
+    return f"t-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture

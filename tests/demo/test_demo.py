@@ -11,12 +11,12 @@ import pytest
 
 from tests.support.server import RedisServer
 from trident.demo import CORPUS
-from trident.demo.__main__ import KILLED_IN, Driver, DriverFailedError, compare
+from trident.demo.__main__ import KILLED_IN, Driver, DriverFailedError, compare, main
 from trident.demo.words import count_independently
 
 
-def _play(redis: str) -> str:
-    environment = {**os.environ, "SPARK_API_MODE": "classic", "REDIS": redis}
+def _play(redis: str = "", source: str = "") -> str:
+    environment = {**os.environ, "SPARK_API_MODE": "classic", "REDIS": redis, "SOURCE": source}
     command = [sys.executable, "-m", "trident.demo"]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
@@ -38,7 +38,7 @@ def _check(output: str) -> None:
 
 @pytest.mark.spark
 def test_counts_in_memory_survive_the_kill() -> None:
-    _check(_play(""))
+    _check(_play())
 
 
 @pytest.mark.spark
@@ -47,6 +47,23 @@ def test_counts_in_redis_survive_the_kill_and_are_gone_in_the_end(shared_redis: 
     shared_redis.client.set("somebody's", "key")
     _check(_play(shared_redis.url))
     assert shared_redis.client.keys() == [b"somebody's"]
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_counts_of_messages_in_kafka_survive_the_kill() -> None:
+    kafka = pytest.importorskip("tests.support.kafka", reason="the demo with Kafka needs confluent-kafka")
+    if reason := kafka.out_of_reach():
+        pytest.skip(reason)
+    output = _play(source="kafka")
+    assert re.search(r"messages in 3 partitions of a Kafka broker at 127\.0\.0\.1:\d+", output)
+    _check(output)
+
+
+def test_an_unknown_source_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE", "kafak")
+    assert main() == 2
+    assert capsys.readouterr().err == "the demo failed: SOURCE='kafak' is not one of 'files', 'kafka'\n"
 
 
 def test_a_wrong_count_is_seen(capsys: pytest.CaptureFixture[str]) -> None:

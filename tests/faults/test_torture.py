@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from tests.faults.torture import FIRST, Round, Toll, differences, torture
+from tests.faults.torture_sources import kafka_out_of_reach
 from tests.support.server import Aof
 from tests.support.soak import Soak
 
@@ -23,6 +24,18 @@ def test_a_minute_of_kills_loses_and_doubles_nothing(tmp_path: Path, capfd: pyte
     assert toll.errors == []
     assert toll.stops or toll.kills >= Counter(FIRST)
     assert toll.stops or (toll.records > 0 and toll.reads > 0)
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+@pytest.mark.parametrize("source", ["kafka", "redisStreams"])
+def test_a_short_torture_of_a_source_with_a_server(source: str, tmp_path: Path) -> None:
+    if source == "kafka" and (reason := kafka_out_of_reach()):
+        pytest.skip(reason)
+    toll = Toll()
+    Round(tmp_path, "always", 12.0, toll, seed=1, source=source).go()
+    assert toll.errors == []
+    assert toll.kills >= Counter([*FIRST, "source"]) and toll.records > 0
 
 
 @pytest.mark.spark

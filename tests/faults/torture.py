@@ -6,8 +6,13 @@ and its Python workers are; a reader reads all states all the time. At the end o
 be those of the stream up to where it came: count and checksum of every key. A server that does not write everything
 loses some at a kill: it must be healed, or the start must end in StateLostError, as docs/faults.md says.
 
+In turn the stream comes from a spout that makes numbers up, from a Kafka broker and from a Redis with streams, which
+are killed too: then everything that was written there must be in the sums. Each round draws a kind of spout and a kind
+of state. Where the states' server keeps everything, a non-transactional state must have lost nothing.
+
     python -m tests.faults.torture 10        ten minutes; ends non-zero if there was any error
     python -m tests.faults.torture 0.7 --aof everysec
+    python -m tests.faults.torture 120 --source kafka --rounds 100 --seconds 20
 """
 
 import argparse
@@ -24,12 +29,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
-from tests.faults.torture_driver import STATES, expected
+from tests.faults.torture_driver import LOOSE, STATES, expected
+from tests.faults.torture_sources import SOURCES, Source, described, kafka_out_of_reach, opened
 from tests.support.processes import descendants, state_of
 from tests.support.server import Aof, RedisServer
 from trident.demo.java import ensure_java
@@ -43,7 +50,7 @@ ROUND = 60.0
 """Seconds that a round is tortured, once its driver is up."""
 FIRST = ("server", "worker", "driver", "server")
 """What every round kills, however slow the machine is."""
-LATER = {"server": 10, "worker": 8, "driver": 2, "java": 1}
+LATER = {"server": 10, "worker": 8, "source": 6, "driver": 2, "java": 1}
 """What it kills then, and how often: whatever ends a Spark more rarely, because a new one takes its time to start."""
 AFTER_JAVA = ("BatchFailedError",)
 """How a driver ends whose Spark is gone."""
@@ -56,6 +63,7 @@ class Toll:
     """What was done, and what was found."""
 
     rounds: Counter[str] = field(default_factory=Counter)
+    cells: Counter[str] = field(default_factory=Counter)
     kills: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
     batches: int = 0
@@ -71,23 +79,25 @@ class Toll:
     def __str__(self) -> str:
         kills = ", ".join(f"{count} of the {name}" for name, count in sorted(self.kills.items()))
         rounds = ", ".join(f"{count} {aof}" for aof, count in self.rounds.items())
+        cells = ", ".join(f"{count} {cell}" for cell, count in sorted(self.cells.items()))
         stops = ", ".join(f"{count} {name}" for name, count in self.stops.items()) or "none"
         found = Counter(kind for kind, _ in self.errors)
         errors = ", ".join(f"{count} {kind}" for kind, count in found.items()) or "none"
         reads = f"{self.reads} reads of three states checked, {self.waits} had to wait"
         return (
-            f"rounds by AOF: {rounds}\nkills: {kills}\n{self.batches} batches of {self.records} records checked; "
-            f"{reads}\ntyped stops: {stops}\nerrors: {errors}"
+            f"rounds by AOF: {rounds}\nrounds by source, spout and state: {cells}\nkills: {kills}\n"
+            f"{self.batches} batches of {self.records} records checked; {reads}\ntyped stops: {stops}\nerrors: {errors}"
         )
 
 
 class Driver:
     """A driver process of ours, what it says, and the processes that it has started."""
 
-    def __init__(self, folder: Path, url: str) -> None:
-        command = [sys.executable, "-m", "tests.faults.torture_driver", str(folder), url]
+    def __init__(self, folder: Path, url: str, source: str, environment: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.faults.torture_driver", str(folder), url, source]
+        env = {**os.environ, **environment}
         with (folder / "driver.log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, env=env)
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -162,9 +172,13 @@ def _kill(pid: int) -> bool:
 class Round:
     """One topology from its birth until its last count is compared."""
 
-    def __init__(self, folder: Path, aof: Aof, seconds: float, toll: Toll, seed: int) -> None:
+    def __init__(self, folder: Path, aof: Aof, seconds: float, toll: Toll, seed: int, source: str = "numbers") -> None:
         self._folder, self._aof, self._seconds, self._toll = folder, aof, seconds, toll
         self._random = random.Random(seed)
+        self._from, self._loose = source, source != "numbers" and aof == "always"
+        kinds = ["opaque"] if source == "numbers" else ["transactional", "opaque"]
+        self._spout, self._state = self._random.choice(kinds), self._random.choice(kinds)
+        self._source: Source | None = None
         self._committed = self._reads = self._waits = 0
         self._moved = 0.0
         self._last: dict[str, Any] | None = None
@@ -175,8 +189,12 @@ class Round:
 
     def go(self) -> None:
         self._toll.rounds[self._aof] += 1
-        with RedisServer(self._folder / "redis", self._aof) as self._server:
-            self._driver = Driver(self._folder, self._server.url)
+        self._toll.cells[f"{self._from} {self._spout}/{self._state}{' +loose' * self._loose}"] += 1
+        with (
+            RedisServer(self._folder / "redis", self._aof) as self._server,
+            opened(self._from, self._folder) as self._source,
+        ):
+            self._driver = self._start()
             try:
                 self._torture()
                 if not self._stopped:
@@ -202,8 +220,11 @@ class Round:
 
     def _kinds(self) -> Iterator[str]:
         yield from FIRST
+        if self._source is not None:
+            yield "source"
+        later = {kind: often for kind, often in LATER.items() if kind != "source" or self._source is not None}
         while True:
-            yield from self._random.choices([*LATER], [*LATER.values()])
+            yield from self._random.choices([*later], [*later.values()])
 
     def _kill_server(self) -> bool:
         if self._aof == "none" and self._random.random() < 0.7:
@@ -212,6 +233,11 @@ class Round:
         self._server.kill()
         time.sleep(self._random.uniform(0, 0.3))
         self._server.start()
+        return True
+
+    def _kill_source(self) -> bool:
+        assert self._source is not None
+        self._source.kill()
         return True
 
     def _kill_worker(self) -> bool:
@@ -247,7 +273,12 @@ class Round:
     def _restart(self) -> None:
         self._reads = self._waits = 0
         self._told = None
-        self._driver = Driver(self._folder, self._server.url)
+        self._driver = self._start()
+
+    def _start(self) -> Driver:
+        what = described(self._from, self._source, self._spout, self._state, self._loose)
+        environment = {} if self._source is None else self._source.environment
+        return Driver(self._folder, self._server.url, what, environment)
 
     # --- watching --------------------------------------------------------------------------------------------
 
@@ -317,6 +348,7 @@ class Round:
 
     def _settle(self) -> None:
         """No more kills: everything is committed, and every sum is compared."""
+        written = None if self._source is None else self._source.stop()
         (self._folder / "stop").touch()
         self._moved = time.monotonic()
         while self._last is None and not self._stopped:
@@ -325,11 +357,16 @@ class Round:
         if self._last is None:
             return
         ends = self._last["ends"]
+        if written is not None and ends != written:
+            self._toll.error("not all was read", f"up to {ends}, there are {written}")
         self._toll.records += sum(ends)
         wanted = expected(ends)
         for state in STATES:
             for kind, what in differences(wanted, self._last["sums"][state]):
                 self._toll.error(kind, f"state {state!r}, {what}")
+        for kind, what in differences(wanted, self._last["sums"].get(LOOSE, wanted)):
+            if kind == "lost":
+                self._toll.error(kind, f"state {LOOSE!r}, {what}")
 
 
 def differences(wanted: dict[str, int], found: dict[str, int]) -> Iterator[tuple[str, str]]:
@@ -342,18 +379,37 @@ def differences(wanted: dict[str, int], found: dict[str, int]) -> Iterator[tuple
             yield kind, f"{word!r}: {is_ >> 40} records, there were {right >> 40} (sums {is_} and {right})"
 
 
-def torture(minutes: float, modes: tuple[Aof, ...], seed: int) -> Toll:
-    """Round after round, the modes in turn, for so many minutes."""
+def torture(
+    minutes: float,
+    modes: Sequence[Aof],
+    seed: int,
+    sources: Sequence[str] = tuple(SOURCES),
+    rounds: float = inf,
+    seconds: float = ROUND,
+) -> Toll:
+    """Round after round, the sources and modes in turn, for so many minutes or rounds."""
     ensure_java()
     toll, end = Toll(), time.monotonic() + 60 * minutes
-    for number, aof in enumerate(itertools.cycle(modes)):
+    sources = _within_reach(sources)
+    for number in itertools.count():
         left = end - time.monotonic()
-        if number and left < ROUND / 2:
-            return toll
+        if number >= rounds or (number and left < seconds / 2):
+            break
+        source = sources[(seed + number) % len(sources)]
+        aof = modes[(number + number // len(sources)) % len(modes)]  # each source meets each mode
         with tempfile.TemporaryDirectory(prefix="trident-torture-", ignore_cleanup_errors=True) as folder:
-            Round(Path(folder), aof, max(5.0, min(ROUND, left - 15)), toll, seed + number).go()
-        print(f"round {number + 1} ({aof}): {sum(toll.kills.values())} kills, {len(toll.errors)} errors", flush=True)
-    raise AssertionError("cycle ends never")
+            Round(Path(folder), aof, max(5.0, min(seconds, left - 15)), toll, seed + number, source).go()
+        kills, errors = sum(toll.kills.values()), len(toll.errors)
+        print(f"round {number + 1} ({source}, {aof}): {kills} kills, {errors} errors", flush=True)
+    return toll
+
+
+def _within_reach(sources: Sequence[str]) -> list[str]:
+    """Return the sources that this machine has, and tell of the others."""
+    if "kafka" in sources and (reason := kafka_out_of_reach()):
+        print(f"no rounds from Kafka: {reason}", flush=True)
+        sources = [name for name in sources if name != "kafka"]
+    return [*sources]
 
 
 def main() -> int:
@@ -361,9 +417,13 @@ def main() -> int:
     parser.add_argument("minutes", type=float)
     parser.add_argument("--aof", choices=get_args(Aof), help="one way only; else all in turn")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--source", choices=[*SOURCES], help="one source only; else all in turn")
+    parser.add_argument("--rounds", type=float, default=inf, help="end after so many rounds")
+    parser.add_argument("--seconds", type=float, default=ROUND, help="how long a round is tortured (%(default)s)")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
-    toll = torture(given.minutes, (given.aof,) if given.aof else get_args(Aof), given.seed)
+    modes, sources = (given.aof,) if given.aof else get_args(Aof), (given.source,) if given.source else tuple(SOURCES)
+    toll = torture(given.minutes, modes, given.seed, sources, given.rounds, given.seconds)
     print(toll)
     return 1 if toll.errors else 0
 

@@ -1,9 +1,12 @@
 """The driver that `torture` kills: an endless count on real Spark into two states in Redis and one in memory.
 
+It reads numbers that a spout makes up, a topic of Kafka, or Redis Streams.
+
 The three states hold the same sums, by different ways, so that any read over them at one txid must find them equal; a
 thread reads all the time. One line of JSON after the other tells what goes on.
 
-Usage: python -m tests.faults.torture_driver FOLDER URL. Ends when FOLDER/stop is there and everything is committed.
+Usage: python -m tests.faults.torture_driver FOLDER URL SOURCE, with SOURCE from `torture_sources.described`. It ends
+when FOLDER/stop is there and everything is committed.
 """
 
 import faulthandler
@@ -23,12 +26,13 @@ from pyspark.sql.types import StructType
 
 from tests.faults.smallest_topology import mark
 from tests.support.spark import small_spark
-from trident import Sum, TridentTopology
+from trident import Stream, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SnapshotMovedError, StateRecoveringError, StateUnavailableError, TridentError
 from trident.base.types import arrow_schema, parse_schema
 from trident.reads.committed_reads import read_committed
 from trident.run.running import RunningTopology
+from trident.spouts import KafkaSpout, RedisStreamSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
@@ -40,6 +44,10 @@ MOST = 40
 """Tuples of a partition in one batch, at most."""
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(25)]
 STATES = ("merged", "combined", "local")
+LOOSE = "loose"
+"""A non-transactional state: it may count twice, and must not lose."""
+TOPIC = "numbers"
+STREAMS = ("numbers0", "numbers1", "numbers2")
 PASSING = (StateUnavailableError, StateRecoveringError, SnapshotMovedError)
 """What a read may say while a server is away or being healed."""
 
@@ -118,14 +126,39 @@ class EndlessExecutor:
     def close(self) -> None: ...
 
 
-def topology(stop: Path, url: str) -> TridentTopology:
+def numbers(topology: TridentTopology, stop: Path, source: dict[str, Any]) -> Stream:
+    """The stream of records, word and seq."""
+    address, kind = source["address"], source["spout"]
+    if source["source"] == "kafka":
+        messages = topology.newStream("numbers", KafkaSpout(address, TOPIC, kind=kind, maxOffsetsPerBatch=MOST * 10))
+        word = messages.each(expr("substring_index(cast(value as string), ' ', 1)"), "word string")
+        return word.each(expr("cast(substring_index(cast(value as string), ' ', -1) as bigint)"), "seq long")
+    if source["source"] == "redisStreams":
+        fields = "word string, seq long"
+        return topology.newStream(
+            "numbers", RedisStreamSpout(address, STREAMS, fields, kind=kind, maxEntriesPerBatch=MOST * 10)
+        )
+    return topology.newStream("numbers", EndlessSpout(stop))
+
+
+def topology(stop: Path, url: str, source: dict[str, Any]) -> TridentTopology:
     topology = TridentTopology()
-    words = topology.newStream("numbers", EndlessSpout(stop)).each("seq", mark, "mark long").groupBy("word")
-    words.persistentAggregate(RedisMapState.opaque(url, buckets=64), "mark", Sum(), "sum", name="merged")
-    grouped = RedisMapState.opaque(url, buckets=64, groups=4, values="json")
+    words = numbers(topology, stop, source).each("seq", mark, "mark long").groupBy("word")
+    in_redis, in_memory = getattr(RedisMapState, source["state"]), getattr(MemoryMapState, source["state"])
+    words.persistentAggregate(in_redis(url, buckets=64), "mark", Sum(), "sum", name="merged")
+    grouped = in_redis(url, buckets=64, groups=4, values="json")
     words.persistentAggregate(grouped, "mark", Added(), "sum", name="combined")
-    words.persistentAggregate(MemoryMapState.opaque(), "mark", Sum(), "sum", name="local")
+    words.persistentAggregate(in_memory(), "mark", Sum(), "sum", name="local")
+    if source["loose"]:
+        words.persistentAggregate(RedisMapState.nonTransactional(url, buckets=64), "mark", Sum(), "sum", name=LOOSE)
     return topology
+
+
+def ends_of(position: Any) -> list[int]:
+    """How many records of each partition were read, from what the spout says of its position."""
+    if "positions" in position:
+        return [int(position["positions"][stream][0].partition("-")[0]) for stream in STREAMS]
+    return list(position[TOPIC]["to"] if TOPIC in position else position["ends"])
 
 
 def tell(**what: Any) -> None:
@@ -177,7 +210,7 @@ class Reader:
             self._seen[word] = value or 0
 
 
-def main(folder: Path, url: str) -> int:
+def main(folder: Path, url: str, source: dict[str, Any]) -> int:
     faulthandler.register(signal.SIGUSR1)  # where it hangs, if it does
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -185,7 +218,7 @@ def main(folder: Path, url: str) -> int:
     stop = folder / "stop"
     try:
         options: dict[str, Any] = {"name": NAME, "checkpointLocation": folder / "checkpoint", "maxAttempts": 15}
-        with topology(stop, url).start(spark, **options) as running:
+        with topology(stop, url, source).start(spark, **options) as running:
             reader = Reader(running)
             while not stop.exists():
                 _tell_progress(running, reader)
@@ -195,11 +228,11 @@ def main(folder: Path, url: str) -> int:
             running.processAllAvailable(timeout=120)
             reader.stop()
             _tell_progress(running, reader)
-            sums = {name: dict(running.state(name).items()) for name in STATES}
+            held = (*STATES, LOOSE) if source["loose"] else STATES
+            sums = {name: dict(running.state(name).items()) for name in held}
             (run,) = running._runs.values()
             position = run.coordinator.positions["numbers"]
-            assert isinstance(position, dict)
-            tell(sums=sums, ends=position["ends"])
+            tell(sums=sums, ends=ends_of(position))
     except TridentError as error:
         tell(stopped=type(error).__name__, what=str(error))
         return 3
@@ -214,4 +247,4 @@ def _tell_progress(running: RunningTopology, reader: Reader) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])))

@@ -50,7 +50,7 @@ class DuplicateNameError(TopologyError):
 
 
 class GuaranteeError(TopologyError):
-    """The topology has ``requireExactlyOnce=True``, but one of its states or Parquet outputs is promised less."""
+    """The topology has ``requireExactlyOnce=True``, but one of its states or outputs is promised less."""
 
 
 class MissingPackageError(TopologyError, ImportError):
@@ -252,6 +252,15 @@ class OutputError(TridentError):
 
 class OutputUnavailableError(OutputError, OSError):
     """An output's target is away or full (a connection, a disk). The hand-over is retried for `commitRetrySecs`."""
+
+
+class OutputRefusedError(OutputError):
+    """An output's target refuses a batch, and would again: no such topic, no right to it, a message too large.
+
+    The batch stays frozen. Once the reason is gone, the next start hands it over.
+    """
+
+    hopeless = True
 
 
 class OutputConflictError(OutputError):

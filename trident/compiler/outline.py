@@ -26,7 +26,7 @@ from trident.plan.nodes import Merge, Node, Sink, StateSpec, StateStep, StateWri
 
 _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
-    *("path", "partitions", "formerly", "anew"),
+    *("path", "partitions", "target", "formerly", "anew"),
 }
 """Fields of nodes that do not belong to a node's shape: they do not change which tuples flow where."""
 

@@ -4,6 +4,7 @@ It then shows that no word was lost or counted twice.
 
     python -m trident.demo                       # counts in memory, durable in the checkpoint
     REDIS=redis://localhost python -m trident.demo   # counts in Redis
+    SOURCE=kafka python -m trident.demo          # the novel's lines are messages in a Kafka broker that it starts
 
 The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts the driver,
 prints the driver's reports, starts a driver again after the kill, and compares the driver's counts with counts by plain
@@ -24,6 +25,7 @@ from typing import Any
 
 from trident.demo import CORPUS
 from trident.demo.java import MissingJavaError, ensure_java
+from trident.demo.sources import NoSourceError, Source, opened
 from trident.demo.words import count_independently
 
 KILLED_IN = 8
@@ -39,15 +41,16 @@ class DriverFailedError(RuntimeError):
 class Driver:
     """A process that runs `trident.demo.driver`; `crash_at` names the crash point at which it is killed."""
 
-    def __init__(self, name: str, folder: Path, crash_at: str = "") -> None:
+    def __init__(self, name: str, folder: Path, crash_at: str = "", source: Source | None = None) -> None:
         self._log = folder / "driver.log"
         environment = {
             **os.environ,
             "TRIDENT_CRASH_AT": crash_at,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+            **(source.environment if source else {}),
         }
-        command = [sys.executable, "-m", "trident.demo.driver", name, str(folder)]
+        command = [sys.executable, "-m", "trident.demo.driver", name, str(folder), source.servers if source else ""]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
 
@@ -117,16 +120,20 @@ def compare(counts: Mapping[str, int], expected: Counter[str]) -> bool:
 
 def play(folder: Path) -> bool:
     """Run the whole demo with its files in `folder`, and return whether every count is right."""
+    java = ensure_java()
+    with opened(os.environ.get("SOURCE") or "files", folder) as source:
+        print(f"{source.text}; {java}")
+        return _count(folder, source)
+
+
+def _count(folder: Path, source: Source) -> bool:
     redis = os.environ.get("REDIS") or None
-    files = sorted(CORPUS.glob("*.txt"))
-    size = sum(path.stat().st_size for path in files)
-    print(f"Moby-Dick: {len(files)} files, {size / 1e6:.1f} MB of English; {ensure_java()}")
     print(f"counts live in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
     name = f"moby-dick-{secrets.token_hex(4)}"
 
     answers = 0
     for crash_at in (CRASH_AT, ""):
-        driver = Driver(name, folder, crash_at)
+        driver = Driver(name, folder, crash_at, source)
         try:
             for report in driver.reports():
                 answers += report["kind"] == "answer"
@@ -149,7 +156,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="trident-demo-") as folder:
         try:
             return 0 if play(Path(folder)) else 1
-        except (DriverFailedError, MissingJavaError) as failure:
+        except (DriverFailedError, MissingJavaError, NoSourceError) as failure:
             print(f"the demo failed: {failure}", file=sys.stderr)
             return 2
 

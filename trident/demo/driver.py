@@ -10,14 +10,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from trident import Count, FilterNull, MapGet, Sum, TridentTopology
+from trident import Count, FilterNull, MapGet, Stream, Sum, TridentTopology, expr
 from trident.demo import CORPUS
+from trident.demo.sources import TOPIC
 from trident.demo.words import words
 from trident.run.running import RunningTopology
-from trident.spouts import FileSpout
+from trident.spouts import FileSpout, KafkaSpout
 from trident.state import MemoryMapState, RedisMapState
 
 BATCH_BYTES = 64 * 1024
+BATCH_MESSAGES = 1_000
 ASKED = "ahab whale sea ship"
 ASK_EVERY = 4
 """The number of batches between two queries."""
@@ -26,11 +28,11 @@ _reporting = threading.Lock()
 """Held while a line is written, because threads of the run report, too, and lines must not mix."""
 
 
-def wordcount(redis: str | None) -> TridentTopology:
+def wordcount(redis: str | None, servers: str) -> TridentTopology:
     """Return the demo's topology: a state with the count of each word, in Redis or in memory, and a query over it."""
     topology = TridentTopology()
     counts = (
-        topology.newStream("novel", FileSpout(str(CORPUS / "*.txt"), maxBytesPerBatch=BATCH_BYTES))
+        _lines(topology, servers)
         .each("line", words, "word string")
         .groupBy("word")
         .persistentAggregate(
@@ -46,6 +48,14 @@ def wordcount(redis: str | None) -> TridentTopology:
         .aggregate("count", Sum(), "sum")
     )
     return topology
+
+
+def _lines(topology: TridentTopology, servers: str) -> Stream:
+    """Return the stream of the novel's lines: from files, or from the Kafka brokers `servers`."""
+    if not servers:
+        return topology.newStream("novel", FileSpout(str(CORPUS / "*.txt"), maxBytesPerBatch=BATCH_BYTES))
+    messages = topology.newStream("novel", KafkaSpout(servers, TOPIC, maxOffsetsPerBatch=BATCH_MESSAGES))
+    return messages.each(expr("cast(value as string)"), "line string")
 
 
 def report(kind: str, **details: Any) -> None:
@@ -70,10 +80,10 @@ class Reporter:
                 report("batch", txid=self.last, words=keys, ms=event["durationMs"]["total"])
 
 
-def run(name: str, folder: Path, redis: str | None) -> None:
+def run(name: str, folder: Path, redis: str | None, servers: str = "") -> None:
     """Count the words of the whole novel, with queries on the way. Then write all counts to ``counts.json``."""
     spark = _spark(folder)
-    topology = wordcount(redis)
+    topology = wordcount(redis, servers)
     reporter = Reporter()
     with topology.start(spark, name=name, checkpointLocation=str(folder / "checkpoint")) as running:
         running.progress.listen(reporter.hear)
@@ -120,4 +130,4 @@ def _spark(folder: Path) -> SparkSession:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path(sys.argv[2]), os.environ.get("REDIS") or None)
+    run(sys.argv[1], Path(sys.argv[2]), os.environ.get("REDIS") or None, sys.argv[3])

@@ -5,22 +5,25 @@ After a failure, a crash, or a lost commit, an output may get a batch again. It 
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+import pyarrow as pa
 
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.compiler.results import Result
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.frozen_files import read_whole
+from trident.compiler.spark.frozen_files import read_frozen, read_whole
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import NEVER_PASSING
 from trident.outputs.best_effort import BatchListener, BestEffortOutlet
+from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
-from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteParquet
+from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteKafka, WriteParquet
 
 HandOver = Callable[[Sink, Result, int], None]
 """A function that hands a batch's frozen rows to an output, and returns when the output has them."""
@@ -42,14 +45,15 @@ class Outlet(Protocol):
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    Raises OutputError for a Parquet output whose folder cannot be taken.
+    Raises OutputError for a Parquet output whose folder cannot be taken, or a Kafka output that cannot connect.
     """
 
     def __init__(
         self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity, listener: BatchListener
     ) -> None:
         self._listener, self._group = listener, group.name
-        self._branches: list[BestEffortOutlet] = []
+        self._closing: list[BestEffortOutlet | KafkaOutlet] = []
+        """What is to be closed at the end."""
         self._read_whole = partial(read_whole, folder)
         self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
         self._frames: Frames | None = None
@@ -59,7 +63,8 @@ class Outlets:
                 assert isinstance(output.step, Sink)
                 self._outlets[output.step] = self._open(output.step)
         except BaseException:
-            # A start that fails here gets no `Outlets` to close: the branches' threads and the session would stay.
+            # A start that fails here gets no `Outlets` to close: the branches' threads, connections and the session
+            # would stay.
             self.close()
             raise
 
@@ -73,9 +78,9 @@ class Outlets:
             self._frames.cancel()
 
     def close(self) -> None:
-        """Close the branches, and the Spark session that was made for the outputs."""
-        for branch in self._branches:
-            branch.close()
+        """Close the branches, connections, and the Spark session that was made for the outputs."""
+        for each in self._closing:
+            each.close()
         if self._frames is not None:
             self._frames.close()
 
@@ -85,6 +90,10 @@ class Outlets:
         if isinstance(sink, WriteParquet):
             workers = self._shared_frames if self._engine.frames else None
             return ParquetOutlet(sink, self._run, self._folder, workers)
+        if isinstance(sink, WriteKafka):
+            outlet = KafkaOutlet(sink, self._run, self._tables)
+            self._closing.append(outlet)
+            return outlet
         if not sink.frame:
             return _FunctionOutlet(
                 sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run.last_frozen
@@ -106,8 +115,12 @@ class Outlets:
             self._listener,
             self._group,
         )
-        self._branches.append(branch)
+        self._closing.append(branch)
         return branch
+
+    def _tables(self, result: Result) -> Iterable[pa.Table]:
+        """Return the rows of a result: a large one file by file, so that the driver never holds it as a whole."""
+        return [result] if isinstance(result, pa.Table) else read_frozen(self._folder, result)
 
     def _shared_frames(self) -> Frames:
         """Return the object that makes DataFrames of frozen rows. The first call makes it, for all outputs."""

@@ -8,7 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import IntervalJoin, Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
+from trident.plan.nodes import (
+    IntervalJoin,
+    Node,
+    SpoutSource,
+    StateWriter,
+    WindowUpdate,
+    WriteKafka,
+    WriteParquet,
+    walk,
+)
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
 from trident_state.state_shape import StateKind
@@ -87,12 +96,13 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     )
 
 
-def promise_of(node: WriteParquet) -> Promise:
-    """Return the promise for the batches that a Parquet output publishes.
+def promise_of(node: WriteParquet | WriteKafka) -> Promise:
+    """Return the promise for the batches that an output publishes.
 
-    It is the same as for an opaque state, because each batch is published once.
+    It is the same as for an opaque state if each batch is published once, and as for a non-transactional one otherwise.
     """
-    return _promise(_weakest(node), StateKind.OPAQUE)
+    repeats = isinstance(node, WriteKafka) and node.target.guarantee == "at-least-once"
+    return _promise(_weakest(node), StateKind.NON_TRANSACTIONAL if repeats else StateKind.OPAQUE)
 
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
@@ -101,16 +111,18 @@ def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
 
 
 def check_exactly_once(topology: TopologyPlan) -> None:
-    """Refuse a topology with a state or a Parquet output that is promised less than exactly-once.
+    """Refuse a topology with a state, or an output to Parquet or Kafka, that is promised less than exactly-once.
 
     The GuaranteeError names the first such output, or all such states, and the way out.
     """
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):
-        if isinstance(node, WriteParquet) and promise_of(node) is not Promise.EXACTLY_ONCE:
+        if isinstance(node, WriteParquet | WriteKafka) and promise_of(node) is not Promise.EXACTLY_ONCE:
+            weak_spout = _weakest(node) is SpoutKind.NON_TRANSACTIONAL
+            way_out = "take a transactional or opaque spout" if weak_spout else "leave out guarantee='at-least-once'"
             raise GuaranteeError(
                 f"requireExactlyOnce=True, and output {node.name} ({node.step}) is promised less: "
-                f"{promise_of(node).value}; take a transactional or opaque spout"
+                f"{promise_of(node).value}; {way_out}"
             )
     if weak:
         lines = [

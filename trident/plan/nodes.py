@@ -22,6 +22,7 @@ from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
 from trident.operations.window_aggregators import Windowing
+from trident.plan.kafka_target import KafkaTarget
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
@@ -457,6 +458,15 @@ class WriteParquet(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WriteKafka(Node):
+    """Every batch's tuples as messages in Kafka, in one transaction. `name` is the sink's identity in the topology."""
+
+    source: Node
+    name: str
+    target: KafkaTarget
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class BestEffort(Node):
     """Every batch's tuples, handed to a branch that never holds a batch up.
 
@@ -468,7 +478,7 @@ class BestEffort(Node):
     branch: Any
 
 
-Sink = ForeachBatch | WriteParquet | BestEffort
+Sink = ForeachBatch | WriteParquet | WriteKafka | BestEffort
 """A step at which tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

@@ -309,6 +309,14 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         summary=lambda node: f"output {node.name}, into {node.path}: {promise_of(node).value}",
         in_branch=False,
     ),
+    nodes.WriteKafka: Traits(
+        "effect",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: f"output {node.name}, into the topic {node.target.topic}: {promise_of(node).value}",
+        in_branch=False,
+    ),
     nodes.BestEffort: Traits(
         "effect",
         _never,

@@ -30,7 +30,7 @@ from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
-from trident.plan.nodes import WriteParquet
+from trident.plan.nodes import WriteKafka, WriteParquet
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
@@ -326,9 +326,11 @@ def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog
         return
     for group in program.groups:
         for output in group.sinks:
-            if isinstance(output.step, WriteParquet) and log is None:
+            if isinstance(output.step, WriteParquet | WriteKafka) and log is None:
+                sink = output.step
+                place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.target.topic}"
                 raise TopologyError(
-                    f"output {output.step.name!r} ({output.step.path}) outlives this process, and without a log nobody "
+                    f"output {sink.name!r} ({place}) outlives this process, and without a log nobody "
                     f"could say which batches it has: give start(..., checkpointLocation=...) or log=RedisLog(...)"
                 )
         for step in group.states:

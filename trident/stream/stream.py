@@ -15,6 +15,7 @@ from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
 from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
 from trident.stream.joins import JoinVerbs
+from trident.stream.kafka_output import KafkaOutputVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.outputs import OutputVerbs
 from trident.stream.persist import PersistVerbs
@@ -40,6 +41,7 @@ class Stream(
     JoinVerbs["Stream"],
     SplitVerbs["Stream"],
     OutputVerbs["Stream"],
+    KafkaOutputVerbs["Stream"],
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError, TridentError
 from trident_spouts.kafka.options import Option
 from trident_spouts.kafka.ranges import Offsets, Topic
 
@@ -26,12 +26,10 @@ _PAUSE_SECS = 0.1
 _ABSENT_SECS = 2.0
 """The seconds for which a topic that was there must be missing: a broker that has just started may not know it yet."""
 
-_CHECK_LOGIN = "; check security.protocol, sasl.* and ssl.* in options"
+CHECK_LOGIN = "; check security.protocol, sasl.* and ssl.* in options"
 _CHECK_RIGHTS = "; the user needs the right to describe and to read the topics"
-_REFUSALS = {
-    "_AUTHENTICATION": _CHECK_LOGIN,
-    "SASL_AUTHENTICATION_FAILED": _CHECK_LOGIN,
-    "_SSL": _CHECK_LOGIN,
+LOGIN_REFUSALS = dict.fromkeys(("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"), CHECK_LOGIN)
+_REFUSALS = LOGIN_REFUSALS | {
     "TOPIC_AUTHORIZATION_FAILED": _CHECK_RIGHTS,
     "CLUSTER_AUTHORIZATION_FAILED": _CHECK_RIGHTS,
     "_INVALID_ARG": "",
@@ -44,13 +42,13 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without topic ids sends."""
 
 
-def kafka_client() -> Any:
+def kafka_client(owner: str = "KafkaSpout") -> Any:
     """Return the module confluent_kafka. Raises MissingPackageError if it is not installed."""
     try:
         import confluent_kafka.admin
     except ImportError as error:
         raise MissingPackageError(
-            "KafkaSpout needs the package confluent-kafka in the driver: pip install 'trident-pyspark[kafka]'"
+            f"{owner} needs the package confluent-kafka in the driver: pip install 'trident-pyspark[kafka]'"
         ) from error
     return confluent_kafka
 
@@ -58,8 +56,11 @@ def kafka_client() -> Any:
 class Cluster:
     """A connection to a Kafka cluster. Calls wait for brokers that are away, up to `PATIENCE_SECS`."""
 
-    def __init__(self, config: Mapping[str, Option], isolation: str) -> None:
-        self._kafka = kafka_client()
+    refusals: Mapping[str, str] = _REFUSALS
+
+    def __init__(self, config: Mapping[str, Option], isolation: str, owner: str = "KafkaSpout") -> None:
+        self._owner = owner
+        self._kafka = kafka_client(owner)
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
         self._silent: set[str] = set()
@@ -75,7 +76,7 @@ class Cluster:
         try:
             return self._kafka.admin.AdminClient(self._config)
         except self._kafka.KafkaException as error:
-            raise TopologyError(f"KafkaSpout: options: {error.args[0].str()}") from None
+            raise TopologyError(f"{self._owner}: options: {error.args[0].str()}") from None
 
     def _heard(self, error: "KafkaError") -> None:
         self._last_error = error
@@ -193,7 +194,7 @@ class Cluster:
                 self._admin.poll(0)  # calls `_heard`
                 refusal = self._refusal(fault) or self._refusal(self._last_error)
                 if refusal:
-                    raise self.unreadable(what, refusal) from error
+                    raise self.refused(what, refusal) from error
                 if monotonic() >= until:
                     raise self.unreadable(what, (self._last_error or fault).str()) from error
             time.sleep(_PAUSE_SECS)
@@ -204,10 +205,14 @@ class Cluster:
     def _refusal(self, error: "KafkaError | None") -> str:
         """Return what a broker refuses, and the way out; "" for an error that may pass."""
         name = "" if error is None else error.name()
-        if error is None or name not in _REFUSALS:
+        if error is None or name not in self.refusals:
             return ""
-        return f"{error.str()}{_REFUSALS[name]}"
+        return f"{error.str()}{self.refusals[name]}"
 
-    def unreadable(self, what: str, why: str) -> SourceUnreadableError:
-        """Return the error for a cluster that does not answer or refuses."""
-        return SourceUnreadableError(f"KafkaSpout: cannot {what} at {self.servers}: {why}")
+    def unreadable(self, what: str, why: str) -> TridentError:
+        """Return the error for a cluster that does not answer."""
+        return SourceUnreadableError(f"{self._owner}: cannot {what} at {self.servers}: {why}")
+
+    def refused(self, what: str, why: str) -> TridentError:
+        """Return the error for a cluster that refuses."""
+        return self.unreadable(what, why)

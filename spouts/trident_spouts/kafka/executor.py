@@ -83,8 +83,10 @@ class KafkaExecutor(SpoutExecutor):
             for name, topic in from_metadata(position).items()
             for number, offset in enumerate(topic.ends)
         }
-        done = sum(max(0, min(read.get(each, first[each]), end) - first[each]) for each, end in ends.items())
-        return ReadSoFar(done, sum(max(0, end - first[each]) for each, end in ends.items()), "offsets")
+        total = {each: max(0, end - first[each]) for each, end in ends.items()}
+        done = {each: max(0, min(read.get(each, first[each]), end) - first[each]) for each, end in ends.items()}
+        lags = {f"{topic}-{number}": total[topic, number] - done[topic, number] for topic, number in ends}
+        return ReadSoFar(sum(done.values()), sum(total.values()), "offsets", lags)
 
     def close(self) -> None:
         self._reader.close()

@@ -6,7 +6,7 @@ or ``file:path``: then the environment variable or the file holds it, and no pro
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trident.base.errors import TopologyError
@@ -14,14 +14,16 @@ from trident.base.text import typed_brief
 
 Option = str | int | float | bool
 
-_OURS = {
+ALWAYS_OURS = {
     "bootstrap.servers": "bootstrapServers",
     "metadata.broker.list": "bootstrapServers",
-    "isolation.level": "isolationLevel",
-    "auto.offset.reset": "onDataLoss",
     "enable.auto.commit": "",
     "enable.auto.offset.store": "",
     "enable.partition.eof": "",
+}
+_OURS = ALWAYS_OURS | {
+    "isolation.level": "isolationLevel",
+    "auto.offset.reset": "onDataLoss",
     "assign": "topics",
     "subscribe": "topics",
     "subscribePattern": "pattern",
@@ -36,7 +38,6 @@ _OURS = {
     "endingOffsetsByTimestamp": "maxOffsetsPerBatch",
 }
 """The options that a KafkaSpout sets itself, in its clients and in Spark's reader, each with what says the same."""
-_OURS_LOWERED = {name.lower(): ours for name, ours in _OURS.items()}  # Spark's reader does not tell cases apart
 
 _SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
 _SOURCES = ("env:", "file:")
@@ -53,22 +54,34 @@ _TRANSLATED = frozenset(
 )
 
 
-def check_options(name: str, options: Mapping[str, Option]) -> None:
-    """Raise TopologyError if the options `name` are no mapping of texts to values, or set what the spout sets."""
+def _refused(problem: str) -> TopologyError:
+    return TopologyError(f"KafkaSpout: {problem}")
+
+
+def check_options(
+    name: str,
+    options: Mapping[str, Option],
+    owner: str = "the spout",
+    ours: Mapping[str, str] = _OURS,
+    error: Callable[[str], Exception] = _refused,
+) -> None:
+    """Raise what `error` makes of a message if the options `name` are no mapping of texts to values, or set `ours`.
+
+    `ours` are the options that the `owner` sets itself, each with the parameter that says the same.
+    """
     if not isinstance(options, Mapping):
-        raise TopologyError(
-            f"KafkaSpout: {name}={typed_brief(options)}: expected a mapping, such as "
+        raise error(
+            f"{name}={typed_brief(options)}: expected a mapping, such as "
             f"{{'security.protocol': 'SASL_SSL', 'sasl.password': 'env:KAFKA_PASSWORD'}}"
         )
+    lowered = {key.lower(): parameter for key, parameter in ours.items()}  # Spark's reader does not tell cases apart
     for key, value in options.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise TopologyError(
-                f"KafkaSpout: {name}: expected names and values of options, got {key!r}: a {type(value).__name__}"
-            )
-        ours = _OURS_LOWERED.get(key.lower().removeprefix("kafka."))
-        if ours is not None and (name, key) != ("options", "group.id"):
-            way_out = f"; use {ours}{'' if '=' in ours else '='}" if ours else ""
-            raise TopologyError(f"KafkaSpout: {name}: {key!r} is set by the spout itself{way_out}")
+            raise error(f"{name}: expected names and values of options, got {key!r}: a {type(value).__name__}")
+        parameter = lowered.get(key.lower().removeprefix("kafka."))
+        if parameter is not None and (name, key) != ("options", "group.id"):
+            way_out = f"; use {parameter}{'' if '=' in parameter else '='}" if parameter else ""
+            raise error(f"{name}: {key!r} is set by {owner} itself{way_out}")
 
 
 def shown(options: Mapping[str, Option]) -> dict[str, Option]:
@@ -83,10 +96,10 @@ def shown(options: Mapping[str, Option]) -> dict[str, Option]:
     }
 
 
-def resolved(name: str, value: Option) -> Option:
+def resolved(name: str, value: Option, error: Callable[[str], Exception] = _refused) -> Option:
     """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds.
 
-    Raises TopologyError if there is no such variable or file. The message never shows the content.
+    Raises what `error` makes of a message if there is no such variable or file. The message never shows the content.
 
     >>> resolved("sasl.password", "env:NOT_SET_ANYWHERE")
     Traceback (most recent call last):
@@ -98,27 +111,29 @@ NOT_SET_ANYWHERE is not set
     kind, _, place = value.partition(":")
     if kind == "env":
         if place not in os.environ:
-            raise TopologyError(f"KafkaSpout: {name}={value!r}: the environment variable {place} is not set")
+            raise error(f"{name}={value!r}: the environment variable {place} is not set")
         return os.environ[place].strip()
-    return _content(name, value, place).strip()
+    return _content(name, value, place, error).strip()
 
 
-def _content(name: str, value: Option, path: str) -> str:
+def _content(name: str, value: Option, path: str, error: Callable[[str], Exception] = _refused) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise TopologyError(f"KafkaSpout: {name}={value!r}: the file cannot be read ({reason})") from None
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "it is not text"
+        raise error(f"{name}={value!r}: the file cannot be read ({reason})") from None
 
 
-def client_options(servers: str, options: Mapping[str, Option]) -> dict[str, Option]:
+def client_options(
+    servers: str, options: Mapping[str, Option], error: Callable[[str], Exception] = _refused
+) -> dict[str, Option]:
     """Return the options of a client of confluent-kafka, with their secrets."""
-    read = {name: resolved(name, value) for name, value in options.items()}
+    read = {name: resolved(name, value, error) for name, value in options.items()}
     return {
         "log_level": 2,
         "reconnect.backoff.max.ms": 1000,
         **read,
-        "bootstrap.servers": str(resolved("bootstrapServers", servers)),
+        "bootstrap.servers": str(resolved("bootstrapServers", servers, error)),
     }
 
 

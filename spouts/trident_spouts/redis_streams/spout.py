@@ -283,11 +283,12 @@ class _StreamExecutor(SpoutExecutor):
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         positions = {} if position is None else _positions(position)
-        done = [positions[stream].added if stream in positions else 0 for stream in self._spout.streams]
-        total = list(self._planner.added.values())  # a copy: another thread plans
-        if None in done or len(total) < len(done):
+        done = {stream: positions[stream].added if stream in positions else 0 for stream in self._spout.streams}
+        total = dict(self._planner.added)  # a copy: another thread plans
+        if None in done.values() or len(total) < len(done):
             return None
-        return ReadSoFar(sum(filter(None, done)), sum(total), "entries")
+        lags = {stream: max(0, total[stream] - (read or 0)) for stream, read in done.items()}
+        return ReadSoFar(sum(filter(None, done.values())), sum(total.values()), "entries", lags)
 
     def close(self) -> None:
         self._servers.close()

@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.spouts.kafka.reads import emitted, planned
-from tests.support.kafka import PASSWORD
 from tests.support.spark import small_spark
 from trident import Count, TridentTopology
 from trident.spouts import KafkaSpout
 from trident.state import MemoryMapState
 
-SASL = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
 
-
-def main(servers: str, secured: str, topic: str, folder: str) -> None:
+def main(servers: str, secured: str, options: str, topic: str, folder: str) -> None:
     spark = small_spark(Path(folder) / "spark")
-    spout = KafkaSpout(secured, topic, maxOffsetsPerBatch=8, options={**SASL, "sasl.password": PASSWORD})
+    spout = KafkaSpout(secured, topic, maxOffsetsPerBatch=8, options=json.loads(options))
     executor = spout.open()
     told: dict[str, Any] = {"equal": [], "partitions": []}
     position = None

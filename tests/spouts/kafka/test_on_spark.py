@@ -40,7 +40,7 @@ def test_a_session_without_the_connector_is_told_what_to_add(
 def test_spark_reads_what_the_driver_would_read_and_counts_it_once(
     kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """Keys, headers, missing values; aborted transactions; a user with a password; restarts; many partitions."""
+    """Keys, headers, missing values; aborted transactions; a user, a password and TLS; restarts; many partitions."""
     kafka.create(topic, 3)
     kafka.send(topic, ["cow", "moon", "cow", ""], key=b"k", headers=[("h", b"1"), ("h", None)])
     for word, commit in (("cow", True), ("lost", False), ("moon", True), ("lost", False)):
@@ -63,8 +63,9 @@ def run(kafka: KafkaBroker, topic: str, folder: Path) -> Any:
     env = os.environ | {"PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"}
     command = [sys.executable, "-m", "tests.spouts.kafka.spark_program"]
     with (folder / "program.log").open("w+") as log:
+        address, options = kafka.encrypted
         child = subprocess.Popen(
-            [*command, kafka.servers, kafka.secured, topic, str(folder)],
+            [*command, kafka.servers, address, json.dumps(options), topic, str(folder)],
             cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
         assert child.stdout is not None and child.stdin is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.spouts.kafka.reads import drained, emitted, planned, read, values
-from tests.support.kafka import PASSWORD, KafkaBroker
+from tests.support.kafka import PASSWORD, KafkaBroker, self_signed
 from trident import TridentTopology
 from trident.errors import SourceUnreadableError, TopologyError
 from trident.spouts import KafkaSpout
@@ -247,10 +247,12 @@ def test_an_idle_stream_has_no_batch_and_tells_how_far_it_is(kafka: KafkaBroker,
     executor: Any = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=3).open()
     assert executor.read_so_far(None) is None
     first = planned(executor)
-    assert executor.read_so_far(None) == ReadSoFar(0, 5, "offsets")
-    assert executor.read_so_far(first) == ReadSoFar(3, 5, "offsets")
+    assert executor.read_so_far(None) == ReadSoFar(0, 5, "offsets", {f"{topic}-0": 5, f"{topic}-1": 0})
+    assert executor.read_so_far(first) == ReadSoFar(3, 5, "offsets", {f"{topic}-0": 2, f"{topic}-1": 0})
+    kafka.send(topic, range(4), 1)
     _, position = drained(executor, first)
-    assert executor.read_so_far(position) == ReadSoFar(5, 5, "offsets")
+    assert executor.read_so_far(first) == ReadSoFar(3, 9, "offsets", {f"{topic}-0": 2, f"{topic}-1": 4})
+    assert executor.read_so_far(position) == ReadSoFar(9, 9, "offsets", {f"{topic}-0": 0, f"{topic}-1": 0})
     assert planned(executor, position) is None
     executor.close()
 
@@ -265,6 +267,24 @@ def test_a_user_is_known_by_a_password_from_the_environment(
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     options = {**SASL, "sasl.password": "env:KAFKA_PASSWORD"}
     assert read(kafka.secured, topic, options=options) == ["a", "b"]
+
+
+def test_a_user_is_known_over_tls_by_scram(kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(kafka.create(topic), "ab")
+    address, options = kafka.encrypted
+    assert read(address, topic, options=options) == ["a", "b"]
+
+
+def test_a_broker_with_another_certificate_is_refused(
+    kafka: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_REQUEST_SECS", 1.0)
+    address, options = kafka.encrypted
+    other = options | {"ssl.ca.location": str(self_signed(tmp_path) / "certificate.pem")}
+    with pytest.raises(
+        SourceUnreadableError, match=r"certificate verify failed.*; check security\.protocol, sasl\.\* "
+    ):
+        read(address, topic, options=other)
 
 
 def test_a_wrong_password_is_refused_and_not_shown(

@@ -1,0 +1,68 @@
+"""The verb writeKafka: its call, its errors, and how it is explained."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.topologies import stream
+from trident import Stream, TridentTopology
+from trident.errors import TopologyError
+
+CALLS: list[tuple[Callable[[Stream], object], str]] = [
+    (lambda s: s.writeKafka("", "t"), "lines/1:writeKafka: bootstrapServers='' (str): expected 'host:port'"),
+    (lambda s: s.writeKafka("h:1", "a b"), "topic='a b' (str): expected the name of a topic, such as 'orders'"),
+    (lambda s: s.writeKafka("h:1", "t"), "no field 'value' for value=; the fields are (line string, n bigint,"),
+    (
+        lambda s: s.writeKafka("h:1", "t", value="n"),
+        "value: field 'n' is bigint: expected string or binary; make one, as by each(expr('to_json(struct(*))'), 'val",
+    ),
+    (lambda s: s.writeKafka("h:1", "t", value="line", key="lin"), "no field 'lin' for key=; the fields are (line str"),
+    (lambda s: s.writeKafka("h:1", "t", value="line, n"), "value='line, n': expected one field"),
+    (lambda s: s.writeKafka("h:1", "t", value="line", key=7), "key=7"),  # type: ignore[arg-type]
+    (
+        lambda s: s.writeKafka("h:1", "t", value="line", headers="line"),
+        "headers: field 'line' is string: expected array<struct<key: string, value: binary>>",
+    ),
+    (lambda s: s.writeKafka("h:1", "t", value="line", topicField="n"), "topicField: field 'n' is bigint: expected str"),
+    (
+        lambda s: s.writeKafka("h:1", "t", value="line", guarantee="exactlyOnce"),  # type: ignore[arg-type]
+        "guarantee='exactlyOnce' is not one of 'exactly-once', 'at-least-once'",
+    ),
+    (
+        lambda s: s.writeKafka("h:1", "t", value="line", options={"enable.idempotence": False}),
+        "options: 'enable.idempotence' is set by writeKafka itself; use guarantee=",
+    ),
+    (
+        lambda s: s.writeKafka("h:1", "t", value="line", options={"linger.ms": None}),  # type: ignore[dict-item]
+        "options: expected names and values of options, got 'linger.ms': a NoneType",
+    ),
+    (
+        lambda s: s.bestEffort().writeKafka("h:1", "t", value="line"),
+        "and nothing that is to be exact; write this on the stream before it",
+    ),
+]
+
+
+@pytest.fixture
+def s() -> Stream:
+    return stream("line string, n long, h array<struct<key: string, value: binary>>")
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS)
+def test_a_wrong_call(s: Stream, call: Callable[[Stream], object], says: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(s)
+    assert says in str(raised.value)
+
+
+def test_it_returns_the_stream_and_is_explained_without_its_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    made = stream("line string, h array<struct<key: string, value: binary>>", topology=topology)
+    options = {"sasl.password": "hush"}
+    assert made.writeKafka("h:1", "t", value="line", key="line", headers="h", options=options, name="out") is made
+    made.writeKafka("h:1", "t", value="line", guarantee="at-least-once", name="second")
+    topology.explain()
+    told = capsys.readouterr().out
+    assert "output out, into the topic t: exactly-once" in told
+    assert "output second, into the topic t: at-least-once" in told
+    assert "hush" not in told + repr(topology) + "".join(map(repr, topology.sinks))

@@ -1,0 +1,1 @@
+"""Kafka as an output: a batch is one transaction, which records the batch's txid."""

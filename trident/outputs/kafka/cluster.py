@@ -1,0 +1,39 @@
+"""Requests of an output to a Kafka cluster: which topics there are, and which offset its group has committed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trident.base.errors import OutputError
+from trident.outputs.kafka.faults import REFUSALS, Faults
+from trident_spouts.kafka.cluster import Cluster
+
+
+class OutputCluster(Cluster):
+    """A connection whose errors are an output's. `owner` is the output's label."""
+
+    refusals = REFUSALS
+
+    def __init__(self, config: Mapping[str, Any], faults: Faults, owner: str) -> None:
+        super().__init__(config, "read_committed", owner)
+        self._faults = faults
+
+    def committed(self, group: str, topic: str, stable: bool) -> tuple[int, str | None] | None:
+        """Return the offset that a group has committed for partition 0 of a topic, and its metadata; None without one.
+
+        If `stable`, wait until no transaction is open that may replace it.
+        """
+        return self._ask("read the record of the last batch", lambda secs: self._committed(group, topic, stable, secs))
+
+    def _committed(self, group: str, topic: str, stable: bool, secs: float) -> tuple[int, str | None] | None:
+        asked = self._kafka.ConsumerGroupTopicPartitions(group, [self._kafka.TopicPartition(topic, 0)])
+        futures = self._admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=secs)
+        (stored,) = futures[group].result().topic_partitions
+        if stored.error is not None:
+            raise self._kafka.KafkaException(stored.error)
+        return None if stored.offset < 0 else (stored.offset, stored.metadata)
+
+    def unreadable(self, what: str, why: str) -> OutputError:
+        return self._faults.unavailable(what, why)
+
+    def refused(self, what: str, why: str) -> OutputError:
+        return self._faults.refused(what, why)

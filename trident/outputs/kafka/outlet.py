@@ -1,0 +1,195 @@
+"""The writer of a Kafka output.
+
+    begin            init_transactions: fences out a former producer of the output, and ends its open transaction
+    read the record  the txid of the last batch that is committed in Kafka
+    each batch       if its txid is not beyond the record: nothing
+                     else one transaction: the messages, and the batch's txid as the new record
+
+A producer can commit only while no later one has begun. So the record that it read after it began, and moved since, is
+the truth for as long as it can write at all: whatever dies or is taken over, and however often a batch comes, its
+messages are committed once. After an error the producer is dropped, and the next try begins again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.crash_points import reach
+from trident.base.errors import TopologyError
+from trident.compiler.results import Result
+from trident.outputs.kafka.cluster import OutputCluster
+from trident.outputs.kafka.faults import Faults
+from trident.outputs.kafka.messages import Message, messages
+from trident.outputs.kafka.record import Record, RecordKeeper
+from trident.outputs.kafka.sender import Sender
+from trident.outputs.parquet_outlet import RunIdentity
+from trident.plan.nodes import WriteKafka
+from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
+from trident_spouts.kafka.options import client_options
+
+_TRANSACTION_MS = 300_000
+"""The time after which Kafka ends a transaction that nobody ended. Until then readers of the topic wait behind it."""
+
+ReadTables = Callable[[Result], Iterable[pa.Table]]
+"""A function that gives the rows of a result, file by file if it is large."""
+
+
+class KafkaOutlet:
+    """Writes every batch once, or at least once. It connects when it is made.
+
+    Raises OutputUnavailableError if no broker answers, OutputRefusedError if one refuses, and OutputConflictError if
+    the record of the output is not this run's.
+    """
+
+    def __init__(self, sink: WriteKafka, run: RunIdentity, read: ReadTables) -> None:
+        self._sink, self._run, self._read = sink, run, read
+        self._target = sink.target
+        self._output = f"{run.topology}/{sink.name}"
+        self._kafka = kafka_client(sink.step)
+        self._exactly_once = sink.target.guarantee == "exactly-once"
+        self._topics: set[str] = set()
+        """The topics that are known to exist."""
+        self._sender: Sender | None = None
+        self._doubtful = 0
+        """Kafka had no record when the producer began, and batches up to this txid may have been written before."""
+        self._last: Record | None = None
+        self._group: Any = None
+        self._connect(run.last_frozen, first=True)
+
+    def take(self, result: Result, txid: int) -> None:
+        """Write the batch, unless Kafka has it already. An empty batch is no transaction."""
+        if not result.num_rows:
+            return
+        try:
+            if self._sender is None:
+                self._connect(txid)
+            if not self._has(txid, result.num_rows):
+                self._write(result, txid)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Drop the producer, with what it has not committed."""
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.drop(self._exactly_once)
+
+    # --- connecting ----------------------------------------------------------------------------------------------
+
+    def _connect(self, tried: int, first: bool = False) -> None:
+        """Begin a producer. `tried`: the last batch that may have been written already."""
+        config = self._config()
+        faults = Faults(self._sink.step, str(config["bootstrap.servers"]))
+        self._cluster = OutputCluster(config, faults, self._sink.step)
+        self._topics.clear()
+        self._check_topics({self._target.topic})
+        name = str(config.pop("transactional.id", f"trident/{self._output}"))
+        if not self._exactly_once:
+            self._sender = self._make_sender({**config, "enable.idempotence": True}, faults)
+            return
+        keeper = RecordKeeper(self._cluster, self._sink, self._run, str(config.get("group.id", name)))
+        if first:
+            # A start on a wrong checkpoint must not fence out the topology that is right. This does not wait for a
+            # transaction that a dead driver left open: only the next producer ends it.
+            keeper.read(stable=False)
+        sender = self._make_sender(
+            {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, faults
+        )
+        sender.call(f"begin as transactional.id {name!r}", "init_transactions", PATIENCE_SECS)
+        self._last = keeper.read()
+        self._group = self._group_metadata(config, keeper.group)
+        self._keeper, self._sender = keeper, sender
+        if first:
+            self._check_last(keeper)
+        self._doubtful = tried if self._last is None else 0
+        if self._last is None:
+            # From now on there is one: if it is missing at a later start, it was lost.
+            sender.call("begin a transaction", "begin_transaction")
+            self._commit(sender, 0, 0)
+
+    def _check_last(self, keeper: RecordKeeper) -> None:
+        if self._last is not None and self._last.txid > self._run.last_frozen:
+            raise keeper.conflict(
+                f"says that batch {self._last.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
+                f"the log is an old copy. Restore the newest log, or give the output another name="
+            )
+
+    def _config(self) -> dict[str, Any]:
+        def refused(problem: str) -> TopologyError:
+            return TopologyError(f"{self._sink.step}: {problem}")
+
+        # Java's producer, and so Spark's and Kafka Streams', finds the partition of a key by murmur2.
+        return {"partitioner": "murmur2_random", **client_options(self._target.servers, self._target.options, refused)}
+
+    def _make_sender(self, config: dict[str, Any], faults: Faults) -> Sender:
+        try:
+            return Sender(self._kafka, config, faults)
+        except self._kafka.KafkaException as error:
+            raise TopologyError(f"{self._sink.step}: options: {error.args[0].str()}") from None
+
+    def _group_metadata(self, config: dict[str, Any], group: str) -> Any:
+        """Return what a producer needs to commit an offset of a group: only a consumer tells it."""
+        consumer = self._kafka.Consumer({**config, "group.id": group})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def _check_topics(self, names: set[str]) -> None:
+        """Raise OutputRefusedError if a topic does not exist."""
+        new = names - self._topics
+        if not new:
+            return
+        missing = sorted(new - self._cluster.describe_all(new).keys())
+        if missing:
+            shown = ", ".join(map(repr, missing[:3]))
+            raise self._cluster.refused("write", f"there is no topic {shown}; create it, or correct the topic's name")
+        self._topics |= new
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def _has(self, txid: int, rows: int) -> bool:
+        """Return whether Kafka has the batch. Raises OutputConflictError if that cannot be known, or it is another."""
+        if not self._exactly_once:
+            return False
+        if txid <= self._doubtful:
+            raise self._keeper.conflict(
+                f"holds no record of this output any more (offsets.retention.minutes passed, or the group or the topic "
+                f"was deleted; or the output has a new name), and batch {txid} may be in Kafka already. Look into the topic (header trident.txid). To write the batch, perhaps for a second time, "
+                f"start once with guarantee='at-least-once'"
+            )
+        assert self._last is not None
+        if self._last.txid == txid and self._last.rows != rows:
+            raise self._keeper.conflict(
+                f"says that batch {txid} has {self._last.rows} rows in Kafka, the log froze {rows}: one of them is not "
+                f"this topology's. Restore the newest log, or give the output another name="
+            )
+        return txid <= self._last.txid
+
+    def _write(self, result: Result, txid: int) -> None:
+        assert self._sender is not None
+        if self._exactly_once:
+            self._sender.call("begin a transaction", "begin_transaction")
+        self._sender.send(messages(self._read(result), self._target, self._output, txid), self._prepare)
+        if self._exactly_once:
+            self._commit(self._sender, txid, result.num_rows)
+        else:
+            reach("output.published")
+
+    def _prepare(self, chunk: list[Message]) -> None:
+        if self._target.topic_field is not None:
+            self._check_topics({message.topic for message in chunk})
+
+    def _commit(self, sender: Sender, txid: int, rows: int) -> None:
+        """Commit the open transaction, and the record with it."""
+        record = self._keeper.record(txid, rows)
+        offsets = [self._kafka.TopicPartition(self._target.topic, 0, txid, record.encode())]
+        sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group, PATIENCE_SECS)
+        if txid:
+            reach("output.staged")
+        sender.call("commit the transaction", "commit_transaction", PATIENCE_SECS)
+        self._last = record
+        if txid:
+            reach("output.published")

@@ -1,0 +1,27 @@
+"""Where a Kafka output writes, and which fields make a message."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trident_spouts.kafka.options import Option
+
+KafkaGuarantee = Literal["exactly-once", "at-least-once"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KafkaTarget:
+    """A topic of a cluster, and the fields of the tuples that become key, value, headers and topic of a message.
+
+    `topic` takes the tuples that name no topic in the field `topic_field`.
+    """
+
+    servers: str
+    topic: str
+    key: str | None
+    value: str
+    headers: str | None
+    topic_field: str | None
+    guarantee: KafkaGuarantee
+    options: Mapping[str, Option] = field(repr=False)
+    """The options of the clients, as users gave them: they may hold a password, so no `repr` shows them."""

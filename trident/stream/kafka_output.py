@@ -1,0 +1,169 @@
+"""The verb that writes a stream into Kafka."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal, cast, get_args
+
+import pyspark.sql.types as spark
+
+from trident.base.checks import check_choice
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.step import Step
+from trident.base.text import typed_brief
+from trident.base.types import type_ddl
+from trident.plan import nodes, rules
+from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.outputs import check_output, output_name
+from trident_spouts.kafka.options import ALWAYS_OURS, Option, check_options
+
+_OURS = ALWAYS_OURS | {
+    "isolation.level": "",
+    "enable.idempotence": "guarantee",
+    "delivery.report.only.error": "",
+    "topic": "topic",
+}
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class KafkaOutputVerbs(StreamBase[StreamT]):
+    """The verb that hands every batch to Kafka."""
+
+    __slots__ = ()
+
+    def writeKafka(
+        self,
+        bootstrapServers: str,
+        topic: str,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        topicField: str | None = None,
+        guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once",
+        options: Mapping[str, Option] | None = None,
+        name: str | None = None,
+    ) -> StreamT:
+        """Write every tuple as a message into Kafka, exactly once, and return this stream.
+
+        Each batch is one transaction of Kafka, after every state of the batch group holds the batch. The transaction
+        also records the batch's txid, as the committed offset of a consumer group of the output's own. A batch that
+        comes again, after a crash, finds its txid there and is skipped. So a consumer with
+        ``isolation.level=read_committed``, as `KafkaSpout` is, sees each tuple once. The driver writes: all tuples of a
+        batch pass through it, some thousands at a time.
+
+        Each message has the headers ``trident.output`` ("topology/output"), ``trident.txid`` and ``trident.row`` (the
+        number of the tuple in the batch) behind its own.
+
+        Parameters
+        ----------
+        bootstrapServers : str
+            Brokers to begin with, ``"host:9092,host:9092"``; or ``"env:NAME"`` or ``"file:path"`` that holds them.
+        topic : str
+            The topic to write to; it must exist. The record of the txid belongs to its partition 0.
+        value, key : str
+            The fields for value and key, of type string or binary; null is a message without one.
+        headers : str, optional
+            A field for headers: ``array<struct<key: string, value: binary>>``, as `KafkaSpout` gives them.
+        topicField : str, optional
+            A field of type string that names another topic than `topic` for its tuple; null means `topic`.
+        guarantee : "exactly-once" or "at-least-once"
+            "at-least-once" needs no transactions: after a crash a batch may come twice. ``trident.txid`` and
+            ``trident.row`` say which messages are the same.
+        options : mapping, optional
+            Options of the clients under the names of librdkafka, for logins, TLS, compression, message sizes and so on.
+            A value ``"env:NAME"`` or ``"file:path"`` is read there when a client connects. ``transactional.id`` and
+            ``group.id`` replace the names that the output has in Kafka, ``trident/<topology>/<output>``.
+        name : str, optional
+            The output's identity over restarts; ``<stream>.writeKafka`` if omitted.
+
+        Raises
+        ------
+        TypeDeclarationError
+            If a field has a type that is no part of a message.
+        OutputRefusedError
+            When the topology runs: a topic does not exist, a message is too large, the user has no right, the brokers
+            have no transactions. The batch is kept.
+        OutputUnavailableError
+            When the topology runs: the brokers do not answer. The commit is repeated for `commitRetrySecs`.
+        OutputConflictError
+            When the topology starts: Kafka's record of the output is of another log, or ahead of this one; or it is
+            gone while a batch waits that may have been written.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology, expr
+        >>> from trident.spouts import FixedBatchSpout
+        >>> spout = FixedBatchSpout("user string, price double", [[("ann", 2.5)]])
+        >>> orders = TridentTopology().newStream("orders", spout)
+        >>> as_json = orders.each(expr("to_json(struct(user, price))"), "value string")
+        >>> as_json.writeKafka("localhost:9092", "orders", key="user")
+        Stream(orders/1:each(expr(to_json(struct(user, price)))): user string, price double, value string)
+        """
+        step = self._step("writeKafka")
+        check_output(self, step)
+        if not isinstance(bootstrapServers, str) or not bootstrapServers:
+            raise step.wrong(
+                f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several with commas between"
+            )
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+            raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
+        try:
+            check_choice("guarantee", guarantee, get_args(KafkaGuarantee))
+        except TopologyError as error:
+            raise step.wrong(str(error)) from None
+        options = {} if options is None else options
+        check_options("options", options, "writeKafka", _OURS, step.wrong)
+        field = partial(_field, self.schema, step)
+        target = KafkaTarget(
+            bootstrapServers,
+            topic,
+            field("key", key, "string or binary", _is_text),
+            cast("str", field("value", value, "string or binary", _is_text)),
+            field("headers", headers, "array<struct<key: string, value: binary>>", _is_headers),
+            field("topicField", topicField, "string", lambda kind: isinstance(kind, spark.StringType)),
+            guarantee,
+            dict(options),
+        )
+        name = output_name(self, "writeKafka", name, step)
+        self._register.add(self._label, nodes.WriteKafka(self._node, name, target, **step.gives(self.schema)))
+        return cast("StreamT", self)
+
+
+Fits = Callable[[spark.DataType], bool]
+
+
+def _is_text(kind: spark.DataType) -> bool:
+    return isinstance(kind, spark.StringType | spark.BinaryType)
+
+
+def _is_headers(kind: spark.DataType) -> bool:
+    if not isinstance(kind, spark.ArrayType) or not isinstance(kind.elementType, spark.StructType):
+        return False
+    header = kind.elementType
+    return (
+        header.names == ["key", "value"]
+        and isinstance(header["key"].dataType, spark.StringType)
+        and _is_text(header["value"].dataType)
+    )
+
+
+def _field(
+    schema: spark.StructType, step: Step, parameter: str, name: str | None, accepted: str, fits: Fits
+) -> str | None:
+    """Return the field that a parameter names. Refuse one that the stream does not have, or of another type."""
+    if name is None and parameter != "value":
+        return None
+    if not isinstance(name, str):
+        raise step.wrong(f"{parameter}={typed_brief(name)}: expected the name of a field")
+    names = rules.known_fields(schema, name, step, f" for {parameter}=")
+    if len(names) != 1:
+        raise step.wrong(f"{parameter}={name!r}: expected one field")
+    kind = schema[names[0]].dataType
+    if not fits(kind):
+        way_out = "; make one, as by each(expr('to_json(struct(*))'), 'value string')" if fits is _is_text else ""
+        raise step.error(
+            TypeDeclarationError, f"{parameter}: field {names[0]!r} is {type_ddl(kind)}: expected {accepted}{way_out}"
+        )
+    return names[0]
