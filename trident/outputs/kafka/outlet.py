@@ -25,7 +25,7 @@ from trident.outputs.kafka.record import Record, RecordKeeper
 from trident.outputs.kafka.sender import Sender
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.nodes import WriteKafka
-from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
+from trident_spouts.kafka.cluster import kafka_client
 from trident_spouts.kafka.options import client_options
 
 _TRANSACTION_MS = 300_000
@@ -97,7 +97,7 @@ class KafkaOutlet:
         sender = self._make_sender(
             {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, faults
         )
-        sender.call(f"begin as transactional.id {name!r}", "init_transactions", PATIENCE_SECS)
+        sender.call(f"begin as transactional.id {name!r}", "init_transactions")
         self._last = keeper.read()
         self._group = self._group_metadata(config, keeper.group)
         self._keeper, self._sender = keeper, sender
@@ -157,8 +157,9 @@ class KafkaOutlet:
         if txid <= self._doubtful:
             raise self._keeper.conflict(
                 f"holds no record of this output any more (offsets.retention.minutes passed, or the group or the topic "
-                f"was deleted; or the output has a new name), and batch {txid} may be in Kafka already. Look into the topic (header trident.txid). To write the batch, perhaps for a second time, "
-                f"start once with guarantee='at-least-once'"
+                f"was deleted; or the output has a new name), and batch {txid} may be in Kafka already. "
+                f"Look into the topic (header trident.txid). To write the batch, perhaps for a second time, start once "
+                f"with guarantee='at-least-once'"
             )
         assert self._last is not None
         if self._last.txid == txid and self._last.rows != rows:
@@ -170,6 +171,7 @@ class KafkaOutlet:
 
     def _write(self, result: Result, txid: int) -> None:
         assert self._sender is not None
+        self._sender.renew()
         if self._exactly_once:
             self._sender.call("begin a transaction", "begin_transaction")
         self._sender.send(messages(self._read(result), self._target, self._output, txid), self._prepare)
@@ -186,10 +188,10 @@ class KafkaOutlet:
         """Commit the open transaction, and the record with it."""
         record = self._keeper.record(txid, rows)
         offsets = [self._kafka.TopicPartition(self._target.topic, 0, txid, record.encode())]
-        sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group, PATIENCE_SECS)
+        sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group)
         if txid:
             reach("output.staged")
-        sender.call("commit the transaction", "commit_transaction", PATIENCE_SECS)
+        sender.call("commit the transaction", "commit_transaction")
         self._last = record
         if txid:
             reach("output.published")

@@ -1,7 +1,10 @@
 """A producer of Kafka that sends messages, and tells the first error of any of them."""
 
+import queue
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,8 @@ class Sender:
         self._kafka, self._faults = kafka, faults
         self._lost: KafkaError | None = None
         """The first error of a message that was not delivered."""
+        self._until = 0.0
+        self.renew()
         told = {"error_cb": faults.hear, "on_delivery": self._delivered, "delivery.report.only.error": True}
         self._producer = kafka.Producer({**config, **told})
 
@@ -33,12 +38,46 @@ class Sender:
         if self._lost is None:
             self._lost = error
 
+    def renew(self) -> None:
+        """Begin to wait anew for brokers that do not answer: whatever follows may take `PATIENCE_SECS`, all in all."""
+        self._until = monotonic() + PATIENCE_SECS
+
     def call(self, what: str, method: str, *arguments: Any) -> None:
-        """Call a method of the producer by its name."""
+        """Call a method of the producer by its name. Each but `begin_transaction` gets its seconds, too."""
+        seconds = max(1.0, self._until - monotonic())
+        called = partial(getattr(self._producer, method), *arguments)
         try:
-            getattr(self._producer, method)(*arguments)
+            if method == "begin_transaction":
+                called()
+            elif method == "send_offsets_to_transaction":
+                self._call_beside(what, partial(called, seconds), seconds)
+            else:
+                called(seconds)
         except self._kafka.KafkaException as error:
             raise self._faults.error(what, error.args[0]) from error
+
+    def _call_beside(self, what: str, call: Callable[[], None], seconds: float) -> None:
+        """Make a call in a thread of its own, and leave it behind if it does not end in time.
+
+        After a broker was away, librdkafka may wait for a former connection to it, for ever, whatever time it was given
+        (its issue 5456). Another producer does not.
+        """
+        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                call()
+                ended.put(None)
+            except BaseException as error:
+                ended.put(error)
+
+        threading.Thread(target=run, name="trident-kafka", daemon=True).start()
+        try:
+            error = ended.get(timeout=seconds + 1)
+        except queue.Empty:
+            raise self._faults.unavailable(what, "the client does not come back; it is left behind") from None
+        if error is not None:
+            raise error
 
     def send(self, chunks: Iterable[list[Message]], prepare: Callable[[list[Message]], None]) -> None:
         """Send messages, and return when the brokers have them. `prepare` is called with each chunk before."""
@@ -61,13 +100,14 @@ class Sender:
 
     def _wait(self, most: int) -> None:
         """Wait until at most so many messages are left to deliver, for as long as there are fewer and fewer."""
-        left, until = len(self._producer), monotonic() + PATIENCE_SECS
+        left = len(self._producer)
         self._serve(0, most)
         while len(self._producer) > most:
             self._serve(0.2, most)
             if len(self._producer) < left:
-                left, until = len(self._producer), monotonic() + PATIENCE_SECS
-            elif monotonic() > until:
+                left = len(self._producer)
+                self.renew()
+            elif monotonic() > self._until:
                 why = "no broker answers" if self._faults.heard is None else self._faults.heard.str()
                 raise self._faults.unavailable("deliver the messages", why)
 
