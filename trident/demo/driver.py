@@ -19,7 +19,7 @@ from trident.spouts import FileSpout, KafkaSpout
 from trident.state import MemoryMapState, RedisMapState
 
 BATCH_BYTES = 64 * 1024
-BATCH_MESSAGES = 1_000
+BATCH_MESSAGES = 120
 ASKED = "ahab whale sea ship"
 ASK_EVERY = 4
 """The number of batches between two queries."""

@@ -62,7 +62,7 @@ def _send(servers: str, files: list[Path]) -> int:
     """Write each line of the files into Kafka, and return how many there are."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 2})
     count = 0
     for path in files:
         with path.open(encoding="utf-8") as lines:

@@ -99,7 +99,7 @@ class KafkaOutlet:
         )
         sender.call(f"begin as transactional.id {name!r}", "init_transactions")
         self._last = keeper.read()
-        self._group = self._group_metadata(config, keeper.group)
+        self._group = self._group_metadata(keeper.group)
         self._keeper, self._sender = keeper, sender
         if first:
             self._check_last(keeper)
@@ -129,9 +129,10 @@ class KafkaOutlet:
         except self._kafka.KafkaException as error:
             raise TopologyError(f"{self._sink.step}: options: {error.args[0].str()}") from None
 
-    def _group_metadata(self, config: dict[str, Any], group: str) -> Any:
+    def _group_metadata(self, group: str) -> Any:
         """Return what a producer needs to commit an offset of a group: only a consumer tells it."""
-        consumer = self._kafka.Consumer({**config, "group.id": group})
+        # It knows no brokers, as it needs none: one that is closed while it connects may crash (librdkafka 2.16).
+        consumer = self._kafka.Consumer({"group.id": group, "log_level": 0})
         try:
             return consumer.consumer_group_metadata()
         finally:

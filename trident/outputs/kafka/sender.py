@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 _ABORT_SECS = 2.0
+_REBOOTSTRAPS = 0x020B0000
+"""The first version of librdkafka that forgets all brokers if none answers. A transaction may then wait for a broker
+that it has forgotten (its issue 5511). Here the next producer forgets them."""
 
 
 class Sender:
@@ -31,6 +34,8 @@ class Sender:
         """The first error of a message that was not delivered."""
         self._until = 0.0
         self.renew()
+        if kafka.libversion()[1] >= _REBOOTSTRAPS:
+            config = {"metadata.recovery.strategy": "none", **config}
         told = {"error_cb": faults.hear, "on_delivery": self._delivered, "delivery.report.only.error": True}
         self._producer = kafka.Producer({**config, **told})
 
