@@ -130,13 +130,13 @@ def numbers(topology: TridentTopology, stop: Path, source: dict[str, Any]) -> St
     """The stream of records, word and seq."""
     address, kind = source["address"], source["spout"]
     if source["source"] == "kafka":
-        messages = topology.newStream("numbers", KafkaSpout(address, TOPIC, kind=kind, maxOffsetsPerBatch=MOST * 10))
+        messages = topology.newStream("numbers", KafkaSpout(address, TOPIC, kind=kind, maxOffsetsPerBatch=2000))
         word = messages.each(expr("substring_index(cast(value as string), ' ', 1)"), "word string")
         return word.each(expr("cast(substring_index(cast(value as string), ' ', -1) as bigint)"), "seq long")
     if source["source"] == "redisStreams":
         fields = "word string, seq long"
         return topology.newStream(
-            "numbers", RedisStreamSpout(address, STREAMS, fields, kind=kind, maxEntriesPerBatch=MOST * 10)
+            "numbers", RedisStreamSpout(address, STREAMS, fields, kind=kind, maxEntriesPerBatch=2000)
         )
     return topology.newStream("numbers", EndlessSpout(stop))
 

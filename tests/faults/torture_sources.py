@@ -21,7 +21,7 @@ from tests.support.server import RedisServer
 
 PAUSE = 0.05
 """Seconds from one portion of records to the next."""
-PORTION = 8
+PORTION = 3
 """Records of a partition in one portion."""
 
 
