@@ -99,7 +99,7 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         >>> orders = TridentTopology().newStream("orders", spout)
         >>> as_json = orders.each(expr("to_json(struct(user, price))"), "value string")
         >>> as_json.writeKafka("localhost:9092", "orders", key="user")
-        Stream(orders/1:each(expr(to_json(struct(user, price)))): user string, price double, value string)
+        Stream(orders/1:each(expr): user string, price double, value string)
         """
         step = self._step("writeKafka")
         check_output(self, step)
