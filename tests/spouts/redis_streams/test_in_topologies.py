@@ -55,6 +55,9 @@ def test_both_engines_count_several_streams(start: EngineStart, shared_redis: Re
         assert Counter(dict(running.state("counts").items())) == expected + Counter(["moon"])
         (amount,) = running.readSoFar.values()
         assert (amount.done, amount.total, amount.unit) == (expected.total() + 1, expected.total() + 1, "entries")
+        assert amount.lags == {"a": 0, "b": 0}
+        told = [event["sources"]["words"] for event in running.recentProgress if event["event"] == "committed"]
+        assert told[0]["lag"] > 0 and told[0]["lag"] == sum(told[0]["lags"].values())
 
 
 @pytest.mark.connect
