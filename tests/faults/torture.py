@@ -209,7 +209,8 @@ class Round:
         self._await_progress()
         until = time.monotonic() + self._seconds
         for number, kind in enumerate(self._kinds()):
-            if self._stopped or (number >= len(FIRST) and time.monotonic() >= until):
+            enough = number >= len(FIRST) + (self._source is not None)
+            if self._stopped or (enough and time.monotonic() >= until):
                 return
             if not getattr(self, f"_kill_{kind}")():
                 continue
