@@ -44,7 +44,13 @@ def values(kafka: KafkaBroker, topic: str) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("point", "in_kafka"),
-    [("output.before", 2), (MID, 2), ("output.staged", 2), ("output.published", 3), ("committed.before", 3)],
+    [
+        pytest.param("output.before", 2, marks=pytest.mark.soak),
+        (MID, 2),
+        ("output.staged", 2),
+        ("output.published", 3),
+        pytest.param("committed.before", 3, marks=pytest.mark.soak),
+    ],
 )
 def test_a_batch_is_there_once_whatever_kills_the_driver(
     kafka: KafkaBroker, topic: str, tmp_path: Path, forks: Any, point: str, in_kafka: int
@@ -87,6 +93,7 @@ def test_at_least_once_writes_a_batch_again_and_its_headers_tell(
 # --- the broker dies ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_broker_that_dies_meanwhile_holds_each_tuple_once(mortal: KafkaBroker, topic: str, tmp_path: Path) -> None:
     mortal.create(topic, 2)
     feeder, topology = FeederBatchSpout("value string"), TridentTopology()

@@ -26,6 +26,13 @@ from trident_spouts.kafka import cluster
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for topics that a broker may not know yet."""
+    monkeypatch.setattr(cluster, "_ABSENT_SECS", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_topic_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) -> None:
     with pytest.raises(OutputRefusedError) as caught:
         outlet(kafka.servers, topic)
@@ -35,6 +42,7 @@ def test_a_topic_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) ->
     )
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_topic_of_a_tuple_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) -> None:
     import pyarrow as pa
 
