@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from trident.base.errors import MalformedInputError
+from trident.base.errors import MalformedInputError, SpoutError
 
 
 class Content(Protocol):
@@ -67,6 +67,8 @@ class _Unpacked:
     def _tried(self, step: Callable[[], Any]) -> Any:
         try:
             return step()
+        except SpoutError:  # the file was replaced, or cannot be read; the bytes are not damaged
+            raise
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             raise MalformedInputError(
                 f"{self._name}: cannot unpack it: {error}. If a writer is still at it, let the writer move finished "

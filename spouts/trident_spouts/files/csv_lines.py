@@ -26,6 +26,7 @@ from trident_spouts.files.jsonlines import (
     without_corrupt_fields,
 )
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before
+from trident_spouts.files.ranges import FileRef
 from trident_spouts.files.values import ValueReader
 
 
@@ -58,7 +59,7 @@ class CsvFormat:
 
     # --- the header -----------------------------------------------------------------------------------------------
 
-    def bind(self, head: Callable[[], bytes], path: str) -> "CsvFormat":
+    def bind(self, head: Callable[[], bytes], path: object) -> "CsvFormat":
         """Return the format of the file `path`, of whose content `head` returns the beginning: its header at least.
 
         Raises MalformedInputError if the header lacks a field or has it twice.
@@ -77,7 +78,7 @@ class CsvFormat:
                 raise MalformedInputError(self._header_error(path, name, columns))
         return replace(self, columns=columns)
 
-    def _header_error(self, path: str, name: str, columns: tuple[str, ...]) -> str:
+    def _header_error(self, path: object, name: str, columns: tuple[str, ...]) -> str:
         shown = shorten(", ".join(map(repr, columns)))
         if columns.count(name):
             return f"{path}:1: the header has the field {name!r} {columns.count(name)} times: {shown}"
@@ -92,7 +93,7 @@ class CsvFormat:
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+    def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Return the tuples of whole rows that begin at byte `offset` of the file `path`.
 
         Raises MalformedInputError for invalid UTF-8 or a row that cannot be read, unless the format keeps such input.
@@ -112,7 +113,9 @@ class CsvFormat:
         rows = sum(line not in (b"", b"\r") for line in data.split(b"\n"))
         return max(0, rows - 1) if offset == 0 and self.options.header else rows
 
-    def read_by_row(self, data: bytes, start: int, path: str, offset: int) -> tuple[pa.Table, list[CorruptLine | None]]:
+    def read_by_row(
+        self, data: bytes, start: int, path: FileRef, offset: int
+    ) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read the rows from byte `start` of `data` on, one by one.
 
         Return the tuples, and for each tuple the row if it cannot be read, else None. A row that does not follow the

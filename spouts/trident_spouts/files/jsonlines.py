@@ -17,6 +17,7 @@ from trident.base.text import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, to_lines
+from trident_spouts.files.ranges import FileRef
 from trident_spouts.files.values import JsonNumber, ValueReader
 
 Malformed = Literal["fail", "keep"]
@@ -72,11 +73,11 @@ class JsonFormat:
     values: ValueReader = STRICT
     whole = False
 
-    def bind(self, head: Callable[[], bytes], path: str) -> "JsonFormat":
+    def bind(self, head: Callable[[], bytes], path: object) -> "JsonFormat":
         """Return the format itself: the files say nothing of their fields."""
         return self
 
-    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+    def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Return the tuples of whole lines that begin at byte `offset` of the file `path`.
 
         Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
@@ -95,7 +96,7 @@ class JsonFormat:
         return sum(1 for line in lines if line.strip(_BLANK))
 
     def read_by_line(
-        self, data: bytes, target: pa.Schema, path: str, offset: int
+        self, data: bytes, target: pa.Schema, path: FileRef, offset: int
     ) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read `data` line by line; return the tuples, and for each tuple the line if it cannot be read, else None."""
         rows: list[dict[str, Any]] = []

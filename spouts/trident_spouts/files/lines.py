@@ -1,7 +1,7 @@
 """Lines of a text file: where they begin and end, and the bytes of whole lines as Arrow strings."""
 
 from collections.abc import Iterator
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy
 import pyarrow as pa
@@ -9,6 +9,9 @@ import pyarrow.compute as pc
 
 from trident.base.errors import MalformedInputError
 from trident_spouts.files.compression import Content, unpacked
+
+if TYPE_CHECKING:
+    from trident_spouts.files.ranges import FileRef
 
 EncodingErrors = Literal["strict", "replace"]
 
@@ -81,16 +84,16 @@ def all_lines(content: Content, whole: bool = False) -> Iterator[tuple[int, byte
         yield at, rest
 
 
-def lines_before(path: str, offset: int) -> int:
+def lines_before(path: "FileRef", offset: int) -> int:
     """Return the number of lines before byte `offset` of a file; of its content, if the file is compressed."""
     if not offset:
         return 0
-    with open(path, "rb") as file:
-        content = unpacked(file, path)
+    with open(path, "rb") if isinstance(path, str) else path.open() as file:
+        content = unpacked(file, str(path))
         return sum(content.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
 
 
-def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:
+def check_encoding(data: bytes, name: object, offset: int, errors: EncodingErrors) -> bytes:
     """Return bytes as valid UTF-8, without the byte order mark with which some editors begin a file.
 
     `data` begins at byte `offset` of the file `name`. With `errors` "replace", invalid bytes become U+FFFD. With

@@ -3,7 +3,7 @@
 import datetime
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,19 @@ from trident.base.types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import spark_path
 from trident_spouts.executor import Emission, Metadata, WorkerReader
+from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.parquet_reader import (
     IN_MICROSECONDS,
     GroupReader,
     RowGroups,
     column_of,
     footer,
+    footers,
     only_spark_reads,
     read_groups,
     shares,
 )
-from trident_spouts.files.ranges import PlannedFile, unreadable_error
+from trident_spouts.files.ranges import FileRef, PlannedFile, unreadable_error
 from trident_spouts.workers import conf, numbers_frame, parallelism
 
 if TYPE_CHECKING:
@@ -42,18 +44,15 @@ _UNCUT_BYTES = 4 << 20
 class FilesEmission(Emission):
     """An emission of whole Parquet files, which the workers read.
 
-    `paths` are local and absolute. `planned` holds the planned file to which each path must lead, in the order of
-    `paths`; it is empty for an emission that a user's spout makes.
+    `paths` are local and absolute, or the planned files that a FileSpout reads.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[FileRef, ...]
     schema: StructType
     rows: int | None = None
     after: Metadata = None
-    planned: tuple[PlannedFile, ...] = ()
     nanoseconds: bool | None = None
     """Whether a file has times in nanoseconds, which Spark cannot read; None: the footers have to be asked."""
-    cheap = True
 
     @property
     def bytes(self) -> int | None:
@@ -62,60 +61,77 @@ class FilesEmission(Emission):
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
-        tables = (read_parquet(path, self.schema, self._planned.get(path)) for path in self.paths)
+        tables = (read_parquet(path, self.schema) for path in self.paths)
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
-        if self._has_nanoseconds:
+        if self.python_only(spark):
             read = self.reader(spark, self.schema.names)
             assert read is not None, "reader raises where only Python can read the files, and may not"
             return read.numbers.mapInArrow(read.read, self.schema)
-        return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
+        return spark.read.schema(self.schema).parquet(*(spark_path(str(path)) for path in self.paths))
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether Spark itself cannot read the files, because one has times in nanoseconds, as pandas has."""
-        return self._has_nanoseconds
+        """Return whether Spark itself does not read the files: not on its disks, or with times in nanoseconds."""
+        return not self._local or self._has_nanoseconds
+
+    @property
+    def cheap(self) -> bool:
+        """Return whether reading the tuples twice costs less than keeping them: it does on a local disk."""
+        return self._local
+
+    @property
+    def _local(self) -> bool:
+        return all(isinstance(path, str) or isinstance(path.place, LocalPlace) for path in self.paths)
 
     @property
     def _has_nanoseconds(self) -> bool:
         if self.nanoseconds is not None:
             return self.nanoseconds
-        return any(has_nanoseconds(footer(path)) for path in self.paths)
+        return any(map(has_nanoseconds, footers(self.paths)))
 
     @property
     def one_partition(self) -> bool:
         """Return whether Spark scans the files as one partition, because there is one file that Spark does not cut."""
-        if len(self.paths) != 1 or self._has_nanoseconds:
+        if len(self.paths) != 1 or not self._local or self._has_nanoseconds:
             return False
+        path = str(self.paths[0])
         try:
-            return os.path.getsize(self.paths[0]) <= _UNCUT_BYTES
+            return os.path.getsize(path) <= _UNCUT_BYTES
         except OSError as error:
-            raise unreadable_error(self.paths[0], error) from error
+            raise unreadable_error(path, error) from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
         """Return how workers read the named fields; None if Arrow would read the files otherwise than Spark's own scan.
 
         Raises SpoutContractError if only Spark could read what only Python can.
         """
-        footers = [footer(path) for path in self.paths]
-        if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
-            if not self._has_nanoseconds:
+        read_footers = footers(self.paths)
+        if any(map(only_spark_reads, read_footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
+            if not self.python_only(spark):
                 return None
-            raise SpoutContractError(
-                f"FileSpout: a file in {os.path.dirname(self.paths[0])} has times in nanoseconds, which Spark cannot "
-                f"read, and one needs Spark (times of Spark before 3.1, or spark.sql.caseSensitive=true); "
-                f"{IN_MICROSECONDS}"
-            )
-        checked = tuple(
-            tuple(replace(groups, planned=self._planned.get(groups.path)) for groups in share)
-            for share in shares(self.paths, footers, parallelism(spark))
-        )
+            raise SpoutContractError(self._only_spark())
+        checked = shares(self.paths, read_footers, parallelism(spark))
         fields = StructType([self.schema[name] for name in names if name in self.schema.names])
         numbers, read = numbers_frame(spark, len(checked)), GroupReader(checked, fields)
         return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
+
+    def _only_spark(self) -> str:
+        """Return the error for files that only Spark could read, and cannot."""
+        why = "(times of Spark before 3.1, or spark.sql.caseSensitive=true)"
+        where = os.path.dirname(str(self.paths[0]))
+        if not self._local:
+            return (
+                f"FileSpout: a file in {where} needs Spark's own scan {why}, which reads local disks only; write the "
+                f"files anew with a current version, or unset the setting"
+            )
+        return (
+            f"FileSpout: a file in {where} has times in nanoseconds, which Spark cannot read, and one needs Spark "
+            f"{why}; {IN_MICROSECONDS}"
+        )
 
     def check_planned(self) -> None:
         """Check that the files still have as many rows as when the batch was planned.
@@ -125,9 +141,9 @@ class FilesEmission(Emission):
         """
         if self.rows is None:
             return
-        rows = sum(footer(path).num_rows for path in self.paths)
+        rows = sum(metadata.num_rows for metadata in footers(self.paths))
         if rows != self.rows:
-            shown = ", ".join(self.paths[:3]) + (", ..." if len(self.paths) > 3 else "")
+            shown = ", ".join(map(str, self.paths[:3])) + (", ..." if len(self.paths) > 3 else "")
             raise SourceUnreadableError(
                 f"{len(self.paths)} Parquet file(s) had {self.rows} rows when the batch was planned, and have {rows} "
                 f"now: {shown}; a file is damaged or was replaced, and must not change after it was listed"
@@ -139,15 +155,12 @@ class FilesEmission(Emission):
         Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
         other files.
         """
-        for file in self.planned:
-            file.check_scanned()
-
-    @property
-    def _planned(self) -> dict[str, PlannedFile]:
-        return {file.path: file for file in self.planned}
+        for path in self.paths:
+            if isinstance(path, PlannedFile) and self._local:
+                path.check_scanned()
 
 
-def footer_schema(path: str) -> StructType:
+def footer_schema(path: PlannedFile) -> StructType:
     """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for one."""
     columns = _arrow_fields(footer(path))
     try:
@@ -158,14 +171,19 @@ def footer_schema(path: str) -> StructType:
         ) from error
 
 
-def checked_footer(path: str, schema: StructType) -> pq.FileMetaData:
-    """Return the footer of a Parquet file.
+def checked_footers(paths: Sequence[PlannedFile], schema: StructType) -> list[pq.FileMetaData]:
+    """Return the footers of Parquet files.
 
     Raises SpoutContractError if a column's type does not fit its declared field. A field for which the file has no
     column is no error: it is read as null, as by Spark.
     """
-    metadata = footer(path)
-    columns = _arrow_fields(metadata)
+    read_footers = footers(paths)
+    for path, metadata in zip(paths, read_footers, strict=True):
+        _check_fields(path, _arrow_fields(metadata), schema)
+    return read_footers
+
+
+def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> None:
     for field in arrow_schema(schema):
         name = column_of(field.name, columns.names)
         if name is not None and not _castable(columns.field(name).type, field.type):
@@ -173,7 +191,6 @@ def checked_footer(path: str, schema: StructType) -> pq.FileMetaData:
                 f"FileSpout: {path} has {name!r} as {columns.field(name).type}, "
                 f"expected {type_ddl(schema[field.name].dataType)}"
             )
-    return metadata
 
 
 def has_nanoseconds(metadata: pq.FileMetaData) -> bool:
@@ -182,13 +199,13 @@ def has_nanoseconds(metadata: pq.FileMetaData) -> bool:
     return any(column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type) for column in columns)
 
 
-def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:
+def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
     """Return the tuples of a Parquet file with the declared fields, equal to what Spark's own scan would return.
 
     Raises SourceUnreadableError if the file has old days or times in a calendar that only Spark knows.
     """
     metadata = footer(path)
-    groups = RowGroups(path, tuple(range(metadata.num_row_groups)), planned)
+    groups = RowGroups(path, tuple(range(metadata.num_row_groups)))
     table = pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
     if only_spark_reads(metadata) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
         raise SourceUnreadableError(

@@ -5,8 +5,11 @@ rows, writes them as Arrow, and sends them to a worker that could have read the 
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,11 +19,14 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
-from trident_spouts.files.ranges import PlannedFile
+from trident_spouts.files.ranges import FileRef, PlannedFile
 from trident_spouts.workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
 """What to do about times in nanoseconds, in words for messages."""
+
+_FEW = 16
+"""How many footers are read at once: to open an object takes some ten milliseconds, and no work."""
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once: as many as Spark would send to a worker at once."""
@@ -30,14 +36,13 @@ _BATCH_ROWS = 10_000
 class RowGroups:
     """Some row groups of one Parquet file, by their numbers, in order."""
 
-    path: str
+    path: FileRef
+    """The planned file, or a path of the local disk at which any file will do."""
     numbers: tuple[int, ...]
-    planned: PlannedFile | None = None
-    """The planned file to which `path` must lead; None if any file at `path` will do."""
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
+def _reading(path: FileRef) -> Iterator[None]:
     """Raise SourceUnreadableError if the body fails because the file cannot be read, or is not a Parquet file."""
     try:
         yield
@@ -47,10 +52,34 @@ def _reading(path: str) -> Iterator[None]:
         raise SourceUnreadableError(f"FileSpout: {path} is not a readable Parquet file: {error}") from error
 
 
-def footer(path: str) -> pq.FileMetaData:
+def footer(path: FileRef) -> pq.FileMetaData:
     """Return the footer of a Parquet file. Raises SourceUnreadableError if the file has none or cannot be read."""
+    if isinstance(path, PlannedFile) and path.file.tag:
+        return _footer_with_tag(path)
+    return _read_footer(path)
+
+
+@lru_cache(maxsize=2_000)
+def _footer_with_tag(file: PlannedFile) -> pq.FileMetaData:
+    """Return the footer of an object, which is read once: its tag stands for the content."""
+    return _read_footer(file)
+
+
+def _read_footer(path: FileRef) -> pq.FileMetaData:
     with _reading(path):
-        return pq.read_metadata(path)
+        return pq.read_metadata(_for_arrow(path))
+
+
+def footers(paths: Sequence[FileRef]) -> list[pq.FileMetaData]:
+    """Return the footers of several Parquet files; those of many files are read at once by several threads."""
+    if len(paths) <= _FEW:
+        return [footer(path) for path in paths]
+    with ThreadPoolExecutor(_FEW) as threads:
+        return list(threads.map(footer, paths))
+
+
+def _for_arrow(path: FileRef) -> Any:
+    return path if isinstance(path, str) else path.place.for_arrow(path.file)
 
 
 def only_spark_reads(metadata: pq.FileMetaData) -> bool:
@@ -66,7 +95,7 @@ def only_spark_reads(metadata: pq.FileMetaData) -> bool:
 
 
 def shares(
-    paths: Sequence[str], footers: Sequence[pq.FileMetaData], most: int, least: int = PART_BYTES
+    paths: Sequence[FileRef], footers: Sequence[pq.FileMetaData], most: int, least: int = PART_BYTES
 ) -> tuple[tuple[RowGroups, ...], ...]:
     """Cut the row groups of all files, in order, into at most `most` shares of about equal size.
 
@@ -79,7 +108,7 @@ def shares(
     ]
     total = sum(size for _, _, size in groups)
     size = max(1, -(-total // max(1, min(most, total // least))))
-    cut: list[list[tuple[str, int]]] = [[]]
+    cut: list[list[tuple[FileRef, int]]] = [[]]
     before = 0
     for path, number, bytes_ in groups:
         if before >= size * len(cut):
@@ -89,8 +118,8 @@ def shares(
     return tuple(_by_file(share) for share in cut)
 
 
-def _by_file(share: Sequence[tuple[str, int]]) -> tuple[RowGroups, ...]:
-    numbers_by_path: dict[str, list[int]] = {}
+def _by_file(share: Sequence[tuple[FileRef, int]]) -> tuple[RowGroups, ...]:
+    numbers_by_path: dict[FileRef, list[int]] = {}
     for path, number in share:
         numbers_by_path.setdefault(path, []).append(number)
     return tuple(RowGroups(path, tuple(numbers)) for path, numbers in numbers_by_path.items())
@@ -118,17 +147,20 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
     Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if a column
     does not fit its field.
     """
-    target = arrow_schema(schema)
-    with _reading(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
-        if groups.planned is not None:
+    target, source = arrow_schema(schema), _for_arrow(groups.path)
+    # Arrow reads an opened file by few long reads, if it may read ahead; a path it opens, and maps, by itself.
+    ahead = not isinstance(source, str)
+    with _reading(groups.path), pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=ahead) as file:
+        if isinstance(groups.path, PlannedFile):
             # Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path
             # still leads to the planned file, Arrow has opened that file too.
-            with open(groups.path, "rb") as opened:
-                groups.planned.check_same_file(opened)
+            with groups.path.open() as opened:
+                groups.path.check_same_file(opened)
         names = [column_of(name, file.schema_arrow.names) for name in target.names]
         columns = [name for name in names if name is not None]
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):
-            yield _as_declared(batch, names, target, groups.path)
+        for numbers in ([number] for number in groups.numbers) if ahead else [groups.numbers]:  # else all are in memory
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=numbers, columns=columns, use_threads=False):
+                yield _as_declared(batch, names, target, groups.path)
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
@@ -145,7 +177,7 @@ def column_of(name: str, columns: Sequence[str]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
+def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.Schema, path: object) -> pa.RecordBatch:
     """Return a file's columns with the declared names and types; `names` are the columns, None for a field of nulls."""
     columns = []
     for name, field in zip(names, target, strict=True):

@@ -3,15 +3,14 @@
 import os
 import shlex
 from dataclasses import dataclass, replace
-from typing import BinaryIO
 
 from trident.base.errors import SpoutContractError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
-from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
-from trident_spouts.files.listing import FileSource, ListedFile
-from trident_spouts.files.ranges import FileRange, checksum, content_checksums, iso_time, unreadable_error
+from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import FilePlace, OpenFile
+from trident_spouts.files.ranges import FileRange, content_checksums, identity, iso_time, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 
 MOST_FILES = 1_000
@@ -38,11 +37,11 @@ class Limits:
 class Planner:
     """The planner of one source's batches.
 
-    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read; unless it is
-    compressed, if the format `unpacks` such files.
+    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read if the place
+    lets files grow; unless it is compressed, if the format `unpacks` such files.
     """
 
-    source: FileSource
+    place: FilePlace
     limits: Limits
     by_lines: bool
     by_name: bool = False
@@ -53,9 +52,13 @@ class Planner:
         """Return whether a file of this name is compressed, and read as what it unpacks to."""
         return self.unpacks and is_compressed(name)
 
-    def grows(self, name: str) -> bool:
-        """Return whether a file of this name may be cut where lines begin, and may grow after it was read."""
+    def cuts(self, name: str) -> bool:
+        """Return whether a file of this name may be cut where lines begin."""
         return self.by_lines and not self.packed(name)
+
+    def grows(self, name: str) -> bool:
+        """Return whether a file of this name may grow by whole lines after it was read."""
+        return self.place.grows and self.cuts(name)
 
     # --- recognition of files that were read ----------------------------------------------------------------------
 
@@ -67,7 +70,7 @@ class Planner:
         to a file that was written anew: it is not known which part of that file is unread.
         """
         seen = self._in_order(seen)
-        root = os.path.realpath(self.source.root)
+        root = self.place.home
         moved = seen.root not in (None, root)
         if moved and not listing:
             return seen
@@ -147,7 +150,7 @@ class Planner:
 
     def _same_content(self, file: ListedFile, entry: Entry) -> bool:
         """Return whether a file begins with the content that was read, and is longer only if it may grow."""
-        if file.size < entry.end or (file.size > entry.end and not self.grows(file.name)):
+        if file.size < entry.end or (file.size > entry.end and not (entry.more or self.grows(file.name))):
             return False
         if entry.check is None:
             return file.size > entry.end or entry.fits(file)
@@ -160,11 +163,11 @@ class Planner:
 
     def _birth(self, file: ListedFile) -> int:
         with self._open(file) as opened:
-            return birth_of(opened.fileno())
+            return opened.birth()
 
     def _checksum(self, file: ListedFile, end: int) -> int:
         with self._open(file) as opened:
-            return checksum(opened, end)
+            return identity(opened, end)
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
         """Return the entry with the file's inode and time of creation, its mtime unless it has grown, and a checksum.
@@ -223,8 +226,11 @@ class Planner:
         """Raise SpoutContractError if a compressed file unpacks to a file that was read: its lines would count twice.
 
         So tools rotate logs. Files that were read and are gone are compared, and the file of the same name without the
-        suffix. Only a short beginning in common is no sign.
+        suffix. Only a short beginning in common is no sign. Objects are not compared: nothing renames or packs them in
+        their place, and to unpack each new one here would read all of them twice.
         """
+        if file.tag:
+            return
         present = {other.name for other in listing}
         read = {
             name: entry
@@ -234,7 +240,7 @@ class Planner:
         if not read:
             return
         with self._open(file) as opened:
-            content = unpacked(opened, self.source.path(file.name))
+            content = unpacked(opened, self.place.path(file.name))
             checks, size = content_checksums(content, [entry.end for entry in read.values()])
         for name, entry in read.items():
             sure = entry.end >= _LONG or entry.end == size or _is_stem(name, file.name)
@@ -254,7 +260,7 @@ class Planner:
         may have grown since it was listed. The range is empty if the file is not complete yet.
         """
         with self._open(listed) as file:
-            now = ListedFile.of(listed.name, os.fstat(file.fileno()))
+            now = file.status()
             if now.inode != listed.inode or now.size < listed.size:
                 raise StaleListingError(listed.name)
             start = 0 if entry is None else self._next_line(file, now, entry.end)
@@ -262,16 +268,16 @@ class Planner:
             stop = end if end - start <= left else self._cut(file, now, start, end, left, first)
             if stop is None:
                 return None
-            check = checksum(file, stop)
-            after = Entry(stop, now.mtime, stop < now.size, now.inode, check, birth_of(file.fileno()))
-            return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode), after
+            check = identity(file, stop)
+            after = Entry(stop, now.mtime, stop < now.size, now.inode, check, file.birth())
+            return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode, now.tag), after
 
-    def _readable_end(self, file: BinaryIO, now: ListedFile, start: int, time: float) -> int:
+    def _readable_end(self, file: OpenFile, now: ListedFile, start: int, time: float) -> int:
         if self.limits.complete_after <= 0 or time - now.mtime / 1e9 >= self.limits.complete_after:
             return now.size
         return whole_lines_end(file, start, now.size) if self.grows(now.name) else start
 
-    def _next_line(self, file: BinaryIO, now: ListedFile, end: int) -> int:
+    def _next_line(self, file: OpenFile, now: ListedFile, end: int) -> int:
         """Return the byte at which the next line of a file begins that was read up to byte `end` and has grown since.
 
         The last line may have had no newline when it was read; then its newline may follow, and is skipped. Raises
@@ -286,7 +292,7 @@ class Planner:
         if more == b"\r\n" or (more == b"\r" and now.size == end + 1):
             return end + len(more)
         rest = line_start(file, end + 1, now.size)
-        path = self.source.path(now.name)
+        path = self.place.path(now.name)
         old, new = (
             shlex.quote(os.path.join(os.path.dirname(path), mark + os.path.basename(path))) for mark in ("", "_")
         )
@@ -298,25 +304,24 @@ class Planner:
             f"its pauses within a line"
         )
 
-    def _cut(self, file: BinaryIO, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:
+    def _cut(self, file: OpenFile, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:
         """Return the byte up to which the batch reads a file for which it lacks room; None if it reads nothing of it.
 
         The room is `left` bytes. `first` says whether the batch has no range yet.
         """
-        if not self.grows(now.name):
+        if not self.cuts(now.name):
             return end if first else None
         if not first and left < self.limits.bytes // 8:
             return None  # so small a range is not worth opening a file
         return line_start(file, start + left, end)
 
-    def _open(self, file: ListedFile) -> BinaryIO:
-        path = self.source.path(file.name)
+    def _open(self, file: ListedFile) -> OpenFile:
         try:
-            return open(path, "rb")
+            return self.place.open(file)
         except FileNotFoundError:
             raise StaleListingError(file.name) from None
         except OSError as error:
-            raise unreadable_error(path, error) from error
+            raise unreadable_error(self.place.path(file.name), error) from error
 
 
 def _is_stem(name: str, packed: str) -> bool:

@@ -1,6 +1,5 @@
 """The part of a file that one batch reads, and the checks that the file is still the one that was planned."""
 
-import os
 import platform
 import zlib
 from collections.abc import Iterable
@@ -11,6 +10,8 @@ import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident_spouts.files.compression import Content
+from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import FilePlace, OpenFile
 
 _CHECKED_BYTES = 1 << 10
 _BLOCK = 1 << 20
@@ -27,6 +28,17 @@ def checksum(file: BinaryIO, end: int) -> int:
         file.seek(start)
         crc = zlib.crc32(file.read(min(_CHECKED_BYTES, end)), crc)
     return crc
+
+
+def tag_checksum(tag: str) -> int:
+    """Return the checksum of an object's entity tag, which stands for the checksum of its content."""
+    return zlib.crc32(tag.encode())
+
+
+def identity(file: OpenFile, end: int) -> int:
+    """Return the number by which the content of an opened file before byte `end` is recognized."""
+    tag = file.status().tag
+    return tag_checksum(tag) if tag else checksum(file, end)
 
 
 def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, int], int]:
@@ -74,27 +86,39 @@ class PlannedFile:
     file. So every reader checks the file that it has opened.
     """
 
-    path: str
-    device: int
-    inode: int
-    size: int
-    mtime: int
+    place: FilePlace
+    file: ListedFile
+    """The file as it was when the batch was emitted."""
     end: int
     check: int | None
     grows: bool
     host: str
 
-    def check_same_file(self, file: BinaryIO) -> None:
+    @property
+    def path(self) -> str:
+        """Return the path or URL of the file, for messages."""
+        return self.place.path(self.file.name)
+
+    def __str__(self) -> str:
+        return self.path
+
+    def open(self) -> OpenFile:
+        """Open the file that the path leads to now; an object with its planned content."""
+        return self.place.open(self.file)
+
+    def check_same_file(self, file: OpenFile) -> None:
         """Raise SourceUnreadableError unless an opened file is the planned file.
 
         Reads the file up to `end` if the plan has a checksum. The error fails the attempt, and the next attempt looks
         for the planned file anew. On another machine the same file may have another device and inode: there only size
-        and content are compared.
+        and content are compared. An object with a tag needs no check: no read of it can be of another content.
         """
-        status = os.fstat(file.fileno())
-        here = (self.host, self.device) == (platform.node(), status.st_dev)
-        long_enough = status.st_size >= self.end if self.grows else status.st_size == self.size
-        same = long_enough and (not here or status.st_ino == self.inode)
+        if self.file.tag:
+            return
+        now = file.status()
+        here = (self.host, self.file.device) == (platform.node(), now.device)
+        long_enough = now.size >= self.end if self.grows else now.size == self.file.size
+        same = long_enough and (not here or now.inode == self.file.inode)
         if not same or (self.check is not None and checksum(file, self.end) != self.check):
             raise self._replaced()
 
@@ -104,11 +128,11 @@ class PlannedFile:
         Spark opens the files that it scans itself, so only the path can be checked.
         """
         try:
-            status = os.stat(self.path)
+            with self.open() as file:
+                now = file.status()
         except OSError as error:
             raise self._replaced() from error
-        now = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-        if now != (self.device, self.inode, self.size, self.mtime):
+        if now != self.file:
             raise self._replaced()
 
     def _replaced(self) -> SourceUnreadableError:
@@ -116,6 +140,10 @@ class PlannedFile:
             f"FileSpout: {self.path} was renamed, replaced or changed while the batch was read; nothing of this "
             f"attempt counts"
         )
+
+
+FileRef = str | PlannedFile
+"""What a reader opens: the planned file, or a path of the local disk at which any file will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +158,40 @@ class FileRange:
     check: int | None = None
     """The checksum of the file's content before byte `end`, by the function `checksum`; None in old logs."""
     inode: int = 0
+    tag: str = ""
+
+    @property
+    def listed(self) -> ListedFile:
+        """Return the file as it was at the plan."""
+        return ListedFile(self.mtime, self.name, self.size, self.inode, tag=self.tag)
 
     def to_json(self) -> list[Any]:
         """Return the range as JSON, for the metadata of a batch."""
-        return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode]
+        tag = [self.tag] if self.tag else []
+        return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode, *tag]
 
 
-def check_unchanged(range_: FileRange, path: str, txid: int, *, grows: bool) -> PlannedFile:
-    """Return the planned file at `path`, after a check that it still holds the bytes that `txid` was planned to read.
+def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *, grows: bool) -> PlannedFile:
+    """Return the planned file, which has the given name now, after a check that it still holds the planned bytes.
 
     Raises SourceUnreadableError if the file cannot be read, SpoutContractError if it has changed. With `grows`, a file
-    that has only grown has not changed.
+    that has only grown has not changed. An object with a tag is checked by whoever reads it.
     """
-    planned = f"FileSpout: txid {txid} was planned to read {path} ({range_.size} bytes, modified "
+    planned = f"FileSpout: txid {txid} was planned to read {place.path(name)} ({range_.size} bytes, modified "
     planned += f"{iso_time(range_.mtime)})"
     way_out = "bring the old file back, or start the topology anew: it then plans the batch anew"
     try:
-        with open(path, "rb") as file:
-            now = os.fstat(file.fileno())
-            untouched = (now.st_size, now.st_mtime_ns) == (range_.size, range_.mtime)
-            same = (untouched and range_.inode in (0, now.st_ino)) or checksum(file, range_.end) == range_.check
+        with place.open(range_.listed._replace(name=name)) as file:
+            now = file.status()
+            untouched = (now.size, now.mtime) == (range_.size, range_.mtime)
+            same = (untouched and range_.inode in (0, now.inode)) or checksum(file, range_.end) == range_.check
     except OSError as error:
         raise SourceUnreadableError(
             f"{planned}, which cannot be read now: {error.strerror or error}; {way_out}"
         ) from error
-    if not same or now.st_size < range_.end or (now.st_size > range_.size and not grows):
+    if not same or now.size < range_.end or (now.size > range_.size and not grows):
         raise SpoutContractError(
-            f"{planned}, and it has changed since ({now.st_size} bytes, modified {iso_time(now.st_mtime_ns)}); "
+            f"{planned}, and it has changed since ({now.size} bytes, modified {iso_time(now.mtime)}); "
             f"a replay must read the same: {way_out}"
         )
-    identity = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
-    return PlannedFile(path, *identity, range_.end, range_.check, grows, platform.node())
+    return PlannedFile(place, now, range_.end, range_.check, grows, platform.node())

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000
 """How many wholly read files are remembered by name. All older files count as read: those at or before the cutoff."""
@@ -18,8 +19,8 @@ class Entry:
     """What is remembered of a file: the byte up to which it was read, and its modification time (ns) then.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
-    0: not known) identify the file under another name. `check`, the checksum of what was read, identifies the content.
-    Entries of earlier versions of this library lack `inode`, `check` and `born`.
+    0: not known) identify the file under another name. `check`, the checksum of what was read (of an object: of its
+    tag), identifies the content. Entries of earlier versions of this library lack `inode`, `check` and `born`.
     """
 
     end: int
@@ -34,6 +35,8 @@ class Entry:
 
         The size of a file that was not read to its end is not known; the file must then be longer than what was read.
         """
+        if file.tag and tag_checksum(file.tag) != self.check:
+            return False
         return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
 
 

@@ -1,6 +1,7 @@
 """Reading of text and JSON files in Spark's workers: stretches form shares, and a Spark partition reads a share."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmissio
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import all_lines, line_start, read_whole_lines
-from trident_spouts.files.ranges import PlannedFile, unreadable_error
+from trident_spouts.files.ranges import FileRef, unreadable_error
 from trident_spouts.workers import numbers_frame, numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ class LineFormat(Protocol):
         """Return whether a file must be read at once."""
         ...
 
-    def bind(self, head: Callable[[], bytes], path: str) -> "LineFormat":
+    def bind(self, head: Callable[[], bytes], path: object) -> "LineFormat":
         """Return the format of one file, of whose content `head` returns at least the first line."""
         ...
 
-    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+    def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Return the tuples of whole lines that begin at byte `offset` of the file `path`."""
         ...
 
@@ -63,13 +64,12 @@ class Stretch:
     two, so that shares can be cut without reading the file.
     """
 
-    path: str
+    path: FileRef
+    """The planned file, or a path of the local disk at which any file will do."""
     start: int
     end: int
     first: int
     last: int
-    planned: PlannedFile | None = None
-    """The planned file to which `path` must lead; None if any file at `path` will do."""
     whole: bool = False
     """Whether the file is read as a whole, and unpacked if it is compressed. It is never cut."""
     name: str = ""
@@ -78,7 +78,8 @@ class Stretch:
     @property
     def weight(self) -> int:
         """Return about how many bytes of lines the stretch has."""
-        return (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
+        size = (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
+        return size + (0 if isinstance(self.path, str) else self.path.place.opening_bytes)
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
@@ -113,16 +114,12 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
     too early.
     """
     try:
-        with open(stretch.path, "rb") as file:
-            if stretch.planned is not None:
-                stretch.planned.check_same_file(file)
+        with _opened(stretch.path) as file:
             form: LineFormat | None = None
             for offset, data in _chunks(stretch, file, line_format.whole):
                 if form is None:
                     form = line_format.bind(partial(_head, file, offset, data), stretch.path)
                 yield form, offset, data
-            if stretch.planned is not None:  # once more, because the file may have been written anew in place meanwhile
-                stretch.planned.check_same_file(file)
     except EOFError as error:
         raise SpoutContractError(
             f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
@@ -131,7 +128,20 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
     except SourceUnreadableError:
         raise
     except OSError as error:
-        raise unreadable_error(stretch.path, error) from error
+        raise unreadable_error(str(stretch.path), error) from error
+
+
+@contextmanager
+def _opened(path: FileRef) -> Iterator[BinaryIO]:
+    """Open a file; a planned one is checked, once more at the end: it may have been written anew in place meanwhile."""
+    if isinstance(path, str):
+        with open(path, "rb") as file:
+            yield file
+        return
+    with path.open() as planned:
+        path.check_same_file(planned)
+        yield planned
+        path.check_same_file(planned)
 
 
 def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[int, bytes]]:

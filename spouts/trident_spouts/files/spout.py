@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -27,21 +27,16 @@ from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import (
-    FileSource,
-    ListedFile,
-    absolute,
-    check_readable,
-    file_source,
-    hidden_file,
-    list_files,
-)
+from trident_spouts.files.listing import ListedFile, check_readable, hidden_file, list_files
 from trident_spouts.files.option_checks import check_flat, check_options
-from trident_spouts.files.parquet import FilesEmission, checked_footer, footer_schema, has_nanoseconds
+from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
+from trident_spouts.files.paths import absolute, is_remote, place_of
+from trident_spouts.files.places import FilePlace
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
+from trident_spouts.files.storage import Storage
 from trident_spouts.files.text import TextFormat
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema
@@ -57,6 +52,9 @@ _LISTING_SECONDS = 1.0
 
 _NEWEST = 8
 """The number of planned batches whose records are kept decoded: those that are under way, and some that just were."""
+
+_MOST_LISTED = 10_000
+"""The most unread files that are listed at once, of a place that lists names in their order."""
 
 _LISTINGS = 5
 """The most listings in one plan, which lists again if a listed file is gone, or another file has its name."""
@@ -168,6 +166,7 @@ class FileSpout:
     csv: CsvOptions
     numbers: Numbers
     timeZone: str | None
+    storage: Storage
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
     """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
@@ -193,6 +192,7 @@ class FileSpout:
         multiLine: bool = False,
         numbers: Numbers = "strict",
         timeZone: str | None = None,
+        storage: Mapping[str, str] | None = None,
     ) -> None:
         check_choice("FileSpout: format", format, get_args(FileFormat))
         check_choice("FileSpout: encodingErrors", encodingErrors, get_args(EncodingErrors))
@@ -205,6 +205,9 @@ class FileSpout:
         check_options(format, csv, numbers, timeZone)
         set_ = object.__setattr__
         set_(self, "path", absolute(path))
+        set_(self, "storage", Storage.of(storage))
+        if storage and not is_remote(self.path):
+            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {self.path} is on a disk")
         set_(self, "format", format)
         set_(self, "maxBytesPerBatch", maxBytesPerBatch)
         set_(self, "maxFilesPerBatch", maxFilesPerBatch)
@@ -227,15 +230,15 @@ class FileSpout:
         """
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
-        source = file_source(self.path)
-        files = list_files(source, self.orderBy == "name")
+        place = place_of(self.path, self.storage)
+        files = list_files(place, self.orderBy == "name", most=_MOST_LISTED)
         first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
                 f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from; give them: "
                 f'schema="word string, n long"'
             )
-        self._first_schema.append(footer_schema(source.path(first.name)))
+        self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
         return self._first_schema[0]
 
     @property
@@ -258,7 +261,7 @@ class FileSpout:
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
-        return _FileExecutor(self, file_source(self.path))
+        return _FileExecutor(self, place_of(self.path, self.storage))
 
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
@@ -269,6 +272,7 @@ class FileSpout:
         shown += [f"{name}={value!r}" for name, value in vars(self.csv).items() if value != getattr(CsvOptions, name)]
         if self.format != "text" and self._declared is not None:
             shown.insert(2, f"schema={ddl(self._declared)!r}")
+        shown += [f"storage={self.storage.shown()!r}"] if self.storage.options else []
         return f"FileSpout({', '.join(shown)})"
 
 
@@ -293,14 +297,16 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
 class _FileExecutor(SpoutExecutor):
     plans_ahead = True
 
-    def __init__(self, spout: FileSpout, source: FileSource) -> None:
+    def __init__(self, spout: FileSpout, place: FilePlace) -> None:
         self._spout = spout
-        self._source = source
+        self._place = place
         self._lines = spout.format != "parquet"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
         cut, by_name = self._lines and not spout.csv.multiLine, spout.orderBy == "name"
-        self._planner = Planner(source, limits, cut, by_name, unpacks=self._lines)
+        self._planner = Planner(place, limits, cut, by_name, unpacks=self._lines)
         self._listing: list[ListedFile] = []
+        self._whole = True
+        """Whether the listing has all files, and not only some that come next in the order of their names."""
         self._listed_at = float("-inf")
         self._warned = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
@@ -324,13 +330,11 @@ class _FileExecutor(SpoutExecutor):
             except StaleListingError:
                 pass
             self._listed_at = float("-inf")
-        raise SourceUnreadableError(
-            f"FileSpout: the files at {self._source} come and go faster than they can be listed"
-        )
+        raise SourceUnreadableError(f"FileSpout: the files at {self._place} come and go faster than they can be listed")
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         listing, newest = self._listing, self._newest  # each is replaced as a whole, by the thread that plans
-        if not listing:
+        if not listing or not self._whole:
             return None
         seen = ReadFiles()
         if position is not None:
@@ -369,23 +373,30 @@ class _FileExecutor(SpoutExecutor):
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
         before = {file.name for file in self._listing}
-        self._listing = list_files(self._source, self._planner.by_name)
+        after, most = self._listed_after(seen), _MOST_LISTED + len(seen.entries)
+        self._listing = list_files(self._place, self._planner.by_name, after, most)
+        self._whole = not self._place.sorted or (not after and len(self._listing) < most)
         if not self._listing and not self._warned:
             self._warned = True
             self._warn_of_none()
         if self._lines:
-            check_readable(self._listing, self._source)
+            check_readable(self._listing, self._place)
         for file in self._listing if before else ():
             if file.name not in before and seen.is_past(file):
                 _log.warning(
                     "FileSpout: %s appeared with a %s before that of files read long ago; it counts as one of those "
                     "and is not read. %s it to have it read.",
-                    self._source.path(file.name),
+                    self._place.path(file.name),
                     *(("name", "Rename") if self._planner.by_name else ("modification time", "Touch")),
                 )
 
+    def _listed_after(self, seen: ReadFiles) -> str:
+        """Return the name behind which a listing begins: all up to it was read long ago. Empty: from the beginning."""
+        alike = seen.by_name == self._planner.by_name and seen.root == self._place.home
+        return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
+
     def _warn_of_none(self) -> None:
-        hidden = hidden_file(self._source)
+        hidden = hidden_file(self._place)
         why = (
             ""
             if hidden is None
@@ -394,7 +405,7 @@ class _FileExecutor(SpoutExecutor):
                 f"out, because writers hide unfinished files so. {hidden} is one; rename it to have it read"
             )
         )
-        _log.warning("FileSpout: there is no file at %s%s", self._source, why)
+        _log.warning("FileSpout: there is no file at %s%s", self._place, why)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = _read(metadata, "files", lambda files: [FileRange(*fields) for fields in files])
@@ -402,25 +413,25 @@ class _FileExecutor(SpoutExecutor):
         if self._lines:
             stretches = tuple(map(self._stretch, files, ranges))
             return LinesEmission(stretches, self._line_format())
-        paths, schema = tuple(file.path for file in files), self._spout.schema
-        footers = [checked_footer(path, schema) for path in paths]
+        schema = self._spout.schema
+        footers = checked_footers(files, schema)
         rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
-        return FilesEmission(paths, schema, rows, planned=tuple(files), nanoseconds=nanoseconds)
+        return FilesEmission(tuple(files), schema, rows, nanoseconds=nanoseconds)
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:
-        bounds, whole = (range_.start, range_.end), not self._planner.grows(range_.name)
-        return Stretch(file.path, *bounds, *bounds, file, whole, range_.name)
+        bounds, whole = (range_.start, range_.end), not self._planner.cuts(range_.name)
+        return Stretch(file, *bounds, *bounds, whole, range_.name)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
         """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""
         try:
-            return check_unchanged(range_, self._source.path(range_.name), txid, grows=self._planner.grows(range_.name))
+            return check_unchanged(range_, self._place, range_.name, txid, grows=self._planner.grows(range_.name))
         except SpoutError:
-            for file in list_files(self._source):
-                if file.inode == range_.inode and file.name != range_.name:
+            for file in list_files(self._place):
+                if range_.inode and file.inode == range_.inode and file.name != range_.name:
                     with suppress(SpoutError):  # only the inode is equal; the first error says more
                         return check_unchanged(
-                            range_, self._source.path(file.name), txid, grows=self._planner.grows(range_.name)
+                            range_, self._place, file.name, txid, grows=self._planner.grows(range_.name)
                         )
             raise
 

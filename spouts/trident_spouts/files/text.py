@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident_spouts.files.lines import EncodingErrors, check_encoding, count_lines, to_lines
+from trident_spouts.files.ranges import FileRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,11 @@ class TextFormat:
     driver_bytes: int = 4 << 20
     whole = False
 
-    def bind(self, head: Callable[[], bytes], path: str) -> "TextFormat":
+    def bind(self, head: Callable[[], bytes], path: object) -> "TextFormat":
         """Return the format itself: the files say nothing of their fields."""
         return self
 
-    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+    def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Return one tuple per line. Raises MalformedInputError for invalid UTF-8 if `encoding_errors` is "strict"."""
         return pa.table([to_lines(check_encoding(data, path, offset, self.encoding_errors))], self.schema.names)
 

@@ -280,7 +280,7 @@ def test_a_file_that_is_touched_since_it_was_listed_is_planned_as_it_is(tmp_path
 
 def test_files_that_go_whenever_they_are_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ghost = ListedFile(5, "ghost", 9, 1, 1)
-    monkeypatch.setattr(spout_module, "list_files", lambda source, by_name=False: [ghost])
+    monkeypatch.setattr(spout_module, "list_files", lambda *_: [ghost])
     with pytest.raises(SourceUnreadableError, match=f"the files at {tmp_path} come and go faster than they can be"):
         FileSpout(tmp_path).open().plan(TransactionAttempt(1, 0), None, T0)
 

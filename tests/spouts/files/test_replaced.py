@@ -26,7 +26,8 @@ from trident.testing.local import start_local
 from trident_spouts.emission import UnionEmission
 from trident_spouts.files import reading
 from trident_spouts.files import spout as spout_module
-from trident_spouts.files.listing import FileSource, ListedFile
+from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
 from trident_spouts.files.reading import LinesEmission, ShareReader
@@ -133,9 +134,9 @@ def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_
 ) -> None:
     whole, listings = spout_module.list_files, list[int]()
 
-    def without_the_renamed_one(source: FileSource, by_name: bool = False) -> list[ListedFile]:
+    def without_the_renamed_one(place: LocalPlace, *options: Any) -> list[ListedFile]:
         listings.append(len(listings))
-        found = whole(source)
+        found = whole(place)
         return [file for file in found if file.name != "app.log.1"] if len(listings) == 2 else found
 
     monkeypatch.setattr(spout_module, "list_files", without_the_renamed_one)
@@ -164,7 +165,7 @@ def in_the_worker(emission: LinesEmission | FilesEmission) -> list[str]:
     if isinstance(emission, LinesEmission):
         reader = ShareReader((emission.stretches,), emission.line_format)
     else:
-        groups = (RowGroups(file.path, (0,), file) for file in emission.planned)
+        groups = (RowGroups(file, (0,)) for file in emission.paths)
         reader = GroupReader((tuple(groups),), parse_schema("line string"))
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
     return [line for batch in reader(iter([numbers])) for line in batch.column(0).to_pylist()]
@@ -189,10 +190,10 @@ def test_on_this_machine_the_inode_tells_and_elsewhere_the_content(tmp_path: Pat
     with pytest.raises(SourceUnreadableError, match=REPLACED):
         in_the_worker(emission)
     if isinstance(emission, FilesEmission):
-        elsewhere: Any = replace(emission, planned=tuple(replace(file, host="other") for file in emission.planned))
+        elsewhere: Any = replace(emission, paths=tuple(replace(file, host="other") for file in emission.paths))
     else:
         [part] = emission.stretches
-        elsewhere = LinesEmission((replace(part, planned=replace(part.planned, host="other")),), emission.line_format)
+        elsewhere = LinesEmission((replace(part, path=replace(part.path, host="other")),), emission.line_format)
     assert in_the_worker(elsewhere) == OLD
     write(tmp_path / name, NEW[:100])
     with pytest.raises(SourceUnreadableError, match=REPLACED):
@@ -221,13 +222,13 @@ def test_a_log_that_grows_while_it_is_read_is_the_same(tmp_path: Path) -> None:
 def test_what_spark_scanned_is_checked_by_all_that_a_stat_tells(tmp_path: Path) -> None:
     write(tmp_path / "facts.parquet", OLD)
     emission = emitted(tmp_path, "facts.parquet")
-    emission.planned[0].check_scanned()
+    emission.paths[0].check_scanned()
     os.utime(tmp_path / "facts.parquet", (5, 5))
     with pytest.raises(SourceUnreadableError, match=REPLACED):
-        emission.planned[0].check_scanned()
+        emission.paths[0].check_scanned()
     (tmp_path / "facts.parquet").unlink()
     with pytest.raises(SourceUnreadableError, match=REPLACED):
-        emission.planned[0].check_scanned()
+        emission.paths[0].check_scanned()
     assert UnionEmission((emission,)).rows == 100
 
 

@@ -1,0 +1,203 @@
+"""Objects of S3 and of stores with the like interface: listed by prefix and start-after, read by tag."""
+
+import glob
+import importlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError
+from trident_spouts.files.listing import ListedFile, is_hidden
+from trident_spouts.files.patterns import literal_start, matches, wild_at
+from trident_spouts.files.places import OpenFile
+from trident_spouts.files.range_file import RangeReader
+from trident_spouts.files.storage import Storage
+
+SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
+"""The URLs of objects that can be read. Only S3 is tested."""
+
+_PAGE = 1_000
+_RETRIES: dict[str, Any] = {"max_retries": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlace:
+    """A prefix of a bucket, and a pattern below it."""
+
+    bucket: str
+    """The URL of the bucket: ``s3://bucket``."""
+
+    folder: str
+    """The part of all keys that comes before the names, without a slash at its end; it may be empty."""
+
+    pattern: str
+    """A glob below `folder`; if it is empty, all objects of that folder."""
+
+    storage: Storage = Storage()
+
+    grows = False
+    sorted = True
+    opening_bytes = 256 << 10
+
+    @classmethod
+    def at(cls, url: str, storage: Storage) -> "ObjectPlace":
+        """Return the place for a URL, which names a prefix, an object or a glob.
+
+        Raises SourceUnreadableError if the URL is no glob and there is no such object or prefix.
+
+        >>> ObjectPlace.at("s3://books/2024-*/part?.txt", Storage())
+        ObjectPlace(bucket='s3://books', folder='', pattern='2024-*/part?.txt', storage=Storage(options=()))
+        """
+        scheme, _, rest = url.partition("://")
+        name, _, key = rest.partition("/")
+        bucket = f"{'s3' if scheme == 's3a' else scheme}://{name}"
+        parts = key.strip("/").split("/")
+        wild = wild_at(parts)
+        if wild is not None:
+            return cls(bucket, "/".join(parts[:wild]), "/".join(parts[wild:]), storage)
+        place = cls(bucket, "/".join(parts), "", storage)
+        if key and not key.endswith("/") and place._exists(place.folder):
+            return cls(bucket, "/".join(parts[:-1]), glob.escape(parts[-1]), storage)
+        if next(place._objects(""), None) is None:
+            raise SourceUnreadableError(f"FileSpout: there is no object and no prefix {url}")
+        return place
+
+    @property
+    def home(self) -> str:
+        """Return the bucket and the prefix as a URL."""
+        return f"{self.bucket}/{self.folder}".rstrip("/")
+
+    def path(self, name: str) -> str:
+        """Return the URL of the object with the given name."""
+        return f"{self.home}/{name}"
+
+    def __str__(self) -> str:
+        return self.path(self.pattern) if self.pattern else self.home
+
+    # --- listing --------------------------------------------------------------------------------------------------
+
+    def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
+        """Yield the objects that are there now, in the order of their names, from behind `after`.
+
+        The store lists a thousand objects a request, from where the first name that the pattern allows may be.
+        """
+        start = literal_start(self.pattern)
+        for file in self._objects(max(after, start[:-1])):
+            if not file.name.startswith(start):
+                if file.name > start:
+                    return
+                continue
+            if file.name > after and is_hidden(file.name) == hidden and matches(file.name, self.pattern or "*"):
+                yield file
+
+    def _objects(self, after: str) -> Iterator[ListedFile]:
+        prefix = f"{self.folder}/" if self.folder else ""
+        with self._asking(f"cannot list {self}"):
+            for page in self._store.list(
+                self.folder or None, offset=prefix + after if after else None, chunk_size=_PAGE
+            ):
+                for about in page:
+                    # In whole seconds: some stores list fractions that they tell nowhere else.
+                    mtime = int(about["last_modified"].timestamp()) * 10**9
+                    tag = about["e_tag"] or about["version"]
+                    if not tag:
+                        raise SourceUnreadableError(f"FileSpout: {self.bucket} gives no tags (ETag) to its objects")
+                    yield ListedFile(mtime, about["path"].removeprefix(prefix), about["size"], tag=tag)
+
+    def _exists(self, key: str) -> bool:
+        try:
+            with self._asking(f"cannot read {self}"):
+                self._store.head(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def open(self, file: ListedFile) -> "ObjectFile":
+        """Return the content of an object that has the tag of `file`. Nothing is asked of the store before a read."""
+        return ObjectFile(self, file)
+
+    def for_arrow(self, file: ListedFile) -> "ObjectFile":
+        """Return the opened object."""
+        return self.open(file)
+
+    def fetch(self, file: ListedFile, start: int, end: int) -> bytes:
+        """Return the bytes of an object from `start` to `end`.
+
+        Raises SpoutContractError if the object has another tag by now, FileNotFoundError if it is gone.
+        """
+        key = f"{self.folder}/{file.name}" if self.folder else file.name
+        options = {"range": (start, end), "if_match": file.tag}
+        with self._asking(f"cannot read {self.path(file.name)}"):
+            try:
+                return memoryview(_obstore().get(self._store, key, options=options).bytes())  # type: ignore[return-value]
+            except _errors().PreconditionError:
+                raise SpoutContractError(
+                    f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the tag {file.tag}, and "
+                    f"was replaced since; an object must not change. Nothing of this attempt counts. Bring the old "
+                    f"object back, or start the topology anew: it then plans the batch anew. Give new content new names"
+                ) from None
+
+    @property
+    def _store(self) -> Any:
+        options, client = self.storage.read()
+        return _open_store(self.bucket, tuple(sorted(options.items())), tuple(sorted(client.items())))
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Raise errors of the store as SourceUnreadableError, and FileNotFoundError if an object is not there."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(2, "there is no such object") from None
+        except SourceUnreadableError:
+            raise
+        except (OSError, _errors().BaseError) as error:
+            raise SourceUnreadableError(f"FileSpout: {what}: {_reason(error)}") from None
+
+
+class ObjectFile(OpenFile):
+    """An object that is read by ranges, each with the tag that it was listed with."""
+
+    def __init__(self, place: ObjectPlace, file: ListedFile) -> None:
+        super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), 64 << 10)
+        self._listed_file = file
+
+    def status(self) -> ListedFile:
+        """Return the object as it was listed."""
+        return self._listed_file
+
+
+def _reason(error: Exception) -> str:
+    """Return what a store says, in one line; without queries, in which some stores have signatures."""
+    return re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", str(error).partition("\n")[0])
+
+
+def _obstore() -> Any:
+    try:
+        return importlib.import_module("obstore")
+    except ImportError as error:
+        raise TopologyError(
+            "FileSpout on an object store needs the package obstore, also where Spark's workers run: "
+            "pip install 'trident-pyspark[objectstore]'"
+        ) from error
+
+
+def _errors() -> Any:
+    _obstore()
+    return importlib.import_module("obstore.exceptions")
+
+
+@lru_cache(maxsize=8)
+def _open_store(bucket: str, options: tuple[tuple[str, str], ...], client: tuple[tuple[str, str], ...]) -> Any:
+    """Return a client, which keeps its connections. Its key in this cache has the credentials: new ones, new client."""
+    _obstore()
+    from_url = importlib.import_module("obstore.store").from_url
+    try:
+        return from_url(bucket, config=dict(options), client_options=dict(client), retry_config=_RETRIES)
+    except Exception as error:
+        raise TopologyError(f"FileSpout: cannot open {bucket}: {_reason(error)}") from None

@@ -1,0 +1,54 @@
+"""The path that a user gives: on a disk, or a URL of an object store."""
+
+import os
+from pathlib import PurePath
+
+from trident.base.errors import TopologyError
+from trident_spouts.files.local_place import LocalPlace
+from trident_spouts.files.object_place import SCHEMES, ObjectPlace
+from trident_spouts.files.places import FilePlace
+from trident_spouts.files.storage import Storage
+
+
+def absolute(path: str | PurePath) -> str:
+    """Return a path as an absolute one, or a URL as it is. Raises TopologyError if nothing reads the URL.
+
+    >>> absolute("file:///data/*.txt")
+    '/data/*.txt'
+    """
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    if "://" not in text:
+        return os.path.abspath(os.path.expanduser(text))
+    if not text.startswith(SCHEMES) or not text.partition("://")[2].partition("/")[0]:
+        raise TopologyError(
+            f"FileSpout: expected a path, or a URL of an object store ({', '.join(SCHEMES)}) with its bucket, got "
+            f"{_hidden(text)!r}; mount or copy other files"
+        )
+    if _hidden(text) != text and not text.startswith(("abfs://", "abfss://")):
+        raise TopologyError(
+            f"FileSpout: {_hidden(text)!r} holds credentials; give them to the environment, or by storage="
+        )
+    return text
+
+
+def _hidden(url: str) -> str:
+    """Return a URL with stars in place of what stands before its host."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    login, at, host = host.rpartition("@")
+    return f"{scheme}://{'***' if login else ''}{at}{host}{slash}{path}"
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a path of `absolute` is a URL."""
+    return "://" in path
+
+
+def place_of(path: str, storage: Storage) -> FilePlace:
+    """Return the place for a path of `absolute`: a folder, a file or a glob.
+
+    Raises SourceUnreadableError if the path is no glob and nothing is there.
+    """
+    return ObjectPlace.at(path, storage) if is_remote(path) else LocalPlace.at(path)

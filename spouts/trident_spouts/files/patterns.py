@@ -1,0 +1,47 @@
+"""Globs over names with slashes, as Python's `glob` reads them on a disk."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+_GLOB = "*?["
+
+
+def wild_at(parts: Sequence[str]) -> int | None:
+    """Return the place of the first part of a path that has a wildcard; None if there is no such part.
+
+    >>> wild_at(["data", "2024-*", "x"]), wild_at(["data"])
+    (1, None)
+    """
+    return next((at for at, part in enumerate(parts) if any(sign in part for sign in _GLOB)), None)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a name follows a pattern: ``*`` and ``?`` stay in their folder, ``**`` goes into folders.
+
+    >>> matches("a/b/c.txt", "**/*.txt"), matches("c.txt", "**/*.txt"), matches("a/b.txt", "*.txt")
+    (True, True, False)
+    """
+    return _match(name.split("/"), pattern.split("/"))
+
+
+def _match(parts: list[str], pattern: list[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_match(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _match(parts[1:], pattern[1:])
+
+
+def literal_start(pattern: str) -> str:
+    """Return the text with which each name begins that follows a pattern.
+
+    >>> literal_start("2024-*/x"), literal_start("[*]x")
+    ('2024-', '*x')
+    """
+    start = ""
+    for sign in re.findall(r"\[[*?[]\]|.", pattern, re.DOTALL):  # "[*]" is how `glob.escape` writes "*"
+        if sign in _GLOB:
+            break
+        start += sign[1] if len(sign) == 3 else sign
+    return start

@@ -1,0 +1,71 @@
+"""The seam between a FileSpout and where its files lie: what it asks of a disk, an object store or HDFS."""
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+from trident_spouts.files.listing import ListedFile
+
+
+class OpenFile(io.BufferedReader):
+    """An opened file, which is read by position."""
+
+    @abstractmethod
+    def status(self) -> ListedFile:
+        """Return the file as it is now.
+
+        Where files have tags, return it as it was listed: every read is of the content with that tag, or raises.
+        """
+
+    def birth(self) -> int:
+        """Return the time (ms since 1970) at which the file was made; 0 if the place does not know it."""
+        return 0
+
+
+class FilePlace(Protocol):
+    """A place of files: a folder or prefix, and a pattern below it. It is picklable, because it is sent to workers.
+
+    The names of files are relative to the folder. A disk, an object store and HDFS differ in nothing but this protocol.
+    An object store tells the content of a file by its tag, so that what was planned is what is read. Other places tell
+    it by size, time and a checksum.
+    """
+
+    @property
+    def home(self) -> str:
+        """Return the folder as the log names it. Two places with the same home have the same files."""
+        ...
+
+    @property
+    def grows(self) -> bool:
+        """Return whether a file may grow after it was read. An object does not grow: it is replaced as a whole."""
+        ...
+
+    @property
+    def sorted(self) -> bool:
+        """Return whether `files` yields the names in their order, and can begin behind a name."""
+        ...
+
+    @property
+    def opening_bytes(self) -> int:
+        """Return how many bytes can be read in the time that it takes to open a file."""
+        ...
+
+    def path(self, name: str) -> str:
+        """Return the path or URL of the file with the given name, for messages."""
+        ...
+
+    def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
+        """Yield the files that are there now: those that are hidden, or those that are not.
+
+        A place that is `sorted` leaves out the names up to `after`. Raises OSError if the files cannot be listed.
+        """
+        ...
+
+    def open(self, file: ListedFile) -> OpenFile:
+        """Open a file by its name; if it has a tag, its content with that tag. Raises OSError if it cannot be read."""
+        ...
+
+    def for_arrow(self, file: ListedFile) -> str | BinaryIO:
+        """Return what Arrow reads the file from: a local path, else the opened file."""
+        ...

@@ -1,0 +1,60 @@
+"""A file that is read by ranges over a network, and reads ahead while it is read in order."""
+
+import io
+from collections.abc import Callable
+
+_LEAST = 64 << 10
+_MOST = 8 << 20
+"""The least and the most bytes that one request reads ahead."""
+
+
+class RangeReader(io.RawIOBase):
+    """The bytes of a file of known size, which `fetch` returns from one byte up to (not including) another.
+
+    Each request that follows on the one before is twice as long, so that a jump costs little, and a file that is read
+    in order few requests.
+    """
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._fetch = fetch
+        self._at = 0
+        self._start, self._block = 0, memoryview(b"")
+        self._ahead = _LEAST
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: object) -> int:
+        """Read the next bytes into `buffer`; return how many, 0 at the end of the file."""
+        into = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        wanted = min(len(into), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        offset = self._at - self._start
+        if not 0 <= offset < len(self._block):
+            self._load(wanted)
+            offset = 0
+        part = self._block[offset : offset + wanted]
+        into[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def _load(self, wanted: int) -> None:
+        in_order = self._at == self._start + len(self._block)
+        self._ahead = min(_MOST, self._ahead * 2) if in_order else _LEAST
+        end = min(self._size, self._at + max(wanted, self._ahead))
+        self._start, self._block = self._at, memoryview(self._fetch(self._at, end))
+        if len(self._block) != end - self._start:
+            raise EOFError(self._start + len(self._block))

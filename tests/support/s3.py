@@ -1,0 +1,125 @@
+"""A real S3 server for tests and benchmarks: moto's, a process of its own on loopback, which keeps objects in memory."""
+
+import http.client
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from support.server import free_port
+
+MISSING = next((name for name in ("obstore", "moto", "flask_cors") if importlib.util.find_spec(name) is None), None)
+"""A package without which no test can talk to the server; None if all are there."""
+
+BUCKET = "books"
+_PATIENCE = 30.0
+
+
+class S3Server:
+    """A server process with one bucket. `put`, `delete` and `names` are those of an independent client: boto3's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._log = folder / "s3.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client: Any = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """The options of a FileSpout that reads this server; the credentials stand in the environment."""
+        return {
+            "endpoint": self.endpoint,
+            "region": "us-east-1",
+            "access_key_id": "env:TRIDENT_TEST_S3_KEY",
+            "secret_access_key": "env:TRIDENT_TEST_S3_SECRET",
+        }
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start the server, make its bucket, and return when it answers."""
+        os.environ.setdefault("TRIDENT_TEST_S3_KEY", "reader")
+        os.environ.setdefault("TRIDENT_TEST_S3_SECRET", "not-a-real-secret")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"the S3 server did not start: {self._log.read_text()[-2000:]}")
+            time.sleep(0.05)
+        import boto3  # brought by moto
+
+        self._client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=os.environ["TRIDENT_TEST_S3_KEY"],
+            aws_secret_access_key=os.environ["TRIDENT_TEST_S3_SECRET"],
+        )
+        self._client.create_bucket(Bucket=BUCKET)
+        return self
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/moto-api/")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+    # --- what stands in the bucket --------------------------------------------------------------------------------
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object anew, as a whole."""
+        self._client.put_object(Bucket=BUCKET, Key=key, Body=content)
+
+    def delete(self, key: str) -> None:
+        self._client.delete_object(Bucket=BUCKET, Key=key)
+
+    def clear(self) -> None:
+        """Delete all objects."""
+        while keys := [each["Key"] for each in self._client.list_objects_v2(Bucket=BUCKET).get("Contents", [])]:
+            self._client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in keys]})
+
+    def requests(self) -> Counter[str]:
+        """Count the requests so far: ``list``, and the methods of those that name an object (``GET``, ``HEAD``)."""
+        counts = Counter[str]()
+        for line in self._log.read_text().splitlines():
+            _, quote, request = line.partition('"')
+            method, _, rest = request.partition(" ")
+            if quote and rest.startswith(f"/{BUCKET}"):
+                counts["list" if "list-type=2" in rest else method] += 1
+        return counts
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
