@@ -1,4 +1,4 @@
-"""A real S3 server for tests and benchmarks: moto's, a process of its own on loopback, which keeps objects in memory."""
+"""A real S3 server for tests and benchmarks: moto's, a process of its own on loopback that keeps objects in memory."""
 
 import http.client
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from support.server import free_port
+from tests.support.server import free_port
 
 MISSING = next((name for name in ("obstore", "moto", "flask_cors") if importlib.util.find_spec(name) is None), None)
 """A package without which no test can talk to the server; None if all are there."""

@@ -1,0 +1,50 @@
+"""A bucket of a real S3 server, with a prefix of its own for each test."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.support.s3 import BUCKET, MISSING, S3Server
+from trident.spouts import FileSpout
+
+_numbers = itertools.count()
+
+
+@dataclass
+class Objects:
+    """The objects below one prefix."""
+
+    server: S3Server
+    prefix: str = field(default_factory=lambda: f"test{next(_numbers):04}")
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}/{self.prefix}"
+
+    def put(self, name: str, content: bytes | str) -> None:
+        self.server.put(f"{self.prefix}/{name}", content.encode() if isinstance(content, str) else content)
+
+    def delete(self, name: str) -> None:
+        self.server.delete(f"{self.prefix}/{name}")
+
+    def spout(self, pattern: str = "", *args: Any, **options: Any) -> FileSpout:
+        path = f"{self.url}/{pattern}" if pattern else self.url
+        return FileSpout(path, *args, **{"storage": self.server.storage, **options})
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    if MISSING is not None:
+        pytest.skip(f"the package {MISSING} is not installed, so there is no S3 server to read from")
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def objects(s3_server: S3Server) -> Objects:
+    return Objects(s3_server)
+
+
