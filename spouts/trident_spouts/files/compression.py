@@ -70,6 +70,8 @@ class _Unpacked:
         except SpoutError:  # the file was replaced, or cannot be read; the bytes are not damaged
             raise
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk or the network failed
             raise MalformedInputError(
                 f"{self._name}: cannot unpack it: {error}. If a writer is still at it, let the writer move finished "
                 f"files in, or set completeAfterSecs to more than its pauses"

@@ -13,7 +13,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError, Topol
 from trident_spouts.files.listing import ListedFile, is_hidden
 from trident_spouts.files.patterns import literal_start, matches, wild_at
 from trident_spouts.files.places import OpenFile
-from trident_spouts.files.range_file import RangeReader
+from trident_spouts.files.range_file import BUFFER, RangeReader
 from trident_spouts.files.storage import Storage
 
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
@@ -125,16 +125,21 @@ class ObjectPlace:
         """Return the opened object."""
         return self.open(file)
 
-    def fetch(self, file: ListedFile, start: int, end: int) -> bytes:
+    def fetch(self, file: ListedFile, start: int, end: int) -> memoryview:
         """Return the bytes of an object from `start` to `end`.
 
-        Raises SpoutContractError if the object has another tag by now, FileNotFoundError if it is gone.
+        Raises SpoutContractError if the object has another tag by now, SourceUnreadableError if it is gone.
         """
         key = f"{self.folder}/{file.name}" if self.folder else file.name
         options = {"range": (start, end), "if_match": file.tag}
         with self._asking(f"cannot read {self.path(file.name)}"):
             try:
-                return memoryview(_obstore().get(self._store, key, options=options).bytes())  # type: ignore[return-value]
+                return memoryview(_obstore().get(self._store, key, options=options).bytes())
+            except FileNotFoundError:
+                raise SourceUnreadableError(
+                    f"FileSpout: cannot read {self.path(file.name)}: it was deleted after it was listed; "
+                    f"bring it back, or start the topology anew: it then plans the batch anew"
+                ) from None
             except _errors().PreconditionError:
                 raise SpoutContractError(
                     f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the tag {file.tag}, and "
@@ -156,7 +161,7 @@ class ObjectPlace:
             raise FileNotFoundError(2, "there is no such object") from None
         except SourceUnreadableError:
             raise
-        except (OSError, _errors().BaseError) as error:
+        except (OSError, ValueError, _errors().BaseError) as error:
             raise SourceUnreadableError(f"FileSpout: {what}: {_reason(error)}") from None
 
 
@@ -164,7 +169,7 @@ class ObjectFile(OpenFile):
     """An object that is read by ranges, each with the tag that it was listed with."""
 
     def __init__(self, place: ObjectPlace, file: ListedFile) -> None:
-        super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), 64 << 10)
+        super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), BUFFER)
         self._listed_file = file
 
     def status(self) -> ListedFile:

@@ -2,7 +2,7 @@
 
 import datetime
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,8 @@ from trident_spouts.files.parquet_reader import (
     read_groups,
     shares,
 )
-from trident_spouts.files.ranges import FileRef, PlannedFile, unreadable_error
+from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes, unreadable_error
+from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import conf, numbers_frame, parallelism
 
 if TYPE_CHECKING:
@@ -61,8 +62,11 @@ class FilesEmission(Emission):
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
-        tables = (read_parquet(path, self.schema) for path in self.paths)
+        tables = read_in_order(self.paths, self._table, _worth)
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
+
+    def _table(self, path: FileRef) -> Iterator[pa.Table]:
+        yield read_parquet(path, self.schema)
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
@@ -139,7 +143,7 @@ class FilesEmission(Emission):
         If they have, Spark reads all rows or fails, because it may not ignore damaged files. Raises
         SourceUnreadableError if they have not.
         """
-        if self.rows is None:
+        if self.rows is None or not self._local:  # of an object, the readers check the tag
             return
         rows = sum(metadata.num_rows for metadata in footers(self.paths))
         if rows != self.rows:
@@ -158,6 +162,10 @@ class FilesEmission(Emission):
         for path in self.paths:
             if isinstance(path, PlannedFile) and self._local:
                 path.check_scanned()
+
+
+def _worth(path: FileRef) -> int:
+    return 0 if isinstance(path, str) or not opening_bytes(path) else path.file.size
 
 
 def footer_schema(path: PlannedFile) -> StructType:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,8 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
-from trident_spouts.files.ranges import FileRef, PlannedFile
+from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes
+from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
@@ -37,8 +38,9 @@ class RowGroups:
     """Some row groups of one Parquet file, by their numbers, in order."""
 
     path: FileRef
-    """The planned file, or a path of the local disk at which any file will do."""
     numbers: tuple[int, ...]
+    bytes: int = 0
+    """About how many bytes of columns they have."""
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def footer(path: FileRef) -> pq.FileMetaData:
     return _read_footer(path)
 
 
-@lru_cache(maxsize=2_000)
+@lru_cache(maxsize=64)
 def _footer_with_tag(file: PlannedFile) -> pq.FileMetaData:
     """Return the footer of an object, which is read once: its tag stands for the content."""
     return _read_footer(file)
@@ -108,21 +110,18 @@ def shares(
     ]
     total = sum(size for _, _, size in groups)
     size = max(1, -(-total // max(1, min(most, total // least))))
-    cut: list[list[tuple[FileRef, int]]] = [[]]
+    cut: list[list[RowGroups]] = [[]]
     before = 0
     for path, number, bytes_ in groups:
         if before >= size * len(cut):
             cut.append([])
-        cut[-1].append((path, number))
+        last = cut[-1][-1] if cut[-1] else None
+        if last is not None and last.path == path and not opening_bytes(path):
+            cut[-1][-1] = RowGroups(path, (*last.numbers, number), last.bytes + bytes_)
+        else:  # of an object, row groups are read ahead of each other
+            cut[-1].append(RowGroups(path, (number,), bytes_))
         before += bytes_
-    return tuple(_by_file(share) for share in cut)
-
-
-def _by_file(share: Sequence[tuple[FileRef, int]]) -> tuple[RowGroups, ...]:
-    numbers_by_path: dict[FileRef, list[int]] = {}
-    for path, number in share:
-        numbers_by_path.setdefault(path, []).append(number)
-    return tuple(RowGroups(path, tuple(numbers)) for path, numbers in numbers_by_path.items())
+    return tuple(map(tuple, cut))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +136,11 @@ class GroupReader:
         """Yield the tuples of the shares whose numbers are the rows of `batches`."""
         settle()
         for number in numbers_of(batches):
-            for groups in self.shares[number]:
-                yield from read_groups(groups, self.schema)
+            yield from read_in_order(self.shares[number], partial(read_groups, schema=self.schema), _worth)
+
+
+def _worth(groups: RowGroups) -> int:
+    return groups.bytes if opening_bytes(groups.path) else 0
 
 
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -148,9 +150,11 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
     does not fit its field.
     """
     target, source = arrow_schema(schema), _for_arrow(groups.path)
-    # Arrow reads an opened file by few long reads, if it may read ahead; a path it opens, and maps, by itself.
-    ahead = not isinstance(source, str)
-    with _reading(groups.path), pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=ahead) as file:
+    # A path Arrow opens by itself. Of an opened file it reads a row group by few long reads, if it may buffer it.
+    buffered = not isinstance(source, str)
+    known = footer(groups.path) if isinstance(groups.path, PlannedFile) and groups.path.file.tag else None
+    options = {"metadata": known, "pre_buffer": buffered, "coerce_int96_timestamp_unit": "us"}
+    with _reading(groups.path), pq.ParquetFile(source, **options) as file:
         if isinstance(groups.path, PlannedFile):
             # Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path
             # still leads to the planned file, Arrow has opened that file too.
@@ -158,7 +162,7 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
                 groups.path.check_same_file(opened)
         names = [column_of(name, file.schema_arrow.names) for name in target.names]
         columns = [name for name in names if name is not None]
-        for numbers in ([number] for number in groups.numbers) if ahead else [groups.numbers]:  # else all are in memory
+        for numbers in [(number,) for number in groups.numbers] if buffered else [groups.numbers]:
             for batch in file.iter_batches(_BATCH_ROWS, row_groups=numbers, columns=columns, use_threads=False):
                 yield _as_declared(batch, names, target, groups.path)
 

@@ -3,6 +3,9 @@
 import io
 from collections.abc import Callable
 
+BUFFER = 64 << 10
+"""The size of the buffer in front of a RangeReader."""
+
 _LEAST = 64 << 10
 _MOST = 8 << 20
 """The least and the most bytes that one request reads ahead."""
@@ -15,7 +18,7 @@ class RangeReader(io.RawIOBase):
     in order few requests.
     """
 
-    def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(self, size: int, fetch: Callable[[int, int], memoryview]) -> None:
         self._size = size
         self._fetch = fetch
         self._at = 0
@@ -54,7 +57,8 @@ class RangeReader(io.RawIOBase):
     def _load(self, wanted: int) -> None:
         in_order = self._at == self._start + len(self._block)
         self._ahead = min(_MOST, self._ahead * 2) if in_order else _LEAST
-        end = min(self._size, self._at + max(wanted, self._ahead))
-        self._start, self._block = self._at, memoryview(self._fetch(self._at, end))
+        # A long read asks for whole buffers first, and then for the rest: a buffer more saves a second request.
+        end = min(self._size, self._at + max(wanted + BUFFER if wanted >= BUFFER else 0, self._ahead))
+        self._start, self._block = self._at, self._fetch(self._at, end)
         if len(self._block) != end - self._start:
             raise EOFError(self._start + len(self._block))

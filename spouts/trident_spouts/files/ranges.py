@@ -146,6 +146,11 @@ FileRef = str | PlannedFile
 """What a reader opens: the planned file, or a path of the local disk at which any file will do."""
 
 
+def opening_bytes(path: FileRef) -> int:
+    """Return how many bytes can be read in the time that it takes to open a file."""
+    return 0 if isinstance(path, str) else path.place.opening_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """Bytes `start` (inclusive) to `end` (exclusive) of a file, with its size and time (ns) at the plan."""

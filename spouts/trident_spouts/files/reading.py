@@ -16,7 +16,8 @@ from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmissio
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import all_lines, line_start, read_whole_lines
-from trident_spouts.files.ranges import FileRef, unreadable_error
+from trident_spouts.files.ranges import FileRef, opening_bytes, unreadable_error
+from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_frame, numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ class Stretch:
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes of lines the stretch has."""
+        """Return about how many bytes of lines the stretch has, and what it takes to open the file, in bytes."""
         size = (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
-        return size + (0 if isinstance(self.path, str) else self.path.place.opening_bytes)
+        return size + (opening_bytes(self.path) if self.first == self.start else 0)
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
@@ -105,6 +106,15 @@ def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table
     """Yield the tuples of a stretch in tables, each from a few megabytes of lines."""
     for form, offset, data in _lines_of(stretch, line_format):
         yield form.parse(data, stretch.path, offset)
+
+
+def read_stretches(stretches: Sequence[Stretch], line_format: LineFormat) -> Iterator[pa.Table]:
+    """Yield the tuples of stretches, in order, in tables."""
+    return read_in_order(stretches, partial(read_stretch, line_format=line_format), _worth)
+
+
+def _worth(stretch: Stretch) -> int:
+    return stretch.weight if opening_bytes(stretch.path) else 0
 
 
 def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineFormat, int, bytes]]:
@@ -177,9 +187,8 @@ class ShareReader:
         """Yield the tuples of the shares whose numbers are the rows of `batches`."""
         settle()
         for number in numbers_of(batches):
-            for stretch in self.shares[number]:
-                for table in read_stretch(stretch, self.line_format):
-                    yield from table.to_batches()
+            for table in read_stretches(self.shares[number], self.line_format):
+                yield from table.to_batches()
 
 
 COUNTED = pa.schema([pa.field("rows", pa.int64())])
@@ -195,9 +204,11 @@ class ShareCounter:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield, for each stretch of the shares whose numbers are in `batches`, a row with its number of tuples."""
         for number in numbers_of(batches):
-            for stretch in self.shares[number]:
-                counted = sum(form.count(data, at) for form, at, data in _lines_of(stretch, self.line_format))
+            for counted in read_in_order(self.shares[number], self._count, _worth):
                 yield pa.record_batch([pa.array([counted])], schema=COUNTED)
+
+    def _count(self, stretch: Stretch) -> Iterator[int]:
+        yield sum(form.count(data, at) for form, at, data in _lines_of(stretch, self.line_format))
 
 
 @dataclass(slots=True)
@@ -219,7 +230,7 @@ class LinesEmission(Emission):
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all stretches, read into the driver's memory."""
-        tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.line_format)]
+        tables = read_stretches(self.stretches, self.line_format)
         table = pa.concat_tables([arrow_schema(self.line_format.schema).empty_table(), *tables])
         self.rows = int(table.num_rows)
         return table

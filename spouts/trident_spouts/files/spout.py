@@ -47,13 +47,14 @@ _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "csv", "parquet"]
 FileOrder = Literal["time", "name"]
 
-_LISTING_SECONDS = 1.0
-"""The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
+_LISTING_SECONDS, _LISTING_SHARE = 1.0, 10
+"""A listing that still has unread files is used for this many seconds, or for this many times what it took if that is
+longer: to list 100,000 files takes longer than a second."""
 
 _NEWEST = 8
 """The number of planned batches whose records are kept decoded: those that are under way, and some that just were."""
 
-_MOST_LISTED = 10_000
+_MOST_LISTED = 3_000
 """The most unread files that are listed at once, of a place that lists names in their order."""
 
 _LISTINGS = 5
@@ -308,6 +309,7 @@ class _FileExecutor(SpoutExecutor):
         self._whole = True
         """Whether the listing has all files, and not only some that come next in the order of their names."""
         self._listed_at = float("-inf")
+        self._listing_secs = 0.0
         self._warned = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
@@ -317,7 +319,7 @@ class _FileExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
-            anew = monotonic() - self._listed_at >= _LISTING_SECONDS
+            anew = monotonic() - self._listed_at >= self._listing_secs
             try:
                 ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget)
                 if ranges:
@@ -348,6 +350,7 @@ class _FileExecutor(SpoutExecutor):
 
         With `anew`, list the files first.
         """
+        begin = monotonic()
         text = None if previous is None else _read(previous, "seen", str)
         known, seen = self._known
         if text != known:
@@ -358,6 +361,7 @@ class _FileExecutor(SpoutExecutor):
             self._known = text, self._recognize(seen)
         if anew:
             self._listed_at = monotonic()
+            self._listing_secs = max(_LISTING_SECONDS, _LISTING_SHARE * (self._listed_at - begin))
         return self._known[1]
 
     def _recognize(self, seen: ReadFiles) -> ReadFiles:

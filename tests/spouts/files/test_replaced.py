@@ -141,6 +141,7 @@ def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_
 
     monkeypatch.setattr(spout_module, "list_files", without_the_renamed_one)
     monkeypatch.setattr(spout_module, "_LISTING_SECONDS", 0.0)
+    monkeypatch.setattr(spout_module, "_LISTING_SHARE", 0)
     write(tmp_path / "app.log", OLD)
     executor = spout_over(tmp_path, "app.log").open()
     first = executor.plan(TransactionAttempt(1, 0), None, 0.0)

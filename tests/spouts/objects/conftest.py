@@ -46,5 +46,3 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def objects(s3_server: S3Server) -> Objects:
     return Objects(s3_server)
-
-
