@@ -501,9 +501,10 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         ({"encodingErrors": "ignore"}, TopologyError, "encodingErrors='ignore' is not one of 'strict', 'replace'"),
         ({"malformed": "skip"}, TopologyError, "malformed='skip' is not one of 'fail', 'keep'"),
         (
-            {"path": "s3://bucket/x"},
+            {"path": "ftp://host/x"},
             TopologyError,
-            "expected a path that the driver and all workers mount, got 's3://bucket/x'",
+            "expected a path, or a URL of an object store (s3://, s3a://, gs://, az://, abfs://, abfss://) with its "
+            "bucket, got 'ftp://host/x'; mount or copy other files",
         ),
     ],
 )
