@@ -2,7 +2,6 @@
 
 import http.client
 import importlib.util
-import os
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ MISSING = next((name for name in ("obstore", "moto", "flask_cors") if importlib.
 """A package without which no test can talk to the server; None if all are there."""
 
 BUCKET = "books"
+_KEY, SECRET = "reader", "not-a-real-secret"
 _PATIENCE = 30.0
 
 
@@ -25,7 +25,7 @@ class S3Server:
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
-        self._log = folder / "s3.log"
+        self._log, self._secret = folder / "s3.log", folder / "secret"
         self._process: subprocess.Popen[bytes] | None = None
         self._client: Any = None
 
@@ -35,12 +35,12 @@ class S3Server:
 
     @property
     def storage(self) -> dict[str, str]:
-        """The options of a FileSpout that reads this server; the credentials stand in the environment."""
+        """The options of a FileSpout that reads this server; Spark's workers read the file with the secret too."""
         return {
             "endpoint": self.endpoint,
             "region": "us-east-1",
-            "access_key_id": "env:TRIDENT_TEST_S3_KEY",
-            "secret_access_key": "env:TRIDENT_TEST_S3_SECRET",
+            "access_key_id": _KEY,
+            "secret_access_key": f"file:{self._secret}",
         }
 
     @property
@@ -50,8 +50,7 @@ class S3Server:
 
     def start(self) -> Self:
         """Start the server, make its bucket, and return when it answers."""
-        os.environ.setdefault("TRIDENT_TEST_S3_KEY", "reader")
-        os.environ.setdefault("TRIDENT_TEST_S3_SECRET", "not-a-real-secret")
+        self._secret.write_text(f"{SECRET}\n")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)],
@@ -71,8 +70,8 @@ class S3Server:
             "s3",
             endpoint_url=self.endpoint,
             region_name="us-east-1",
-            aws_access_key_id=os.environ["TRIDENT_TEST_S3_KEY"],
-            aws_secret_access_key=os.environ["TRIDENT_TEST_S3_SECRET"],
+            aws_access_key_id=_KEY,
+            aws_secret_access_key=SECRET,
         )
         self._client.create_bucket(Bucket=BUCKET)
         return self
@@ -106,10 +105,14 @@ class S3Server:
         while keys := [each["Key"] for each in self._client.list_objects_v2(Bucket=BUCKET).get("Contents", [])]:
             self._client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in keys]})
 
+    def log_lines(self) -> list[str]:
+        """Return a line for each request so far."""
+        return self._log.read_text().splitlines()
+
     def requests(self) -> Counter[str]:
         """Count the requests so far: ``list``, and the methods of those that name an object (``GET``, ``HEAD``)."""
         counts = Counter[str]()
-        for line in self._log.read_text().splitlines():
+        for line in self.log_lines():
             _, quote, request = line.partition('"')
             method, _, rest = request.partition(" ")
             if quote and rest.startswith(f"/{BUCKET}"):

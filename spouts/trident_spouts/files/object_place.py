@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError
+from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError, TridentError
 from trident_spouts.files.listing import ListedFile, is_hidden
 from trident_spouts.files.patterns import literal_start, matches, wild_at
 from trident_spouts.files.places import OpenFile
@@ -159,7 +159,7 @@ class ObjectPlace:
             yield
         except FileNotFoundError:
             raise FileNotFoundError(2, "there is no such object") from None
-        except SourceUnreadableError:
+        except TridentError:
             raise
         except (OSError, ValueError, _errors().BaseError) as error:
             raise SourceUnreadableError(f"FileSpout: {what}: {_reason(error)}") from None
@@ -179,7 +179,11 @@ class ObjectFile(OpenFile):
 
 def _reason(error: Exception) -> str:
     """Return what a store says, in one line; without queries, in which some stores have signatures."""
-    return re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", str(error).partition("\n")[0])
+    said = " ".join(str(error).partition("Debug source")[0].split())
+    said = re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", said)
+    head, _, body = said.partition(" <?xml")
+    code = re.search(r"<Code>(.*?)</Code>", body)
+    return f"{head} {code[1]}" if code else head
 
 
 def _obstore() -> Any:
@@ -203,6 +207,6 @@ def _open_store(bucket: str, options: tuple[tuple[str, str], ...], client: tuple
     _obstore()
     from_url = importlib.import_module("obstore.store").from_url
     try:
-        return from_url(bucket, config=dict(options), client_options=dict(client), retry_config=_RETRIES)
+        return from_url(bucket, config=dict(options), client_options=dict(client) or None, retry_config=_RETRIES)
     except Exception as error:
         raise TopologyError(f"FileSpout: cannot open {bucket}: {_reason(error)}") from None

@@ -106,9 +106,7 @@ def test_a_damaged_object_is_malformed_and_one_that_is_no_parquet_unreadable(obj
     objects.put("a.parquet", "no parquet")
     with pytest.raises(SourceUnreadableError, match=f"{objects.url}/a.parquet is not a readable Parquet file"):
         table_of(objects.spout("*.parquet", "parquet", "n long"))
-    with pytest.raises(
-        TypeDeclarationError, match=rf"no Parquet file at {objects.url}/x\* yet to read"
-    ):
+    with pytest.raises(TypeDeclarationError, match=rf"no Parquet file at {objects.url}/x\* yet to read"):
         _ = objects.spout("x*", "parquet").schema
 
 
