@@ -62,7 +62,7 @@ class LocalPlace:
         return cls(str(PurePath(*parts[:wild])), str(PurePath(*parts[wild:])))
 
     @property
-    def home(self) -> str:
+    def address(self) -> str:
         """Return the folder as the log names it: without links."""
         return os.path.realpath(self.root)
 

@@ -66,16 +66,16 @@ class ObjectPlace:
         return place
 
     @property
-    def home(self) -> str:
+    def address(self) -> str:
         """Return the bucket and the prefix as a URL."""
         return f"{self.bucket}/{self.folder}".rstrip("/")
 
     def path(self, name: str) -> str:
         """Return the URL of the object with the given name."""
-        return f"{self.home}/{name}"
+        return f"{self.address}/{name}"
 
     def __str__(self) -> str:
-        return self.path(self.pattern) if self.pattern else self.home
+        return self.path(self.pattern) if self.pattern else self.address
 
     # --- listing --------------------------------------------------------------------------------------------------
 

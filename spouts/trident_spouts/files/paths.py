@@ -1,13 +1,17 @@
-"""The path that a user gives: on a disk, or a URL of an object store."""
+"""The path that a user gives: on a disk, or a URL of an object store or of HDFS."""
 
 import os
 from pathlib import PurePath
 
 from trident.base.errors import TopologyError
+from trident_spouts.files import arrow_place, object_place
+from trident_spouts.files.arrow_place import ArrowPlace
 from trident_spouts.files.local_place import LocalPlace
-from trident_spouts.files.object_place import SCHEMES, ObjectPlace
+from trident_spouts.files.object_place import ObjectPlace
 from trident_spouts.files.places import FilePlace
 from trident_spouts.files.storage import Storage
+
+_SCHEMES = (*object_place.SCHEMES, *arrow_place.SCHEMES)
 
 
 def absolute(path: str | PurePath) -> str:
@@ -21,9 +25,9 @@ def absolute(path: str | PurePath) -> str:
         text = "/" + text.removeprefix("file:").lstrip("/")
     if "://" not in text:
         return os.path.abspath(os.path.expanduser(text))
-    if not text.startswith(SCHEMES) or not text.partition("://")[2].partition("/")[0]:
+    if not text.startswith(_SCHEMES) or not text.partition("://")[2].partition("/")[0]:
         raise TopologyError(
-            f"FileSpout: expected a path, or a URL of an object store ({', '.join(SCHEMES)}) with its bucket, got "
+            f"FileSpout: expected a path, or a URL ({', '.join(_SCHEMES)}) with its bucket or host, got "
             f"{_hidden(text)!r}; mount or copy other files"
         )
     if _hidden(text) != text and not text.startswith(("abfs://", "abfss://")):
@@ -41,9 +45,9 @@ def _hidden(url: str) -> str:
     return f"{scheme}://{'***' if login else ''}{at}{host}{slash}{path}"
 
 
-def is_remote(path: str) -> bool:
-    """Return whether a path of `absolute` is a URL."""
-    return "://" in path
+def is_object(path: str) -> bool:
+    """Return whether a path of `absolute` is a URL of an object store."""
+    return path.startswith(object_place.SCHEMES)
 
 
 def place_of(path: str, storage: Storage) -> FilePlace:
@@ -51,4 +55,6 @@ def place_of(path: str, storage: Storage) -> FilePlace:
 
     Raises SourceUnreadableError if the path is no glob and nothing is there.
     """
-    return ObjectPlace.at(path, storage) if is_remote(path) else LocalPlace.at(path)
+    if is_object(path):
+        return ObjectPlace.at(path, storage)
+    return ArrowPlace.at(path) if path.startswith(arrow_place.SCHEMES) else LocalPlace.at(path)

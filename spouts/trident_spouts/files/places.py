@@ -32,8 +32,8 @@ class FilePlace(Protocol):
     """
 
     @property
-    def home(self) -> str:
-        """Return the folder as the log names it. Two places with the same home have the same files."""
+    def address(self) -> str:
+        """Return the folder as the log names it. Two places with the same address have the same files."""
         ...
 
     @property

@@ -70,7 +70,7 @@ class Planner:
         to a file that was written anew: it is not known which part of that file is unread.
         """
         seen = self._in_order(seen)
-        root = self.place.home
+        root = self.place.address
         moved = seen.root not in (None, root)
         if moved and not listing:
             return seen

@@ -30,7 +30,7 @@ from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import ListedFile, check_readable, hidden_file, list_files
 from trident_spouts.files.option_checks import check_flat, check_options
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
-from trident_spouts.files.paths import absolute, is_remote, place_of
+from trident_spouts.files.paths import absolute, is_object, place_of
 from trident_spouts.files.places import FilePlace
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
@@ -75,7 +75,7 @@ class FileSpout:
         A file, a folder (without its subfolders) or a glob (``**`` goes into folders). Files and folders whose names
         begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same path.
         The log names files relative to the part of the path before the first wildcard, so that a folder can be moved
-        together with the checkpoint.
+        together with the checkpoint. Or the URL of an object, prefix or glob of an object store: ``s3://bucket/in/*``.
     format : "text", "json", "csv" or "parquet"
         * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``.
         * json: one object a line; needs `schema`. A missing field is null, an undeclared one is ignored. Dates and
@@ -127,11 +127,17 @@ class FileSpout:
         Meaning of `sep`, `quote`, `escape`, `header`, `nullValue`, `multiLine`, `timeZone`:
         ``pyspark.sql.DataFrameReader.csv``, except for the defaults of `escape` and `header`.
 
+    storage : dict of str to str, optional
+        The options of an object store, such as ``{"endpoint": "https://host:9000", "region": "eu-central-1"}``, by the
+        names of the package obstore (``pip install 'trident-pyspark[objectstore]'``). What may be a secret is
+        ``"env:NAME"`` or ``"file:path"``: the variable or file holds it, on the driver and on every worker. Without
+        credentials here, those of the environment (``AWS_ACCESS_KEY_ID`` and so on) or of the machine's role are used.
+
     Raises
     ------
     SourceUnreadableError
         There is no such file or folder, or it cannot be read; a planned file has vanished; a file is compressed in
-        another way.
+        another way; an object store does not answer, or refuses.
     SpoutContractError
         A file changed between plan and replay, or after it was read; a line went on after it was read; the path leads
         to another folder than the one that the stream has read; a compressed file holds what was read unpacked.
@@ -147,8 +153,14 @@ class FileSpout:
     >>> FileSpout("/data/flights/*.csv.gz", format="csv", schema="carrier string, delay long", nullValue="NA")
     FileSpout('/data/flights/*.csv.gz', format='csv', schema='carrier string, delay bigint', nullValue='NA')
 
+    >>> FileSpout("s3://shop/clicks/*.json.gz", format="json", schema="user long", orderBy="name",
+    ...           storage={"region": "eu-central-1", "secret_access_key": "env:SHOP_SECRET"}).storage
+    Storage(options=(('region', 'eu-central-1'), ('secret_access_key', 'env:SHOP_SECRET')))
+
     Notes
     -----
+    Objects must not change at all: another entity tag (ETag) is another object, also if it only is longer.
+
     A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is
     followed. A copied or restored file is recognized by its content. Any other change to a file that was read is an
     error; the file is not read a second time. The spout remembers the 1,000 latest files by name, and all files that
@@ -207,8 +219,8 @@ class FileSpout:
         set_ = object.__setattr__
         set_(self, "path", absolute(path))
         set_(self, "storage", Storage.of(storage))
-        if storage and not is_remote(self.path):
-            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {self.path} is on a disk")
+        if storage and not is_object(self.path):
+            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {self.path} is in none")
         set_(self, "format", format)
         set_(self, "maxBytesPerBatch", maxBytesPerBatch)
         set_(self, "maxFilesPerBatch", maxFilesPerBatch)
@@ -396,7 +408,7 @@ class _FileExecutor(SpoutExecutor):
 
     def _listed_after(self, seen: ReadFiles) -> str:
         """Return the name behind which a listing begins: all up to it was read long ago. Empty: from the beginning."""
-        alike = seen.by_name == self._planner.by_name and seen.root == self._place.home
+        alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
         return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
 
     def _warn_of_none(self) -> None:

@@ -503,8 +503,8 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         (
             {"path": "ftp://host/x"},
             TopologyError,
-            "expected a path, or a URL of an object store (s3://, s3a://, gs://, az://, abfs://, abfss://) with its "
-            "bucket, got 'ftp://host/x'; mount or copy other files",
+            "expected a path, or a URL (s3://, s3a://, gs://, az://, abfs://, abfss://, hdfs://, viewfs://) with its "
+            "bucket or host, got 'ftp://host/x'; mount or copy other files",
         ),
     ],
 )

@@ -81,9 +81,10 @@ def test_the_environment_of_the_aws_tools_is_enough(objects: Objects, monkeypatc
         ("s3://b", {"timeout": 5}, r"storage\['timeout'\] is of type int; names and values are texts"),
         ("s3://b", "endpoint", "storage=str: expected options by name, as a dict"),
         (f"s3://me:{SECRET}@b/x", None, r"'s3://\*\*\*@b/x' holds credentials; give them to the environment, or by st"),
-        (f"ftp://me:{SECRET}@b/x", None, r"expected a path, or a URL of an object store .* got 'ftp://\*\*\*@b/x'"),
-        ("s3:///x", None, r"a URL of an object store .* with its bucket, got 's3:///x'"),
-        ("/data/x", {"region": "a"}, "storage= is an option of object stores, and /data/x is on a disk"),
+        (f"ftp://me:{SECRET}@b/x", None, r"expected a path, or a URL .* got 'ftp://\*\*\*@b/x'"),
+        ("s3:///x", None, r"a URL .* with its bucket or host, got 's3:///x'"),
+        ("hdfs://host/x", {"region": "a"}, "storage= is an option of object stores, and hdfs://host/x is in none"),
+        ("/data/x", {"region": "a"}, "storage= is an option of object stores, and /data/x is in none"),
     ],
 )
 def test_wrong_options_are_refused_where_they_stand(path: str, storage: Any, said: str) -> None:
