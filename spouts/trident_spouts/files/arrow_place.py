@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from trident.base.errors import SourceUnreadableError
-from trident_spouts.files.listing import ListedFile, is_hidden
+from trident_spouts.files.listing import is_hidden
 from trident_spouts.files.patterns import matches, wild_at
-from trident_spouts.files.places import OpenFile
+from trident_spouts.files.places import ListedFile, OpenFile
 
 SCHEMES = ("hdfs://", "viewfs://")
 """The URLs of file systems that pyarrow opens."""

@@ -3,36 +3,13 @@
 import os
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
 
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.files.compression import UNREADABLE
-
-if TYPE_CHECKING:
-    from trident_spouts.files.places import FilePlace
+from trident_spouts.files.places import FilePlace, ListedFile
 
 
-class ListedFile(NamedTuple):
-    """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root).
-
-    `tag` is the entity tag (ETag) by which an object store names a content: another content has another tag. It is
-    empty where there are no tags. Objects have no inode and no device.
-    """
-
-    mtime: int
-    name: str
-    size: int
-    inode: int = 0
-    device: int = 0
-    tag: str = ""
-
-    @classmethod
-    def of(cls, name: str, status: os.stat_result) -> "ListedFile":
-        """Return the listed file with the given name and status."""
-        return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
-
-
-def list_files(place: "FilePlace", by_name: bool = False, after: str = "", most: int | None = None) -> list[ListedFile]:
+def list_files(place: FilePlace, by_name: bool = False, after: str = "", most: int | None = None) -> list[ListedFile]:
     """Return the files that are there now, in the order in which they are read. A file with several links comes once.
 
     They are read in the order of their modification times; `by_name`: of their names. A place that lists names in their
@@ -49,12 +26,12 @@ def _name_of(file: ListedFile) -> str:
     return file.name
 
 
-def hidden_file(place: "FilePlace") -> str | None:
+def hidden_file(place: FilePlace) -> str | None:
     """Return the name of a file that the listing leaves out because it is hidden; None if there is no such file."""
     return next((file.name for file in _list(place, hidden=True)), None)
 
 
-def _list(place: "FilePlace", hidden: bool = False, after: str = "") -> Iterator[ListedFile]:
+def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[ListedFile]:
     try:
         yield from place.files(hidden, after)
     except SourceUnreadableError:
@@ -63,7 +40,7 @@ def _list(place: "FilePlace", hidden: bool = False, after: str = "") -> Iterator
         raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
 
 
-def check_readable(files: list[ListedFile], place: "FilePlace") -> None:
+def check_readable(files: list[ListedFile], place: FilePlace) -> None:
     """Raise SourceUnreadableError if a file has a compression that cannot be read."""
     for file in files:
         if file.name.lower().endswith(UNREADABLE):

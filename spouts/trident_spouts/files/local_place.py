@@ -9,9 +9,9 @@ from pathlib import PurePath
 
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.files.file_births import birth_of
-from trident_spouts.files.listing import ListedFile, is_hidden
+from trident_spouts.files.listing import is_hidden
 from trident_spouts.files.patterns import wild_at
-from trident_spouts.files.places import OpenFile
+from trident_spouts.files.places import ListedFile, OpenFile
 
 
 class LocalFile(OpenFile):

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError, TridentError
-from trident_spouts.files.listing import ListedFile, is_hidden
+from trident_spouts.files.listing import is_hidden
 from trident_spouts.files.patterns import literal_start, matches, wild_at
-from trident_spouts.files.places import OpenFile
+from trident_spouts.files.places import ListedFile, OpenFile
 from trident_spouts.files.range_file import BUFFER, RangeReader
 from trident_spouts.files.storage import Storage
 

@@ -1,11 +1,30 @@
 """The seam between a FileSpout and where its files lie: what it asks of a disk, an object store or HDFS."""
 
 import io
+import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
-from trident_spouts.files.listing import ListedFile
+
+class ListedFile(NamedTuple):
+    """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root).
+
+    `tag` is the entity tag (ETag) by which an object store names a content: another content has another tag. It is
+    empty where there are no tags. Objects have no inode and no device.
+    """
+
+    mtime: int
+    name: str
+    size: int
+    inode: int = 0
+    device: int = 0
+    tag: str = ""
+
+    @classmethod
+    def of(cls, name: str, status: os.stat_result) -> "ListedFile":
+        """Return the listed file with the given name and status."""
+        return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
 
 
 class OpenFile(io.BufferedReader):

@@ -8,8 +8,7 @@ from trident.base.errors import SpoutContractError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import line_start, whole_lines_end
-from trident_spouts.files.listing import ListedFile
-from trident_spouts.files.places import FilePlace, OpenFile
+from trident_spouts.files.places import FilePlace, ListedFile, OpenFile
 from trident_spouts.files.ranges import FileRange, content_checksums, identity, iso_time, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 

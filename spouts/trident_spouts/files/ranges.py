@@ -10,8 +10,7 @@ import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident_spouts.files.compression import Content
-from trident_spouts.files.listing import ListedFile
-from trident_spouts.files.places import FilePlace, OpenFile
+from trident_spouts.files.places import FilePlace, ListedFile, OpenFile
 
 _CHECKED_BYTES = 1 << 10
 _BLOCK = 1 << 20

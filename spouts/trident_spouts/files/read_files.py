@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000

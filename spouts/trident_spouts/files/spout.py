@@ -27,11 +27,11 @@ from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import ListedFile, check_readable, hidden_file, list_files
+from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.option_checks import check_flat, check_options
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
 from trident_spouts.files.paths import absolute, is_object, place_of
-from trident_spouts.files.places import FilePlace
+from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles

@@ -26,7 +26,7 @@ from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
 from trident_spouts.files import read_files as seen_module
 from trident_spouts.files import spout as spout_module
-from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import ListedFile
 
 T0 = 1_700_000_000
 """A time, in seconds, that all files are older than."""

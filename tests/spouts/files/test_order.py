@@ -13,7 +13,7 @@ from tests.support.plans import logged, planned
 from trident.errors import SpoutContractError, TopologyError
 from trident.spouts import FileSpout, TransactionAttempt
 from trident_spouts.files import read_files as module
-from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
 
 

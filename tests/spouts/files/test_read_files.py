@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from trident_spouts.files import read_files as module
-from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
 
 

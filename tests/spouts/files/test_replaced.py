@@ -26,10 +26,10 @@ from trident.testing.local import start_local
 from trident_spouts.emission import UnionEmission
 from trident_spouts.files import reading
 from trident_spouts.files import spout as spout_module
-from trident_spouts.files.listing import ListedFile
 from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
+from trident_spouts.files.places import ListedFile
 from trident_spouts.files.reading import LinesEmission, ShareReader
 
 OLD, NEW = [f"old{at:03}" for at in range(100)], [f"new{at:03}" for at in range(150)]
