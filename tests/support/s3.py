@@ -21,7 +21,7 @@ _PATIENCE = 30.0
 
 
 class S3Server:
-    """A server process with one bucket. `put`, `delete` and `names` are those of an independent client: boto3's."""
+    """A server process with one bucket. `put` and `delete` are those of another client than the library's: boto3's."""
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
@@ -42,11 +42,6 @@ class S3Server:
             "access_key_id": _KEY,
             "secret_access_key": f"file:{self._secret}",
         }
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the server is not running"
-        return self._process.pid
 
     def start(self) -> Self:
         """Start the server, make its bucket, and return when it answers."""
@@ -99,11 +94,6 @@ class S3Server:
 
     def delete(self, key: str) -> None:
         self._client.delete_object(Bucket=BUCKET, Key=key)
-
-    def clear(self) -> None:
-        """Delete all objects."""
-        while keys := [each["Key"] for each in self._client.list_objects_v2(Bucket=BUCKET).get("Contents", [])]:
-            self._client.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in keys]})
 
     def log_lines(self) -> list[str]:
         """Return a line for each request so far."""
