@@ -58,7 +58,8 @@ class FilesEmission(Emission):
     @property
     def bytes(self) -> int | None:
         """Return the number of bytes of the files on disk; None for files that were not planned."""
-        return sum(file.size for file in self.planned) if len(self.planned) == len(self.paths) else None
+        sizes = [path.file.size for path in self.paths if isinstance(path, PlannedFile)]
+        return sum(sizes) if len(sizes) == len(self.paths) else None
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""
