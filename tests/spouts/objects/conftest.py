@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.s3 import BUCKET, MISSING, S3Server
-from trident.spouts import FileSpout
+pytest.importorskip("obstore", reason="tests of objects need the package obstore")
+
+from tests.support.s3 import BUCKET, S3Server  # noqa: E402
+from trident.spouts import FileSpout  # noqa: E402
 
 _numbers = itertools.count()
 
@@ -37,8 +39,6 @@ class Objects:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    if MISSING is not None:
-        pytest.skip(f"the package {MISSING} is not installed, so there is no S3 server to read from")
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 

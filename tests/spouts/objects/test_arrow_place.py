@@ -39,6 +39,10 @@ def spout(path: Path, **options: Any) -> FileSpout:
 @pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".parquet"])
 class TestFilesThroughArrow(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return LINES[:20] * 2
+
+    @pytest.fixture
     def make_spout(self, tmp_path: Path, suffix: str) -> Callable[[], Any]:
         (tmp_path / "in").mkdir()
         for name in "ab":

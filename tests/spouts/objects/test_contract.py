@@ -19,6 +19,10 @@ ROWS = [("cow", 1), ("moon", 2), ("cow", 3), ("dog", 4), ("dog", 4), ("spoon", 5
 @pytest.mark.parametrize("order", ["name", "time"])
 class TestTextObjects(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return [f"{word} {n} {name}" for name in "ab" for word, n in ROWS]
+
+    @pytest.fixture
     def make_spout(self, objects: Objects, order: str) -> MakeSpout:
         for name in "ab":
             objects.put(name, "".join(f"{word} {n} {name}\n" for word, n in ROWS))
@@ -28,6 +32,10 @@ class TestTextObjects(SpoutContract):
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 class TestCsvObjects(SpoutContract):
     @pytest.fixture
+    def every_row(self) -> Any:
+        return [(f"{word} {name}", n) for name in "ab" for word, n in ROWS]
+
+    @pytest.fixture
     def make_spout(self, objects: Objects, suffix: str) -> MakeSpout:
         for name in "ab":
             text = "word,n\n" + "".join(f'"{word} {name}",{n}\n' for word, n in ROWS)
@@ -36,6 +44,10 @@ class TestCsvObjects(SpoutContract):
 
 
 class TestParquetObjects(SpoutContract):
+    @pytest.fixture
+    def every_row(self) -> Any:
+        return [f"{word}{name}" for name in "ab" for word, _ in ROWS]
+
     @pytest.fixture
     def make_spout(self, objects: Objects) -> MakeSpout:
         for name in "ab":

@@ -23,6 +23,7 @@ from trident.run.start import start_on
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing import start_local
+from trident.testing.contracts.spouts import check_workers, emissions
 from trident_spouts.files import reading
 from trident_spouts.files.range_file import RangeReader
 from trident_spouts.files.reading import LinesEmission
@@ -77,15 +78,15 @@ def test_any_name_is_read_by_itself_and_by_a_pattern(objects: Objects, name: str
 
 
 def test_a_path_names_an_object_a_prefix_or_a_pattern_and_no_more(objects: Objects) -> None:
-    for name in ("day", "day/a.txt", "day/sub/b.txt", "day2/c.txt", "days", ".hidden", "day/_part"):
+    for name in ("eve", "day/a.txt", "day/sub/b.txt", "day2/c.txt", "days", ".hidden", "day/_part"):
         objects.put(name, f"{name}\n")
 
     def read(path: str) -> list[str]:
         return sorted(table_of(objects.spout(path)).column(0).to_pylist())
 
-    assert read("day") == ["day"]  # the object; its prefix is day/
-    assert read("day/") == ["day/a.txt"]
-    assert read("day*") == ["day", "days"]
+    assert read("eve") == ["eve"]
+    assert read("day") == read("day/") == ["day/a.txt"]
+    assert read("day*") == ["days"]
     assert read("day*/*") == ["day/a.txt", "day2/c.txt"]
     assert read("day/**") == ["day/a.txt", "day/sub/b.txt"]
     assert read("d?y[0-9]/*.txt") == ["day2/c.txt"]
@@ -93,9 +94,10 @@ def test_a_path_names_an_object_a_prefix_or_a_pattern_and_no_more(objects: Objec
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_error_names_the_object_and_the_line(objects: Objects, suffix: str) -> None:
-    lines = b'{"n": 1}\n' * 600_000 + b'{"n": "x"}\n'  # more than a chunk, so that the lines before it are counted
+    # More than a chunk, so that the lines before it are counted.
+    lines = (b'{"n": 1' + b" " * 92 + b"}\n") * 60_000 + b'{"n": "x"}\n'
     objects.put(f"a.json{suffix}", gzip.compress(lines, 1) if suffix else lines)
-    with pytest.raises(MalformedInputError, match=rf"{objects.url}/a.json{suffix}:600001: field 'n': expected bigint"):
+    with pytest.raises(MalformedInputError, match=rf"{objects.url}/a.json{suffix}:60001: field 'n': expected bigint"):
         table_of(objects.spout(f"*.json{suffix}", "json", "n long"))
 
 
@@ -181,6 +183,17 @@ def test_workers_read_objects(
     with start_on(lambda settings: SparkEngine(spark, settings.files), topology) as running:
         running.processAllAvailable(timeout=120)
         assert Counter(dict(running.state("counts").items())) == Counter(WORDS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["json", "parquet"])
+def test_workers_read_and_count_what_the_driver_reads(
+    spark: SparkSession, objects: Objects, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, format: str
+) -> None:
+    monkeypatch.setattr(reading, "MOST_BYTES_IN_PLAN", -1)
+    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)
+    for txid, _, emission in emissions(put_words(objects, format).open()):
+        check_workers(spark, emission, f"batch {txid}", tmp_path)
 
 
 @pytest.mark.spark

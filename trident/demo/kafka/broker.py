@@ -14,7 +14,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from trident.demo.kafka.artifacts import broker_jars, java
+from trident.demo.artifacts import java
+from trident.demo.kafka.artifacts import broker_jars
 
 _START_SECONDS = 60
 _CONTROLLER = "CONTROLLER"
