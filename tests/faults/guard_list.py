@@ -1017,6 +1017,14 @@ GUARDS = [
         "tests/spouts/objects/test_listing.py -k by_time",
     ),
     Guard(
+        "spout, the names of a manifest",
+        "a manifest that was written anew counts some of its files twice, or leaves some out",
+        "spouts/trident_spouts/files/manifest.py",
+        "        if len(names) < read or self.checksum(names[:read]) != checksum:",
+        "        if False:",
+        "tests/spouts/files/test_manifest.py -k other_names",
+    ),
+    Guard(
         "spout, hidden folders",
         "what a writer has under way is read, and again when it is complete",
         "spouts/trident_spouts/files/listing.py",

@@ -90,7 +90,7 @@ class ArrowPlace:
         """Return the file with the given name, opened by Arrow."""
         return _open_system(self.system).open_input_file(posixpath.join(self.root, name))
 
-    def status(self, name: str) -> ListedFile:
+    def look(self, name: str) -> ListedFile:
         """Return the file with the given name as it is now. Raises FileNotFoundError if there is none."""
         about = self._about(name)
         if about.type != fs.FileType.File:
@@ -110,7 +110,7 @@ class ArrowFile(OpenFile):
 
     def status(self) -> ListedFile:
         """Return the file that has the name now: Arrow does not tell which file it has opened."""
-        return self._place.status(self._listed_name)
+        return self._place.look(self._listed_name)
 
 
 def _listed(name: str, about: fs.FileInfo) -> ListedFile:

@@ -70,6 +70,13 @@ class LocalPlace:
         """Return the absolute path of the file with the given name."""
         return os.path.join(self.root, name)
 
+    def look(self, name: str) -> ListedFile:
+        """Return the file with the given name as it is now. Raises FileNotFoundError if there is no such file."""
+        status = _status(self.path(name))
+        if status is None:
+            raise FileNotFoundError(2, "there is no such file")
+        return ListedFile.of(name, status)
+
     def open(self, file: ListedFile) -> LocalFile:
         """Open the file that has the name of `file` now."""
         return LocalFile(self.path(file.name), file.name)

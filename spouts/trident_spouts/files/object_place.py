@@ -4,7 +4,7 @@ import glob
 import importlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -58,9 +58,11 @@ class ObjectPlace:
         wild = wild_at(parts)
         if wild is not None:
             return cls(bucket, "/".join(parts[:wild]), "/".join(parts[wild:]), storage)
+        if key and not key.endswith("/"):
+            with suppress(FileNotFoundError):
+                cls(bucket, "", "", storage).look(key)
+                return cls(bucket, "/".join(parts[:-1]), glob.escape(parts[-1]), storage)
         place = cls(bucket, "/".join(parts), "", storage)
-        if key and not key.endswith("/") and place._exists(place.folder):
-            return cls(bucket, "/".join(parts[:-1]), glob.escape(parts[-1]), storage)
         if next(place._objects(""), None) is None:
             raise SourceUnreadableError(f"FileSpout: there is no object and no prefix {url}")
         return place
@@ -100,20 +102,22 @@ class ObjectPlace:
                 self.folder or None, offset=prefix + after if after else None, chunk_size=_PAGE
             ):
                 for about in page:
-                    # In whole seconds: some stores list fractions that they tell nowhere else.
-                    mtime = int(about["last_modified"].timestamp()) * 10**9
-                    tag = about["e_tag"] or about["version"]
-                    if not tag:
-                        raise SourceUnreadableError(f"FileSpout: {self.bucket} gives no tags (ETag) to its objects")
-                    yield ListedFile(mtime, about["path"].removeprefix(prefix), about["size"], tag=tag)
+                    yield self._listed(about["path"].removeprefix(prefix), about)
 
-    def _exists(self, key: str) -> bool:
-        try:
-            with self._asking(f"cannot read {self}"):
-                self._store.head(key)
-        except FileNotFoundError:
-            return False
-        return True
+    def look(self, name: str) -> ListedFile:
+        """Return the object with the given name as it is now. Raises FileNotFoundError if there is none."""
+        with self._asking(f"cannot read {self.path(name)}"):
+            return self._listed(name, self._store.head(self._key(name)))
+
+    def _listed(self, name: str, about: Any) -> ListedFile:
+        tag = about["e_tag"] or about["version"]
+        if not tag:
+            raise SourceUnreadableError(f"FileSpout: {self.bucket} gives no tags (ETag) to its objects")
+        # In whole seconds: some stores list fractions that they tell nowhere else.
+        return ListedFile(int(about["last_modified"].timestamp()) * 10**9, name, about["size"], tag=tag)
+
+    def _key(self, name: str) -> str:
+        return f"{self.folder}/{name}" if self.folder else name
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -130,11 +134,10 @@ class ObjectPlace:
 
         Raises SpoutContractError if the object has another tag by now, SourceUnreadableError if it is gone.
         """
-        key = f"{self.folder}/{file.name}" if self.folder else file.name
         options = {"range": (start, end), "if_match": file.tag}
         with self._asking(f"cannot read {self.path(file.name)}"):
             try:
-                return memoryview(_obstore().get(self._store, key, options=options).bytes())
+                return memoryview(_obstore().get(self._store, self._key(file.name), options=options).bytes())
             except FileNotFoundError:
                 raise SourceUnreadableError(
                     f"FileSpout: cannot read {self.path(file.name)}: it was deleted after it was listed; "

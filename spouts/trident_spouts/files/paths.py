@@ -7,6 +7,7 @@ from trident.base.errors import TopologyError
 from trident_spouts.files import arrow_place, object_place
 from trident_spouts.files.arrow_place import ArrowPlace
 from trident_spouts.files.local_place import LocalPlace
+from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.object_place import ObjectPlace
 from trident_spouts.files.places import FilePlace
 from trident_spouts.files.storage import Storage
@@ -48,6 +49,17 @@ def _hidden(url: str) -> str:
 def is_object(path: str) -> bool:
     """Return whether a path of `absolute` is a URL of an object store."""
     return path.startswith(object_place.SCHEMES)
+
+
+def manifest_of(path: str, storage: Storage) -> Manifest:
+    """Return the manifest at a path of `absolute`, which may name files of the same disk, bucket or file system."""
+    scheme, _, rest = path.partition("://")
+    root, _, name = rest.partition("/")
+    if is_object(path):
+        return Manifest(ObjectPlace(f"{'s3' if scheme == 's3a' else scheme}://{root}", "", "", storage), name)
+    if path.startswith(arrow_place.SCHEMES):
+        return Manifest(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
+    return Manifest(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))
 
 
 def place_of(path: str, storage: Storage) -> FilePlace:

@@ -81,6 +81,10 @@ class FilePlace(Protocol):
         """
         ...
 
+    def look(self, name: str) -> ListedFile:
+        """Return the file with the given name as it is now. Raises OSError if there is none, or it cannot be read."""
+        ...
+
     def open(self, file: ListedFile) -> OpenFile:
         """Open a file by its name; if it has a tag, its content with that tag. Raises OSError if it cannot be read."""
         ...

@@ -2,11 +2,11 @@
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Literal, TypeVar, get_args
 
 from pyspark.sql.types import StringType, StructType
@@ -18,6 +18,7 @@ from trident.base.errors import (
     SourceUnreadableError,
     SpoutContractError,
     SpoutError,
+    TopologyError,
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
@@ -28,9 +29,11 @@ from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
 from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import check_readable, hidden_file, list_files
+from trident_spouts.files.manifest import Manifest
+from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.option_checks import check_flat, check_options
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
-from trident_spouts.files.paths import absolute, is_object, place_of
+from trident_spouts.files.paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
@@ -127,6 +130,10 @@ class FileSpout:
         Meaning of `sep`, `quote`, `escape`, `header`, `nullValue`, `multiLine`, `timeZone`:
         ``pyspark.sql.DataFrameReader.csv``, except for the defaults of `escape` and `header`.
 
+    manifest : bool
+        Whether `path` is a manifest: a file that names the files to read, in each line the path of one, relative to the
+        manifest's folder or absolute. They are read in that order, each once, and must be complete. More names may be
+        put at its end, and no others. Also read is JSON as for Redshift's COPY: ``{"entries": [{"url": "s3://..."}]}``.
     storage : dict of str to str, optional
         The options of an object store, such as ``{"endpoint": "https://host:9000", "region": "eu-central-1"}``, by the
         names of the package obstore (``pip install 'trident-pyspark[objectstore]'``). What may be a secret is
@@ -179,6 +186,7 @@ class FileSpout:
     csv: CsvOptions
     numbers: Numbers
     timeZone: str | None
+    manifest: bool
     storage: Storage
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
@@ -205,6 +213,7 @@ class FileSpout:
         multiLine: bool = False,
         numbers: Numbers = "strict",
         timeZone: str | None = None,
+        manifest: bool = False,
         storage: Mapping[str, str] | None = None,
     ) -> None:
         check_choice("FileSpout: format", format, get_args(FileFormat))
@@ -231,6 +240,12 @@ class FileSpout:
         set_(self, "csv", csv)
         set_(self, "numbers", numbers)
         set_(self, "timeZone", timeZone)
+        set_(self, "manifest", manifest)
+        if manifest and orderBy != "time":
+            raise TopologyError(
+                f"FileSpout: orderBy={orderBy!r} with manifest=True: files are read in the manifest's order; leave "
+                f"orderBy out"
+            )
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_first_schema", [])
 
@@ -243,8 +258,11 @@ class FileSpout:
         """
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
-        place = place_of(self.path, self.storage)
-        files = list_files(place, self.orderBy == "name", most=_MOST_LISTED)
+        if self.manifest:
+            place, files = self._named_files()
+        else:
+            place = place_of(self.path, self.storage)
+            files = iter(list_files(place, self.orderBy == "name", most=_MOST_LISTED))
         first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
@@ -253,6 +271,10 @@ class FileSpout:
             )
         self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
         return self._first_schema[0]
+
+    def _named_files(self) -> tuple[FilePlace, Iterator[ListedFile]]:
+        manifest = manifest_of(self.path, self.storage)
+        return manifest.place, manifest.files(manifest.names(time(), self.completeAfterSecs))
 
     @property
     def form(self) -> str:
@@ -274,12 +296,14 @@ class FileSpout:
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
+        if self.manifest:
+            return _ManifestExecutor(self, manifest_of(self.path, self.storage))
         return _FileExecutor(self, place_of(self.path, self.storage))
 
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
         defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0, "orderBy": "time"}
-        defaults |= {"numbers": "strict", "timeZone": None}
+        defaults |= {"numbers": "strict", "timeZone": None, "manifest": False}
         shown = [repr(self.path)]
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         shown += [f"{name}={value!r}" for name, value in vars(self.csv).items() if value != getattr(CsvOptions, name)]
@@ -443,8 +467,8 @@ class _FileExecutor(SpoutExecutor):
         try:
             return check_unchanged(range_, self._place, range_.name, txid, grows=self._planner.grows(range_.name))
         except SpoutError:
-            for file in list_files(self._place):
-                if range_.inode and file.inode == range_.inode and file.name != range_.name:
+            for file in list_files(self._place) if range_.inode else ():
+                if file.inode == range_.inode and file.name != range_.name:
                     with suppress(SpoutError):  # only the inode is equal; the first error says more
                         return check_unchanged(
                             range_, self._place, file.name, txid, grows=self._planner.grows(range_.name)
@@ -459,6 +483,27 @@ class _FileExecutor(SpoutExecutor):
         if spout.format == "csv":
             return CsvFormat(spout.schema, spout.csv, spout.malformed, spout.encodingErrors, values)
         return JsonFormat(spout.schema, spout.malformed, spout.encodingErrors, values=values)
+
+
+class _ManifestExecutor(_FileExecutor):
+    def __init__(self, spout: FileSpout, manifest: Manifest) -> None:
+        super().__init__(spout, manifest.place)
+        self._manifest_planner = ManifestPlanner(manifest, self._planner, spout.completeAfterSecs)
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        planned = self._manifest_planner.next(_manifest_position(previous), time, budget)
+        if planned is None:
+            return None
+        ranges, after = planned
+        return {"files": [range_.to_json() for range_ in ranges], "manifest": after.to_json(), "as": self._spout.form}
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        read = _manifest_position(position).read
+        return ReadSoFar(read, max(read, self._manifest_planner.named), "files")
+
+
+def _manifest_position(previous: Metadata) -> ManifestPosition:
+    return ManifestPosition() if previous is None else _read(previous, "manifest", ManifestPosition.of_json)
 
 
 def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:

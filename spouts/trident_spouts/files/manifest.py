@@ -1,0 +1,121 @@
+"""A manifest: a file that names the files of a stream, in the order in which they are read."""
+
+import json
+import posixpath
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError
+from trident_spouts.files.places import FilePlace, ListedFile
+from trident_spouts.files.ranges import unreadable_error
+
+_AT_ONCE = 16
+"""How many named files are looked at at once: of an object store, each look is a request."""
+
+
+@dataclass(slots=True)
+class Manifest:
+    """A file of `place` that names files of `place`: one in each line, or as JSON in the form of Redshift's COPY."""
+
+    place: FilePlace
+    name: str
+    _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
+    """The manifest as it was listed when it was last read, and the names in it."""
+
+    def __str__(self) -> str:
+        return self.place.path(self.name)
+
+    def names(self, time: float, complete_after: float) -> list[str]:
+        """Return the names of all files that the manifest names, each once, in its order.
+
+        A last line without a newline may still be written; it counts from `complete_after` seconds after the last
+        write, or at once where files do not grow. `time` is the present time (seconds since 1970). Raises
+        SourceUnreadableError if the manifest cannot be read, MalformedInputError if it is none.
+        """
+        try:
+            now = self.place.look(self.name)
+            waits = self.place.grows and time - now.mtime / 1e9 < complete_after
+            if waits or now != self._known[0]:
+                with self.place.open(now) as file:
+                    text = self._decoded(file.read())
+                paths = self._in_json(text) if text.lstrip()[:1] in ("{", "[") else _in_lines(text, waits)
+                self._known = (None if waits else now, list(dict.fromkeys(map(self._name_of, paths))))
+        except SpoutContractError:  # an object that was replaced since the look: the next plan reads the new one
+            pass
+        except SourceUnreadableError:
+            raise
+        except OSError as error:
+            raise unreadable_error(str(self), error) from error
+        return self._known[1]
+
+    def checksum(self, names: Sequence[str]) -> int:
+        """Return the checksum by which the first names of the manifest are recognized."""
+        return zlib.crc32("\n".join(names).encode())
+
+    def check_begins(self, names: Sequence[str], read: int, checksum: int) -> None:
+        """Raise SpoutContractError unless `names` begins with the `read` names that were read, with their checksum."""
+        if len(names) < read or self.checksum(names[:read]) != checksum:
+            raise SpoutContractError(
+                f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "
+                f"get more names at its end. Bring the former names back, or give the stream another name, with "
+                f"newStream(..., anew=True), to read the files that are named now"
+            )
+
+    def files(self, names: Sequence[str]) -> Iterator[ListedFile]:
+        """Yield the named files as they are now. Raises SourceUnreadableError if one is not there."""
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            for start in range(0, len(names), _AT_ONCE):
+                yield from threads.map(self._look, names[start : start + _AT_ONCE])
+
+    def _look(self, name: str) -> ListedFile:
+        try:
+            return self.place.look(name)
+        except FileNotFoundError:
+            raise SourceUnreadableError(
+                f"FileSpout: {self} names {self.place.path(name)}, which is not there; a file is named when it is "
+                f"complete, and stays until it was read"
+            ) from None
+        except SourceUnreadableError:
+            raise
+        except OSError as error:
+            raise unreadable_error(self.place.path(name), error) from error
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise MalformedInputError(f"{self}: invalid UTF-8 at byte {error.start}; a manifest is text") from None
+
+    def _in_json(self, text: str) -> list[str]:
+        try:
+            return [str(entry["url"]) for entry in json.loads(text)["entries"]]
+        except (ValueError, LookupError, TypeError):
+            raise MalformedInputError(
+                f'{self}: expected a manifest: the path of a file in each line, or {{"entries": [{{"url": "path"}}]}}'
+            ) from None
+
+    def _name_of(self, path: str) -> str:
+        """Return the name in `place` of a file that is named by a path, which may be relative to the manifest."""
+        root = self.place.address
+        if "://" not in root:
+            plain = "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+            if "://" not in plain:
+                return plain
+        else:
+            url = path.replace("s3a://", "s3://", 1) if path.startswith("s3a://") else path
+            if "://" not in url:
+                return posixpath.normpath(posixpath.join(posixpath.dirname(self.name), url.lstrip("/")))
+            if url.startswith(f"{root.rstrip('/')}/"):
+                return url[len(root.rstrip("/")) + 1 :]
+        raise MalformedInputError(
+            f"{self} names {path}, which lies elsewhere than the manifest; expected a path relative to the manifest's "
+            f"folder, or one that begins with {root if '://' in root else '/'}"
+        )
+
+
+def _in_lines(text: str, waits: bool) -> list[str]:
+    *lines, last = text.split("\n")
+    lines = [line.removesuffix("\r") for line in (lines if waits else [*lines, last])]
+    return [line for line in lines if line.strip()]

@@ -1,0 +1,94 @@
+"""The choice of what the next batch reads of the files that a manifest names."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trident.base.errors import SourceUnreadableError
+from trident_spouts.budget import Budget
+from trident_spouts.files.listing import check_readable
+from trident_spouts.files.manifest import Manifest
+from trident_spouts.files.places import ListedFile
+from trident_spouts.files.planner import MOST_FILES, Planner, StaleListingError
+from trident_spouts.files.ranges import FileRange
+from trident_spouts.files.read_files import ReadFiles
+
+_LOOKS = 5
+"""How often files are looked at in one plan, if they change meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPosition:
+    """The place of a stream in its manifest: the names that were read to their end, counted, with their checksum.
+
+    `begun` has an entry for the next file if a part of it was read.
+    """
+
+    read: int = 0
+    checksum: int = 0
+    begun: ReadFiles = ReadFiles()
+
+    @classmethod
+    def of_json(cls, position: list[Any]) -> "ManifestPosition":
+        """Return the position in the metadata of a batch."""
+        read, checksum, begun = position
+        return cls(int(read), int(checksum), ReadFiles.decode(begun))
+
+    def to_json(self) -> list[Any]:
+        """Return the position as JSON, for the metadata of a batch."""
+        return [self.read, self.checksum, self.begun.encode()]
+
+
+class ManifestPlanner:
+    """The planner of one source's batches, of the files that `manifest` names; `planner` cuts the files."""
+
+    def __init__(self, manifest: Manifest, planner: Planner, complete_after: float) -> None:
+        self._manifest = manifest
+        self._complete_after = complete_after
+        # A file is named once it is complete; only the manifest itself may be young.
+        self._planner = replace(planner, limits=replace(planner.limits, complete_after=0.0))
+        self.named = 0
+        """How many files the manifest named when it was last read."""
+
+    def next(
+        self, position: ManifestPosition, time: float, budget: Budget
+    ) -> tuple[list[FileRange], ManifestPosition] | None:
+        """Return the ranges that the next batch reads, and the position after it; None if there is nothing to read.
+
+        Raises SpoutContractError if the manifest does not begin with the names that were read.
+        """
+        names = self._manifest.names(time, self._complete_after)
+        self._manifest.check_begins(names, position.read, position.checksum)
+        self.named = len(names)
+        for _ in range(_LOOKS):
+            with suppress(StaleListingError):
+                return self._planned(names, position, time, budget)
+        raise SourceUnreadableError(f"FileSpout: the files that {self._manifest} names change while they are read")
+
+    def _planned(
+        self, names: list[str], position: ManifestPosition, time: float, budget: Budget
+    ) -> tuple[list[FileRange], ManifestPosition] | None:
+        files = self._coming(names[position.read :], position.begun)
+        ranges, seen = self._planner.next(self._planner.recognize(position.begun, files), files, time, budget)
+        if not ranges:
+            return None
+        ended = {range_.name for range_ in ranges if range_.end == range_.size}
+        read = position.read
+        for file in files:
+            if file.name not in ended and position.begun.bytes_read(file) < file.size:
+                break
+            read += 1
+        begun = {name: seen.entries[name] for name in names[read : read + 1] if name in seen.entries}
+        return ranges, ManifestPosition(read, self._manifest.checksum(names[:read]), ReadFiles(entries=begun))
+
+    def _coming(self, names: list[str], begun: ReadFiles) -> list[ListedFile]:
+        """Return the files with the next names as they are now, at least as many as a batch takes."""
+        limits, files, count, size = self._planner.limits, list[ListedFile](), 0, 0
+        for file in self._manifest.files(names):
+            files.append(file)
+            count, size = count + bool(file.size), size + file.size - begun.bytes_read(file)
+            if size >= limits.bytes or count >= (limits.files or MOST_FILES):
+                break
+        if self._planner.unpacks:
+            check_readable(files, self._planner.place)
+        return files
