@@ -17,6 +17,7 @@ from benchmarks.rows.functions import functions
 from benchmarks.rows.joins import joins
 from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
+from benchmarks.rows.objects import objects
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
 from benchmarks.rows.redis_streams import redis_streams
@@ -52,6 +53,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
     "kafka": kafka,
+    "objects": objects,
 }
 
 AOF: Aof = "everysec"
