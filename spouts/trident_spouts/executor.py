@@ -225,3 +225,14 @@ class Spout(Protocol):
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         ...
+
+
+@runtime_checkable
+class SparkOnlySpout(Protocol):
+    """A spout that may have no way to read its tuples without Spark: the embedded engine then refuses it at the start.
+
+    A spout without this property can be read without Spark.
+    """
+
+    @property
+    def needs_spark(self) -> bool: ...

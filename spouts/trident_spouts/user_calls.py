@@ -22,11 +22,12 @@ def call(spout: object, method: str, *arguments: object, budget: Budget | None =
     The method gets `budget` too if it has a parameter of that name.
     """
     function = getattr(spout, method)
-    asked = {"budget": budget} if budget is not None and _asks_for_budget(function) else {}
+    asked = {"budget": budget} if budget is not None and asks_for_budget(function) else {}
     return call_function(f"spout {type(spout).__name__}", function, *arguments, **asked)
 
 
-def _asks_for_budget(function: Callable[..., Any]) -> bool:
+def asks_for_budget(function: Callable[..., Any]) -> bool:
+    """Return whether a user's function has a parameter `budget`."""
     try:
         return "budget" in inspect.signature(function).parameters
     except ValueError:  # a builtin without a known signature

@@ -7,7 +7,7 @@ from trident.base.errors import MissingSessionError, TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import is_ours
 from trident.operations.functions import Call
-from trident.plan.nodes import BestEffort, ForeachBatch, Node, walk
+from trident.plan.nodes import BestEffort, ForeachBatch, Node, SpoutSource, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import has_python_form, operation_of
 
@@ -60,6 +60,8 @@ def _named(node: Node) -> str:
 
 
 def _way_out(node: Node) -> str:
+    if isinstance(node, SpoutSource):
+        return "its spout reads with Spark only; give SparkSpout readLocal=, a function that reads without Spark"
     operation = operation_of(node)
     if operation is None:
         return "take the batches as Arrow tables, with foreachArrow"

@@ -17,6 +17,7 @@ from trident.plan import nodes
 from trident.plan import summaries as words
 from trident.plan.guarantee import promise_of
 from trident.plan.window_inputs import entering_panes, entering_watermark, entering_window
+from trident_spouts.executor import SparkOnlySpout
 
 N = TypeVar("N", bound=nodes.Node)
 
@@ -148,7 +149,14 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
     # Each row by position: role, keeps_partitions, reads, runner, summary.
     #
     # sources
-    nodes.SpoutSource: Traits("source", _never, reads.everything, _no_runner, lambda node: node.spout.kind.value),
+    nodes.SpoutSource: Traits(
+        "source",
+        _never,
+        reads.everything,
+        _no_runner,
+        lambda node: node.spout.kind.value,
+        needs_spark=lambda node: isinstance(node.spout, SparkOnlySpout) and node.spout.needs_spark,
+    ),
     nodes.RequestSource: Traits("source", _never, reads.everything, _no_runner, words.nothing),
     # one tuple at a time
     nodes.Each: Traits(

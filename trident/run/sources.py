@@ -266,7 +266,7 @@ def _sites(spout: Spout) -> tuple[CallSite, ...]:
     if not type(own).__module__.startswith("trident"):
         return (site_of(own),)
     partitions = getattr(own, "partitions", None)
-    functions = [partitions, getattr(own, "rows", None)]
+    functions = [partitions, *(getattr(own, name, None) for name in ("rows", "plan", "read"))]
     if isinstance(partitions, Mapping):
         functions = [*partitions.values()]
     return tuple(site_of(function) for function in functions if callable(function))

@@ -27,3 +27,4 @@ from trident_spouts.protocols import TridentSpout as TridentSpout
 from trident_spouts.rate import RateSpout as RateSpout
 from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSpout
 from trident_spouts.shares import SharesEmission as SharesEmission
+from trident_spouts.spark_spout import SparkSpout as SparkSpout

@@ -1,0 +1,152 @@
+"""SparkSpout: a spout of whatever a DataFrameReader of Spark reads, by ranges that a user's function names."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.callsite import site_of
+from trident.base.checks import check_choice
+from trident.base.errors import SpoutContractError, TopologyError
+from trident.base.text import brief, shorten
+from trident.base.types import ddl
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rows import read_schema
+from trident_spouts.spark_emission import Read, ReadLocal, SparkEmission
+from trident_spouts.user_calls import asks_for_budget, call_function, json_of
+
+Plan: TypeAlias = Callable[..., Metadata]
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class SparkSpout:
+    """A spout of any source that Spark can read as a DataFrame, in batches that a function of yours names.
+
+    `plan` runs in the driver and names the next range of the source: ids, days, versions, offsets. The log keeps what
+    it returns. `read` makes a DataFrame of exactly the rows of a range; Spark reads it in the workers, and no row
+    passes the driver. This works in classic mode and on Spark Connect.
+
+    The spout cannot see whether `read` keeps its promise: for the metadata of one range, the same rows at every call,
+    also in another process; and no row in two ranges. Run ``trident.testing.SpoutContract`` over it.
+
+    Parameters
+    ----------
+    read : function
+        ``read(spark, metadata)`` returns a DataFrame of that SparkSession, with the declared fields in any order.
+    plan : function
+        ``plan(previous)`` or ``plan(previous, budget)`` returns the metadata of the range that follows `previous`, as
+        JSON, or None if the source has nothing more. `previous` is None for the first batch, then the metadata of the
+        batch before. If the metadata is a dict with the numbers ``rows`` or ``bytes``, `targetBatchSecs` goes by them;
+        `budget` (a `Budget`) then says how much the batch should hold at most.
+    schema : str or StructType
+        The fields with their types, ``"id long, name string"``. The DataFrame must have exactly these types.
+    kind : "transactional" or "opaque"
+        Transactional: a replay within a run reads the range that was planned. Opaque: it is planned anew from the same
+        `previous`, and may have other rows. Either is exactly-once with opaque and transactional states.
+    readLocal : function, optional
+        ``readLocal(metadata)`` returns the same rows without Spark, in any form that a spout may emit: for
+        ``engine="embedded"`` and tests. Without it the embedded engine refuses the topology.
+
+    Raises
+    ------
+    UserFunctionError
+        A function raised; the message names it with file and line.
+    SpoutContractError
+        `plan` returned no JSON, or the metadata of the batch before once more; `read` returned no DataFrame, or one
+        with other fields, or one of another session.
+
+    Examples
+    --------
+    >>> def days(previous):
+    ...     return {"day": 1} if previous is None else None
+    >>> def events(spark, metadata):
+    ...     return spark.read.parquet(f"/lake/events/day={metadata['day']}")
+    >>> SparkSpout(events, days, "user string, amount double")
+    SparkSpout(events, days, 'user string, amount double')
+    """
+
+    read: Read
+    plan: Plan
+    schema: StructType
+    kind: SpoutKind
+    readLocal: ReadLocal | None
+
+    def __init__(
+        self,
+        read: Read,
+        plan: Plan,
+        schema: str | StructType,
+        *,
+        kind: Literal["transactional", "opaque"] = "transactional",
+        readLocal: ReadLocal | None = None,
+    ) -> None:
+        _check_function("read", read, "read(spark, metadata)", None, None)
+        _check_function("plan", plan, "plan(previous) or plan(previous, budget)", None)
+        if readLocal is not None:
+            _check_function("readLocal", readLocal, "readLocal(metadata)", None)
+        check_choice("SparkSpout: kind", kind, ("transactional", "opaque"))
+        set_ = object.__setattr__
+        set_(self, "read", read)
+        set_(self, "plan", plan)
+        set_(self, "schema", read_schema(schema))
+        set_(self, "kind", SpoutKind(kind))
+        set_(self, "readLocal", readLocal)
+
+    @property
+    def needs_spark(self) -> bool:
+        """Return whether only Spark can read the tuples."""
+        return self.readLocal is None
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        return _SparkExecutor(self)
+
+    def __repr__(self) -> str:
+        parts = [site_of(self.read).name, site_of(self.plan).name, repr(ddl(self.schema))]
+        if self.kind is SpoutKind.OPAQUE:
+            parts.append("kind='opaque'")
+        if self.readLocal is not None:
+            parts.append(f"readLocal={site_of(self.readLocal).name}")
+        return f"SparkSpout({', '.join(parts)})"
+
+
+class _SparkExecutor(SpoutExecutor):
+    """Plans by the user's function; a range is its own position, so the next one can be planned ahead."""
+
+    plans_ahead = True
+
+    def __init__(self, spout: SparkSpout) -> None:
+        self._spout = spout
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        plan = self._spout.plan
+        where = f"SparkSpout: {site_of(plan)}"
+        asked = {"budget": budget} if asks_for_budget(plan) else {}
+        planned = json_of(call_function("SparkSpout", plan, previous, **asked), f"{where} returned metadata")
+        if planned is not None and planned == previous:
+            # The same name for two batches means the same rows twice.
+            raise SpoutContractError(
+                f"{where} returned the metadata of the batch before once more: {shorten(repr(planned))}; expected the "
+                f"range behind it, or None if there is nothing more"
+            )
+        return planned
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        return SparkEmission(self._spout.read, self._spout.readLocal, metadata, self._spout.schema)
+
+
+def _check_function(name: str, function: object, form: str, *arguments: object) -> None:
+    """Raise TopologyError unless `function` can be called with as many arguments as are given here."""
+    if not callable(function):
+        raise TopologyError(f"SparkSpout: {name}={brief(function)}: expected a function, {form}")
+    budget = {"budget": NO_LIMIT} if asks_for_budget(function) else {}
+    try:
+        inspect.signature(function).bind(*arguments, **(budget if name == "plan" else {}))
+    except TypeError as error:
+        raise TopologyError(f"SparkSpout: {name}={site_of(function)} cannot be called as {form}: {error}") from None
+    except ValueError:  # a builtin without a known signature
+        return
