@@ -149,6 +149,15 @@ class DataLossError(SpoutError):
     hopeless = True
 
 
+class SourceChangedError(SpoutError):
+    """A source that is read as one that only grows has changed or deleted rows.
+
+    The message says which, as far as the source shows it, and how to go on without them.
+    """
+
+    hopeless = True
+
+
 class MalformedInputError(SpoutError, ValueError):
     """Input does not follow its format (invalid UTF-8, a broken JSON line).
 

@@ -1,0 +1,86 @@
+"""Commits of a Delta table's log: one file of JSON lines for each version, which never changes once it is written."""
+
+import json
+import re
+import zlib
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from trident.base.errors import SourceUnreadableError
+from trident_spouts.tables.data_files import DataFile
+
+LOG = "_delta_log"
+_COMMIT = re.compile(r"(\d{20})\.json")
+
+
+def commit_path(version: int) -> str:
+    """Return the path of a version's commit within the table.
+
+    >>> commit_path(7)
+    '_delta_log/00000000000000000007.json'
+    """
+    return f"{LOG}/{version:020}.json"
+
+
+def versions_in(names: list[str]) -> list[int]:
+    """Return the versions whose commits are among the files of a log, sorted.
+
+    >>> versions_in(["00000000000000000002.json", "00000000000000000001.checkpoint.parquet", "_last_checkpoint"])
+    [2]
+    """
+    return sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+
+
+class Commit(NamedTuple):
+    """What a version has done to the table."""
+
+    version: int
+    files: tuple[DataFile, ...]
+    """The files with rows that were new, in the commit's order. Rows that only moved (OPTIMIZE) are left out."""
+
+    removed: int
+    """The number of files whose rows were deleted or changed."""
+
+    operation: str
+    """What the writer called it: WRITE, DELETE, MERGE; "" if it did not say."""
+
+    vectors: bool
+    """Whether one of the files has a deletion vector: some of its rows do not count."""
+
+    metadata: dict[str, Any] | None
+    """The table's metadata, if the version has set them: its id, schema and configuration."""
+
+    protocol: dict[str, Any] | None
+    """The table's protocol, if the version has set it."""
+
+    check: int
+    """A checksum of the commit's file. It tells the commits of two tables under one path apart."""
+
+
+def read_commit(version: int, content: bytes, shown: str) -> Commit:
+    """Return a commit from the content of its file. Raises SourceUnreadableError if it is not one of Delta's."""
+    files, removed, vectors, operation = list[DataFile](), 0, False, ""
+    metadata = protocol = None
+    try:
+        for line in content.splitlines():
+            action = json.loads(line) if line.strip() else {}
+            add, remove = action.get("add"), action.get("remove")
+            if add is not None and add.get("dataChange", True):
+                files.append(_data_file(add))
+                vectors = vectors or add.get("deletionVector") is not None
+            if remove is not None and remove.get("dataChange", True):
+                removed += 1
+            metadata = action.get("metaData") or metadata
+            protocol = action.get("protocol") or protocol
+            operation = (action.get("commitInfo") or {}).get("operation") or operation
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceUnreadableError(
+            f"{shown}: {commit_path(version)} is no commit of a Delta table ({error})"
+        ) from None
+    return Commit(version, tuple(files), removed, operation, vectors, metadata, protocol, zlib.crc32(content))
+
+
+def _data_file(add: dict[str, Any]) -> DataFile:
+    stats = json.loads(add["stats"]) if add.get("stats") else {}
+    values = tuple(sorted((add.get("partitionValues") or {}).items()))
+    return DataFile(unquote(add["path"]), int(add["size"]), stats.get("numRecords"), values)

@@ -1,0 +1,351 @@
+"""Plans of batches: which data files of a Delta table come next, and whether what was not read yet is still there."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from time import monotonic
+from typing import Literal, NamedTuple, TypeAlias
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import DataLossError, SourceChangedError, SourceUnreadableError, TopologyError
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit, versions_in
+from trident_spouts.delta.storage import TableFolder
+from trident_spouts.delta.table import (
+    Look,
+    check_fields,
+    check_readable,
+    look_at,
+    schema_from,
+    snapshot_files,
+    vectors_error,
+)
+from trident_spouts.executor import Metadata, ReadSoFar
+from trident_spouts.tables.data_files import DataFile
+from trident_spouts.user_calls import foreign_metadata_error
+
+OnChange: TypeAlias = Literal["fail", "skip"]
+StartingVersion: TypeAlias = int | Literal["snapshot", "earliest", "latest"]
+
+_KEPT_COMMITS = 256
+_MOST_COMMITS = 1000
+"""The most commits that one plan reads."""
+_LISTING_SECS = 5.0
+_ANEW = "to begin anew, replace the stream by one of another name, with newStream(..., anew=True)"
+
+log = logging.getLogger("trident.spouts")
+
+
+class Place(NamedTuple):
+    """A place between two data files of a table: behind the first `file` new files of a version.
+
+    In a snapshot, it lies behind the first `file` of all files that the table has as of that version.
+    """
+
+    version: int
+    file: int
+    snapshot: bool = False
+
+
+class Range(NamedTuple):
+    """The files between two places; as metadata, the name of a batch."""
+
+    table: str
+    """The table's id."""
+
+    start: Place
+    end: Place
+    check: int | None
+    """The checksum of the commit that was read last; None if it was not in the log any more."""
+
+    def to_metadata(self) -> Metadata:
+        """Return the range as JSON."""
+        return {"table": self.table, "from": [*self.start], "to": [*self.end], "check": self.check}
+
+    @staticmethod
+    def from_metadata(metadata: Metadata) -> "Range":
+        """Return the range that a batch names. Raises SpoutContractError if another spout wrote it."""
+        if not isinstance(metadata, dict) or metadata.keys() != {"table", "from", "to", "check"}:
+            raise foreign_metadata_error("DeltaSpout", metadata)
+        return Range(metadata["table"], Place(*metadata["from"]), Place(*metadata["to"]), metadata["check"])
+
+
+class Limits(NamedTuple):
+    """The most that one batch holds."""
+
+    files: int
+    bytes: int
+
+
+class _Room:
+    """What is left for a batch. One file always fits into an empty batch."""
+
+    def __init__(self, limits: Limits, budget: Budget) -> None:
+        self._files, self._bytes = limits.files, budget.bytes_within(limits.bytes)
+        self._rows = budget.rows
+        self._empty = True
+
+    def takes(self, files: Sequence[DataFile]) -> int:
+        """Take files in their order for as long as they fit, and return how many."""
+        for number, file in enumerate(files):
+            rows = file.rows or 0
+            full = self._files < 1 or self._bytes < file.size or (self._rows is not None and self._rows < rows)
+            if full and not self._empty:
+                return number
+            self._files, self._bytes, self._empty = self._files - 1, self._bytes - file.size, False
+            self._rows = None if self._rows is None else self._rows - rows
+        return len(files)
+
+
+class Planner:
+    """Plans the batches of one run, and finds their files again. One thread at a time calls it."""
+
+    def __init__(
+        self, folder: TableFolder, schema: StructType, starting: StartingVersion, limits: Limits, policy: OnChange
+    ) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._starting = starting
+        self._limits = limits
+        self._policy = policy
+        self._look: Look | None = None
+        self._begun: Place | None = None
+        """The place where a stream without a batch begins. Kept, so that "latest" stays where it was at first."""
+        self._commits: OrderedDict[int, Commit] = OrderedDict()
+        self._stamps: dict[int, tuple[int, int] | None] = {}
+        """The stamp of the commit that stands before the place of the last plan, by its version."""
+        self._snapshot: tuple[int, tuple[DataFile, ...]] | None = None
+        self._skipped: set[int] = set()
+        self._listed = 0.0
+        self._measured: tuple[int, int] | None = None
+        """The first version of this run, and the last one that is known."""
+
+    def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
+        """Return the range that follows the batch `previous`; None if there is nothing new.
+
+        A range may be empty: it then keeps the place where the stream begins, or has passed versions without new rows.
+        Raises DataLossError if what was not read yet is lost, SourceChangedError if rows were changed or deleted.
+        """
+        before = None if previous is None else Range.from_metadata(previous)
+        if before is None:
+            place = self._first_place()
+        else:
+            place = before.end
+            self._check_same_table(before)
+        look, room = self._look, _Room(self._limits, budget)
+        assert look is not None, "both ways have looked at the table"
+        end = self._end_in_snapshot(place, room) if place.snapshot else self._end_in_log(place, room)
+        if end != place and not self._unchanged(place):  # so that all commits that were read are of one table
+            raise SourceUnreadableError(f"{self._folder.shown}: the table was made anew while a batch was planned")
+        self._measure(place, end, look)
+        if end == place and (before is not None or self._starting != "latest"):
+            return None
+        return Range(look.id, place, end, self._check_of(_last_of(end)))
+
+    def files_of(self, range_: Range) -> tuple[DataFile, ...]:
+        """Return the files of a range. Raises DataLossError if the log does not tell them any more."""
+        start, end = range_.start, range_.end
+        if start.snapshot:
+            files = self._files_as_of(start.version)
+            return files[start.file : end.file if end.snapshot else None]
+        files_ = list[DataFile]()
+        for version in range(start.version, end.version + (end.file > 0)):
+            commit = self._commit(version)
+            if commit is None:
+                raise self._gone_error(version)
+            files = self._new_files(commit)
+            files_ += files[start.file * (version == start.version) : end.file if version == end.version else None]
+        return tuple(files_)
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        """Return how many versions of those that are known were read. Any thread may call this."""
+        measured = self._measured
+        if measured is None:
+            return None
+        first, last = measured
+        at = Range.from_metadata(position).end if position is not None else None
+        done = 0 if at is None or at.snapshot else max(0, at.version - first)
+        return ReadSoFar(min(done, last + 1 - first), last + 1 - first, "versions")
+
+    # --- where a plan begins -----------------------------------------------------------------------------------------
+
+    def _first_place(self) -> Place:
+        """Return where a stream without a batch begins. It stays there for as long as the table is the same one."""
+        if self._begun is None or not self._unchanged(self._begun):
+            former = self._look
+            look = self._look_again()
+            if self._begun is None or former is None or former.id != look.id:
+                self._commits.clear()
+                self._snapshot = None
+                self._begun = self._beginning(look)
+            self._remember(self._begun)
+        return self._begun
+
+    def _beginning(self, look: Look) -> Place:
+        if self._starting == "snapshot":
+            return Place(look.version, 0, snapshot=True)
+        if self._starting == "latest":
+            return Place(look.version + 1, 0)
+        version = 0 if self._starting == "earliest" else self._starting
+        if version > look.version + 1:
+            raise TopologyError(
+                f"{self._folder.shown}: startingVersion={version}, and the table is at version {look.version}; "
+                f"expected a version from 0 to {look.version + 1}"
+            )
+        if version < look.earliest and version <= look.version:
+            raise DataLossError(
+                f"{self._folder.shown}: startingVersion={self._starting!r}, and the table's log begins with version "
+                f"{look.earliest}: older versions were cleaned up. Start with startingVersion='snapshot' (all rows "
+                f"that the table has now, then what is added) or startingVersion={look.earliest}"
+            )
+        return Place(version, 0)
+
+    def _check_same_table(self, before: Range) -> None:
+        """Raise DataLossError if the table is another one than that of the batch `before`, or stands before it."""
+        place, last = before.end, _last_of(before.end)
+        if self._unchanged(place):
+            return
+        look = self._look_again()
+        if look.id != before.table:
+            raise DataLossError(
+                f"{self._folder.shown}: the table was dropped and made anew (id {before.table} before, {look.id} now), "
+                f"with what was not read of it; {_ANEW}"
+            )
+        commit = self._read(last)
+        other = commit is not None and before.check not in (None, commit.check)
+        if look.version < last or other:
+            raise DataLossError(
+                f"{self._folder.shown}: version {last} is not the one that was read: the table was restored, or copied "
+                f"back, and is at version {look.version} now; {_ANEW}"
+            )
+        self._remember(place)
+
+    def _unchanged(self, place: Place) -> bool:
+        """Return whether the commit before a place is as it was when this run saw it.
+
+        A commit never changes. So if it did, or if it is gone, the table may be another one.
+        """
+        last = _last_of(place)
+        return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))
+
+    def _remember(self, place: Place) -> None:
+        last = _last_of(place)
+        self._stamps = {last: self._folder.stamp(commit_path(last)) if last >= 0 else None}
+
+    def _look_again(self) -> Look:
+        self._look = look_at(self._folder)
+        check_fields(self._schema, self._look.schema, self._folder.shown)
+        return self._look
+
+    # --- where it ends -----------------------------------------------------------------------------------------------
+
+    def _end_in_snapshot(self, place: Place, room: _Room) -> Place:
+        files = self._files_as_of(place.version)
+        index = place.file + room.takes(files[place.file :])
+        return Place(place.version, index, snapshot=True) if index < len(files) else Place(place.version + 1, 0)
+
+    def _end_in_log(self, place: Place, room: _Room) -> Place:
+        version, index = place.version, place.file
+        while version < place.version + _MOST_COMMITS and (commit := self._commit(version)) is not None:
+            files = self._new_files(commit)[index:]
+            taken = room.takes(files)
+            if taken < len(files):
+                return Place(version, index + taken)
+            version, index = version + 1, 0
+        if version == place.version and self._look is not None and version <= self._look.version:
+            raise self._gone_error(version)
+        return Place(version, index)
+
+    def _gone_error(self, version: int) -> DataLossError:
+        return DataLossError(
+            f"{self._folder.shown}: version {version} was cleaned up from the table's log before it was read. Keep the "
+            f"log for longer than the topology may be away (delta.logRetentionDuration); {_ANEW}"
+        )
+
+    # --- what the table has ------------------------------------------------------------------------------------------
+
+    def _commit(self, version: int) -> Commit | None:
+        """Return a commit; None if there is none in the log."""
+        if version in self._commits:
+            self._commits.move_to_end(version)
+            return self._commits[version]
+        stamp = self._folder.stamp(commit_path(version))  # before it is read: what comes in between shows later
+        commit = None if stamp is None else self._read(version)
+        if commit is None:
+            return None
+        self._stamps[version] = stamp
+        self._check_commit(commit)
+        self._commits[version] = commit
+        if len(self._commits) > _KEPT_COMMITS:
+            self._stamps.pop(self._commits.popitem(last=False)[0], None)
+        return commit
+
+    def _read(self, version: int) -> Commit | None:
+        content = self._folder.read(commit_path(version))
+        return None if content is None else read_commit(version, content, self._folder.shown)
+
+    def _check_commit(self, commit: Commit) -> None:
+        """Check that files can still be read as before, if a version changes the table's schema or its features."""
+        shown = f"{self._folder.shown}, version {commit.version}"
+        if commit.protocol is not None:
+            protocol = commit.protocol
+            check_readable(int(protocol.get("minReaderVersion", 1)), protocol.get("readerFeatures") or (), {}, shown)
+        if commit.metadata is not None:
+            check_readable(1, (), commit.metadata.get("configuration") or {}, shown)
+            if self._look is not None and commit.version > self._look.version:
+                check_fields(self._schema, schema_from(commit.metadata["schemaString"]), shown)
+
+    def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
+        """Return the new files of a version; none if it also changes or deletes rows, and the policy is to skip it."""
+        if commit.removed and self._policy == "fail":
+            raise SourceChangedError(
+                f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes "
+                f"or deletes rows that the table had: {commit.removed} of its files are replaced or removed. To leave "
+                f"such versions out, with all that they add, start with onChange='skip'"
+            )
+        if commit.removed:
+            if commit.version not in self._skipped:
+                self._skipped.add(commit.version)
+                log.warning(
+                    "%s: version %s (%s) changes or deletes rows: it is left out because of onChange='skip'",
+                    self._folder.shown, commit.version, commit.operation,
+                )  # fmt: skip
+            return ()
+        if commit.vectors:
+            raise vectors_error(self._folder.shown, f"version {commit.version}")
+        return self._own(commit.files)
+
+    def _files_as_of(self, version: int) -> tuple[DataFile, ...]:
+        if self._snapshot is None or self._snapshot[0] != version:
+            self._snapshot = version, self._own(snapshot_files(self._folder, version))
+        return self._snapshot[1]
+
+    def _own(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        """Return the files. Raises SourceUnreadableError if one lies outside the table, as in a shallow clone."""
+        for file in files:
+            if "://" in file.path or file.path.startswith(("/", "file:")):
+                raise SourceUnreadableError(
+                    f"{self._folder.shown}: its data file {file.path} lies outside the table: shallow clones are not "
+                    f"supported; read the table that was cloned"
+                )
+        return files
+
+    def _check_of(self, version: int) -> int | None:
+        """Return the checksum of a commit; None if it is not in the log."""
+        commit = self._commits.get(version) or (self._read(version) if version >= 0 else None)
+        return None if commit is None else commit.check
+
+    def _measure(self, start: Place, end: Place, look: Look) -> None:
+        """Note the last version that is known. While the run is behind, the log is listed now and then."""
+        first, last = self._measured or (start.version, look.version)
+        behind = end.file > 0 or end.snapshot
+        if behind and monotonic() - self._listed > _LISTING_SECS:
+            self._listed = monotonic()
+            last = max([last, *versions_in(self._folder.names(LOG))])
+        self._measured = first, max(last, look.version, end.version if behind else end.version - 1)
+
+
+def _last_of(place: Place) -> int:
+    """Return the version whose commit was read last before a place; -1 if there is none."""
+    return place.version if place.snapshot or place.file else place.version - 1

@@ -1,0 +1,178 @@
+"""DeltaSpout: a spout of the rows that are added to a Delta table."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.checks import check_choice, check_whole_number
+from trident.base.errors import TopologyError
+from trident.base.text import typed_brief
+from trident.base.types import arrow_schema, ddl
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
+from trident_spouts.delta.storage import deltalake, folder_of
+from trident_spouts.delta.table import look_at
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.rows import read_schema
+from trident_spouts.tables.emission import DataFilesEmission
+
+_MOST_FILES = 1000
+_MOST_BYTES = 128 << 20
+_STARTS = ("snapshot", "earliest", "latest")
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class DeltaSpout:
+    """A spout of the rows that are added to a Delta table, version by version, each read once.
+
+    A batch is a range of the data files that versions of the table have added; its metadata names the versions and the
+    table's id. The driver reads the table's log, with the package deltalake. The Parquet files are read by Spark's
+    workers, or by the driver on the embedded engine. No connector and no jar is needed.
+
+    Rows that only move to other files (OPTIMIZE) are not read again. A version that deletes or changes rows stops the
+    stream, unless `onChange` says otherwise.
+
+    Parameters
+    ----------
+    path : str or path
+        The table's folder, or its address on an object store, ``"s3://bucket/orders"``. Every worker must reach it.
+    schema : str or StructType, optional
+        The fields to read, with the types that they have in the table; by default all fields that the table has when
+        the topology is built. A field that was added to the table later is null in older rows.
+    startingVersion : "snapshot", "earliest", "latest" or int
+        Where a new stream begins: with all rows that the table has, then what is added ("snapshot"); with what version
+        0 has added ("earliest"), or a later version (its number); or with what is added from now on ("latest"). A
+        stream that has a batch in the log goes on there.
+    onChange : "fail" or "skip"
+        What happens at a version that deletes or changes rows (DELETE, UPDATE, MERGE, an overwrite). "fail" stops the
+        stream with SourceChangedError. "skip" leaves the version out, with all that it adds, and logs a warning, as
+        Delta's option ``skipChangeCommits`` does.
+    maxFilesPerBatch : int
+        The most data files in one batch.
+    maxBytesPerBatch : int
+        The most bytes of data files in one batch; a larger file is a batch of its own.
+    storageOptions : mapping, optional
+        Options of deltalake for the object store, such as ``AWS_REGION``. A value ``"env:NAME"`` or ``"file:path"`` is
+        read there, on the driver and on the workers, so that no program has to hold a secret.
+
+    Raises
+    ------
+    DataLossError
+        The table was dropped and made anew, or restored; its log was cleaned up, or VACUUM has removed data files,
+        before they were read.
+    SourceChangedError
+        A version deletes or changes rows, and `onChange` is "fail".
+    SourceUnreadableError
+        There is no table, or it uses a feature that this reader does not know: deletion vectors, mapped columns.
+    SpoutContractError
+        The table has not the fields of the topology, or has them with other types.
+    MissingPackageError
+        The package deltalake is not installed.
+
+    Examples
+    --------
+    >>> DeltaSpout("/lake/orders", "id long, price double", startingVersion="latest")
+    DeltaSpout('/lake/orders', schema='id bigint, price double', startingVersion='latest')
+    """
+
+    path: str
+    startingVersion: StartingVersion
+    onChange: OnChange
+    maxFilesPerBatch: int
+    maxBytesPerBatch: int
+    storageOptions: Mapping[str, str]
+    _schema: list[StructType] = field(compare=False)
+    """A list with the fields, once they were read: the dataclass is frozen, a list is not."""
+    kind = SpoutKind.TRANSACTIONAL
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: str | StructType | None = None,
+        *,
+        startingVersion: StartingVersion = "snapshot",
+        onChange: OnChange = "fail",
+        maxFilesPerBatch: int = _MOST_FILES,
+        maxBytesPerBatch: int = _MOST_BYTES,
+        storageOptions: Mapping[str, str] | None = None,
+    ) -> None:
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise TopologyError(f"DeltaSpout: path={typed_brief(path)}: expected the folder or address of a table")
+        if startingVersion not in _STARTS:
+            _check_version(startingVersion)
+        check_choice("DeltaSpout: onChange", onChange, get_args(OnChange))
+        check_whole_number("DeltaSpout: maxFilesPerBatch", maxFilesPerBatch)
+        check_whole_number("DeltaSpout: maxBytesPerBatch", maxBytesPerBatch)
+        options = {} if storageOptions is None else storageOptions
+        if not isinstance(options, Mapping) or not all(
+            isinstance(part, str) for pair in options.items() for part in pair
+        ):
+            raise TopologyError(
+                "DeltaSpout: storageOptions: expected a mapping of texts to texts, such as {'AWS_REGION': 'eu-west-1'}"
+            )
+        set_ = object.__setattr__
+        set_(self, "path", os.fspath(path))
+        set_(self, "startingVersion", startingVersion)
+        set_(self, "onChange", onChange)
+        set_(self, "maxFilesPerBatch", maxFilesPerBatch)
+        set_(self, "maxBytesPerBatch", maxBytesPerBatch)
+        set_(self, "storageOptions", dict(options))
+        set_(self, "_schema", [] if schema is None else [read_schema(schema)])
+
+    @property
+    def schema(self) -> StructType:
+        """Return the declared fields; if there are none, the fields that the table had at the first call."""
+        if not self._schema:
+            self._schema.append(look_at(folder_of(self.path, self.storageOptions)).schema)
+        return self._schema[0]
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        deltalake()
+        return _DeltaExecutor(self)
+
+    def __repr__(self) -> str:
+        defaults = {"startingVersion": "snapshot", "onChange": "fail", "maxFilesPerBatch": _MOST_FILES}
+        defaults |= {"maxBytesPerBatch": _MOST_BYTES}
+        parts = [repr(self.path)]
+        if self._schema:
+            parts.append(f"schema={ddl(self._schema[0])!r}")
+        parts += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
+        if self.storageOptions:
+            parts.append(f"storageOptions={{{', '.join(f'{name!r}: ...' for name in self.storageOptions)}}}")
+        return f"DeltaSpout({', '.join(parts)})"
+
+
+def _check_version(version: object) -> None:
+    check_whole_number("DeltaSpout: startingVersion", version, 0, error=_version_error)
+
+
+def _version_error(message: str) -> TopologyError:
+    return TopologyError(f"{message}, or {', '.join(map(repr, _STARTS))}")
+
+
+class _DeltaExecutor(SpoutExecutor):
+    """Plans ranges of data files by the table's log, and emits them by reference."""
+
+    plans_ahead = True
+
+    def __init__(self, spout: DeltaSpout) -> None:
+        self._folder = folder_of(spout.path, spout.storageOptions)
+        self._schema = spout.schema
+        arrow_schema(self._schema)  # a type that nobody can read is refused here
+        limits = Limits(spout.maxFilesPerBatch, spout.maxBytesPerBatch)
+        self._planner = Planner(self._folder, self._schema, spout.startingVersion, limits, spout.onChange)
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        range_ = self._planner.next(previous, budget)
+        return None if range_ is None else range_.to_metadata()
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        return DataFilesEmission(self._planner.files_of(Range.from_metadata(metadata)), self._folder, self._schema)
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        return self._planner.read_so_far(position)

@@ -1,0 +1,110 @@
+"""The folder of a Delta table: a local one, or one on an object store, which the package deltalake opens."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs
+
+from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+
+_SOURCES = ("env:", "file:")
+
+
+def deltalake() -> Any:
+    """Return the module deltalake. Raises MissingPackageError if it is not installed."""
+    try:
+        import deltalake
+    except ImportError as error:
+        raise MissingPackageError(
+            "DeltaSpout needs the package deltalake: pip install 'trident-pyspark[delta]' (the workers need it too if "
+            "the table lies on an object store)"
+        ) from error
+    return deltalake
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """The folder of a table. Paths in it are relative to it."""
+
+    uri: str
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of deltalake for an object store, sorted; a value may be ``env:NAME`` or ``file:path``."""
+
+    @property
+    def shown(self) -> str:
+        return f"DeltaSpout: {self.uri}"
+
+    def open(self, path: str) -> pa.NativeFile:
+        return _file_system(self).open_input_file(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is no such file."""
+        try:
+            with self.open(path) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SourceUnreadableError(f"{self.shown}: cannot read {path}: {error}") from error
+
+    def stamp(self, path: str) -> tuple[int, int] | None:
+        """Return the size of a file and the time of its last change (ns); None if there is no such file."""
+        (info,) = self._infos([path])
+        return None if info.type == pa.fs.FileType.NotFound else (info.size or 0, info.mtime_ns or 0)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder."""
+        return [info.base_name for info in self._infos(pa.fs.FileSelector(folder)) if info.is_file]
+
+    def _infos(self, selector: Any) -> list[Any]:
+        try:
+            return list(_file_system(self).get_file_info(selector))
+        except OSError as error:
+            raise SourceUnreadableError(f"{self.shown}: cannot look at its files: {error}") from error
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The options with their secrets."""
+        return {name: _resolved(name, value) for name, value in self.options} or None
+
+
+def folder_of(path: str | os.PathLike[str], options: Mapping[str, str]) -> TableFolder:
+    """Return the folder at a path or an address such as ``s3://bucket/orders``; a local path becomes absolute."""
+    uri = os.fspath(path)
+    if uri.startswith("file:"):
+        uri = unquote(urlsplit(uri).path)
+    if "://" not in uri:
+        uri = os.path.abspath(os.path.expanduser(uri))
+    return TableFolder(uri.rstrip("/") or "/", tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=32)
+def _file_system(folder: TableFolder) -> pa.fs.FileSystem:
+    if "://" not in folder.uri:
+        return pa.fs.SubTreeFileSystem(folder.uri, pa.fs.LocalFileSystem())
+    deltalake()
+    from deltalake.fs import DeltaStorageHandler
+
+    return pa.fs.PyFileSystem(DeltaStorageHandler(folder.uri, folder.storage_options))
+
+
+def _resolved(name: str, value: str) -> str:
+    """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds."""
+    kind, _, place = value.partition(":")
+    try:
+        if value.startswith(_SOURCES):
+            return os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
+    except KeyError:
+        raise TopologyError(
+            f"DeltaSpout: storageOptions: {name}={value!r}: the environment variable {place} is not set"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise TopologyError(f"DeltaSpout: storageOptions: {name}={value!r}: cannot read the file ({reason})") from None
+    return value

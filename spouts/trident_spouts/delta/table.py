@@ -1,0 +1,139 @@
+"""Looks at a Delta table with the package deltalake: what it is, what it holds, and whether the spout can read it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
+from trident.base.names import did_you_mean
+from trident.base.types import ddl, schema_of, type_ddl
+from trident_spouts.delta.commits import LOG, versions_in
+from trident_spouts.delta.storage import TableFolder, deltalake
+from trident_spouts.tables.data_files import DataFile
+
+_READER_FEATURES = frozenset(
+    {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+"""The features of a table that this reader knows. Mapped columns and deletion vectors are refused where they are used,
+because many tables allow them and use them nowhere."""
+
+
+class Look(NamedTuple):
+    """A table as it was at one moment."""
+
+    id: str
+    """The id that the table got when it was made."""
+
+    version: int
+    """The last version."""
+
+    earliest: int
+    """The first version whose commit is still in the log."""
+
+    schema: StructType
+
+
+def look_at(folder: TableFolder) -> Look:
+    """Return what a table is now. Raises SourceUnreadableError if there is none, or this reader cannot read it."""
+    table = _load(folder, None)
+    metadata, protocol = table.metadata(), table.protocol()
+    check_readable(protocol.min_reader_version, protocol.reader_features or (), metadata.configuration, folder.shown)
+    version = int(table.version())
+    earliest = versions_in(folder.names(LOG))
+    schema = schema_from(str(table.schema().to_json()))
+    for name in metadata.partition_columns:
+        if isinstance(schema[name].dataType, BinaryType):
+            raise SourceUnreadableError(
+                f"{folder.shown}: it is partitioned by {name!r}, which is binary: not supported"
+            )
+    return Look(str(metadata.id), version, earliest[0] if earliest else version + 1, schema)
+
+
+def check_readable(reader: int, features: Sequence[str], configuration: Mapping[str, Any], shown: str) -> None:
+    """Raise SourceUnreadableError if a table uses a feature that this reader does not know, and name the feature."""
+    unknown = sorted({str(feature) for feature in features} - _READER_FEATURES)
+    mapping = configuration.get("delta.columnMapping.mode") or "none"
+    if reader > 3:
+        unknown.append(f"reader version {reader}")
+    if mapping != "none":
+        unknown.append(f"columnMapping (mode {mapping})")
+    if unknown:
+        raise SourceUnreadableError(
+            f"{shown}: the table has features that DeltaSpout does not read: {', '.join(unknown)}. Drop them from the "
+            f"table (ALTER TABLE ... DROP FEATURE), or read it with SparkSpout and Delta's own connector"
+        )
+
+
+def vectors_error(shown: str, where: str) -> SourceUnreadableError:
+    """Return the error for files with deletion vectors."""
+    return SourceUnreadableError(
+        f"{shown}: {where} has data files with deletion vectors, which DeltaSpout does not read. Have the files "
+        f"written anew (REORG TABLE ... APPLY (PURGE)), or begin a stream behind it, with startingVersion="
+    )
+
+
+def schema_from(text: str) -> StructType:
+    """Return the fields of a table from its schema as JSON, which is Spark's own form."""
+    fields = StructType.fromJson(json.loads(text)).fields
+    return schema_of([StructField(field.name, field.dataType, field.nullable) for field in fields])
+
+
+def check_fields(declared: StructType, table: StructType, shown: str) -> None:
+    """Raise SpoutContractError unless the table has each declared field, with its type."""
+    for field in declared.fields:
+        if field.name not in table.names:
+            near = did_you_mean(field.name, table.names)
+            raise SpoutContractError(f"{shown}: the table has no field {field.name!r}; it has ({ddl(table)}){near}")
+        kind = table[field.name].dataType
+        if kind.simpleString() != field.dataType.simpleString():
+            raise SpoutContractError(
+                f"{shown}: the table has {field.name!r} as {type_ddl(kind)}, the topology reads it as "
+                f"{type_ddl(field.dataType)}; start the program anew if the table was changed, or correct schema="
+            )
+
+
+def snapshot_files(folder: TableFolder, version: int) -> tuple[DataFile, ...]:
+    """Return all files of a table as of a version, in the order of their paths: the same ones at every call.
+
+    Raises DataLossError if the log does not reach back to that version any more.
+    """
+    try:
+        table = _load(folder, version)
+    except SourceUnreadableError as error:
+        if look_at(folder).earliest <= version:
+            raise
+        raise DataLossError(
+            f"{folder.shown}: version {version}, as of which it is being read, is no longer in the table's log "
+            f"({error}). Keep the log for longer (delta.logRetentionDuration); to begin anew, replace the stream by "
+            f"one of another name, with newStream(..., anew=True)"
+        ) from error
+    if "deletionVectors" in (table.protocol().reader_features or ()) and _has_vectors(table):
+        raise vectors_error(folder.shown, f"version {version}")
+    actions = pa.table(table.get_add_actions())
+    partitions = actions.column("partition").to_pylist() if "partition" in actions.column_names else None
+    files = [
+        DataFile(unquote(path), size, rows, tuple(sorted(partitions[at].items())) if partitions else ())
+        for at, (path, size, rows) in enumerate(
+            zip(*(actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
+        )
+    ]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _has_vectors(table: Any) -> bool:
+    return any(len(batch) for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+
+
+def _load(folder: TableFolder, version: int | None) -> Any:
+    delta = deltalake()
+    try:
+        return delta.DeltaTable(folder.uri, version=version, storage_options=folder.storage_options)
+    except delta.exceptions.TableNotFoundError:
+        raise SourceUnreadableError(f"{folder.shown}: there is no Delta table") from None
+    except (delta.exceptions.DeltaError, OSError) as error:
+        why = str(error).partition("\n")[0]  # without the trace of the package's own code
+        raise SourceUnreadableError(f"{folder.shown}: cannot read the table: {why}") from error
