@@ -1,0 +1,188 @@
+"""StreamingSpout: a spout of the batches of a streaming DataFrame, whatever its source is."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.checks import check_choice
+from trident.base.errors import (
+    DataLossError,
+    MissingSessionError,
+    SourceUnreadableError,
+    SparkSetupError,
+    TopologyError,
+)
+from trident.base.text import typed_brief
+from trident.base.types import ddl, schema_of
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.streaming_query import HeldQuery
+from trident_spouts.user_calls import foreign_metadata_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class StreamingSpout:
+    """A spout of a streaming DataFrame: each batch of Structured Streaming is a batch here, from any of its sources.
+
+    Spark plans the batches and keeps the place in the source in the query's own checkpoint. It hands a batch over by
+    ``foreachBatch``, and commits it only when the topology's log has frozen it. After a crash Spark hands the same
+    batch over again; one that was frozen already is let through without a second count.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A streaming DataFrame (``spark.readStream...``) of the session with which the topology starts, or of another one
+        of the same Spark. Not one of Spark Connect: there ``foreachBatch`` runs in another process.
+    checkpointLocation : str or path
+        The folder of the query's checkpoint. It belongs to this stream of this topology. If either is lost, or
+        replaced by another one, the stream is refused.
+    kind : "transactional", "opaque" or "nonTransactional"
+        What the source promises when Spark hands a batch over again: the same rows ("transactional": a query without
+        random or present-time functions over Kafka, files, Delta), some rows of the same range ("opaque"), or nothing
+        ("nonTransactional": sockets).
+    trigger : mapping, optional
+        The arguments of ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``.
+
+    Raises
+    ------
+    SparkSetupError
+        The DataFrame is one of Spark Connect.
+    DataLossError
+        The checkpoint is another one than the one that the stream has used, or was used by another stream.
+    SourceUnreadableError
+        The streaming query has failed; the message has Spark's reason.
+
+    Examples
+    --------
+    >>> StreamingSpout("orders", "checkpoint")
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: StreamingSpout: frame='orders' (str): expected a streaming DataFrame, made by \
+spark.readStream
+    """
+
+    frame: "DataFrame"
+    checkpointLocation: str
+    kind: SpoutKind
+    trigger: Mapping[str, Any]
+    needs_spark = True
+
+    def __init__(
+        self,
+        frame: "DataFrame",
+        checkpointLocation: str | os.PathLike[str],
+        *,
+        kind: Literal["transactional", "opaque", "nonTransactional"] = "opaque",
+        trigger: Mapping[str, Any] | None = None,
+    ) -> None:
+        _check_frame(frame)
+        check_choice("StreamingSpout: kind", kind, [each.value for each in SpoutKind])
+        set_ = object.__setattr__
+        set_(self, "frame", frame)
+        set_(self, "checkpointLocation", os.fspath(checkpointLocation))
+        set_(self, "kind", SpoutKind(kind))
+        set_(self, "trigger", dict(trigger or {}))
+
+    @property
+    def schema(self) -> StructType:
+        """Return the fields of the DataFrame."""
+        return schema_of(self.frame.schema.fields)
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run."""
+        return _StreamingExecutor(self)
+
+    def __repr__(self) -> str:
+        kind = "" if self.kind is SpoutKind.OPAQUE else f", kind={self.kind.value!r}"
+        return f"StreamingSpout(DataFrame[{ddl(self.schema)}], {self.checkpointLocation!r}{kind})"
+
+
+def _check_frame(frame: Any) -> None:
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        raise SparkSetupError(
+            "StreamingSpout: the DataFrame is one of Spark Connect, where foreachBatch runs in another process than "
+            "the topology: use a classic session (SPARK_API_MODE=classic), or name the ranges yourself with SparkSpout"
+        )
+    if not getattr(frame, "isStreaming", False):
+        raise TopologyError(
+            f"StreamingSpout: frame={typed_brief(frame)}: expected a streaming DataFrame, made by spark.readStream"
+        )
+
+
+class _StreamingExecutor(SpoutExecutor):
+    """Plans the batch that the query holds. The call of a plan tells that the batch before it is frozen."""
+
+    plans_ahead = False
+
+    def __init__(self, spout: StreamingSpout) -> None:
+        self._spout = spout
+        self._query = HeldQuery(spout.frame, spout.checkpointLocation, spout.trigger)
+
+    def on_rows(self, wake: Callable[[], None]) -> None:
+        self._query.wake = wake
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        query = self._query
+        query.start()
+        last = _batch_of(previous, query.id, self._spout.checkpointLocation)
+        query.release(last)
+        batch = query.held()
+        if batch is None:
+            query.start()  # it may have failed meanwhile
+            return None
+        if batch != last + 1:
+            raise DataLossError(
+                f"StreamingSpout: the query under {self._spout.checkpointLocation} goes on with its batch {batch}, and "
+                f"the topology's log ends with {last if last >= 0 else 'none'}: the batches between went to another "
+                f"topology, or the log is an old one. Begin anew with a new checkpointLocation for both"
+            )
+        return {"query": query.id, "batch": batch}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        batch = _batch_of(metadata, None, self._spout.checkpointLocation)
+        if self._query.held() != batch:
+            raise SourceUnreadableError(f"StreamingSpout: the streaming query does not hold batch {batch} any more")
+        return _HeldEmission(self._query.view)
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        self._query.release(_batch_of(metadata, None, self._spout.checkpointLocation))
+
+    def close(self) -> None:
+        self._query.close()
+
+
+def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
+    """Return the batch that metadata name; -1 for None. Raises DataLossError if it is a batch of another query."""
+    if metadata is None:
+        return -1
+    if not isinstance(metadata, dict) or metadata.keys() != {"query", "batch"}:
+        raise foreign_metadata_error("StreamingSpout", metadata)
+    if query not in (None, metadata["query"]):
+        raise DataLossError(
+            f"StreamingSpout: the checkpoint under {checkpoint} is that of another query (id {query}) than the one "
+            f"that the stream has read (id {metadata['query']}): it was lost or replaced, and with it the place in the "
+            f"source. Bring it back; or begin anew by a stream of another name, with newStream(..., anew=True)"
+        )
+    return int(metadata["batch"])
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldEmission(Emission):
+    """The rows of the batch that a streaming query holds."""
+
+    view: str
+    rows = None
+
+    def arrow(self) -> pa.Table:
+        raise MissingSessionError("StreamingSpout: only Spark can read its batches; start the topology on Spark")
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        return spark.table(self.view)
