@@ -106,7 +106,12 @@ def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_shown_block_is_python_and_imports_what_is_there(page: Path) -> None:
     shown = re.findall(r"^```python\n# (\w+)\.py$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    elsewhere = {*shown, "deltalake", "confluent_kafka"}  # test_tutorial and test_recipes import these
+    elsewhere = {
+        *shown,
+        "deltalake",
+        "confluent_kafka",
+        "pyiceberg.catalog",
+    }  # test_tutorial and test_recipes import these
     for block in blocks_of(page):
         imports: list[ast.stmt] = [
             node

@@ -17,7 +17,7 @@ from trident.testing import crash_at, run_through
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 RUN = "with topology.start("
-NEEDS = {"delta": "deltalake"}
+NEEDS = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def promised(text: str) -> list[str]:
@@ -28,7 +28,9 @@ def promised(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("name", "lines"), [("duplicates", 4), ("enrich", 3), ("join", 3), ("jdbc", 1), ("delta", 1)])
+@pytest.mark.parametrize(
+    ("name", "lines"), [("duplicates", 4), ("enrich", 3), ("join", 3), ("jdbc", 1), ("delta", 1), ("iceberg", 1)]
+)
 def test_a_recipe_runs_as_it_stands_and_prints_what_it_says(
     name: str, lines: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

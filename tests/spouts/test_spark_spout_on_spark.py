@@ -1,5 +1,6 @@
 """SparkSpout on Spark: its DataFrames are read by the workers, and checked before they are used."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spouts.test_spark_spout import ROWS, SCHEMA, frame_of_ids, next_ids, spout
+from tests.support.pages import blocks_of
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.errors import SpoutContractError, UserFunctionError
@@ -16,6 +18,7 @@ from trident.testing import SpoutContract, crash_at, engines, run_through
 
 pytestmark = pytest.mark.spark
 HERE = Path(__file__).name
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "spark-readers.md"
 start = engines(["spark"], spark="spark")
 
 
@@ -44,6 +47,24 @@ def test_a_killed_driver_goes_on_and_each_row_counts_once(start: Any, spark: Spa
         run_through(counting(path), start=start, checkpointLocation=folder) as running,
     ):
         assert dict(running.state("counts").items()) == {"WORD 0": 3, "WORD 1": 4, "WORD 2": 4}
+
+
+def test_the_guides_functions_name_a_day_and_read_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page: dict[str, Any] = {}
+    for block in blocks_of(PAGE):
+        exec(block, page)
+    rows = spark.createDataFrame([("ann", "/home", 1)], "user string, page string, n int")
+    rows.write.parquet(str(tmp_path / "events" / "day=1"))
+    (tmp_path / "events" / "day=2").mkdir()  # not complete
+    executor = page["spout"].open()
+    plan = executor.plan(TransactionAttempt(1, 0, 1), None, 0.0)
+    assert plan == {"day": "day=1"} and executor.plan(TransactionAttempt(2, 0, 1), plan, 0.0) is None
+    source = PAGE.read_text(encoding="utf-8").replace('f"events/', f'f"{tmp_path}/events/')  # Java keeps its own folder
+    exec(re.findall(r"^def events.*?\n\n", source, re.M | re.S)[0], page)
+    assert page["events"](spark, plan).collect() == [("ann", "/home")]
 
 
 def frame_with(spark: SparkSession, tmp_path: Path, read: Any, schema: str = SCHEMA) -> Any:

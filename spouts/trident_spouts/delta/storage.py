@@ -12,8 +12,13 @@ import pyarrow as pa
 import pyarrow.fs
 
 from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+from trident_spouts.tables.data_files import one_line
 
 _SOURCES = ("env:", "file:")
+
+_LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}
+"""How long a store may take, unless the options say otherwise. The package's file system holds Python's lock while it
+waits, so a store that hangs would hold up the whole driver. A failed attempt is repeated in any case."""
 
 
 def deltalake() -> Any:
@@ -51,7 +56,7 @@ class TableFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SourceUnreadableError(f"{self.shown}: cannot read {path}: {error}") from error
+            raise SourceUnreadableError(f"{self.shown}: cannot read {path}: {one_line(error)}") from error
 
     def stamp(self, path: str) -> tuple[int, int] | None:
         """Return the size of a file and the time of its last change (ns); None if there is no such file."""
@@ -66,7 +71,7 @@ class TableFolder:
         try:
             return list(_file_system(self).get_file_info(selector))
         except OSError as error:
-            raise SourceUnreadableError(f"{self.shown}: cannot look at its files: {error}") from error
+            raise SourceUnreadableError(f"{self.shown}: cannot look at its files: {one_line(error)}") from error
 
     @property
     def storage_options(self) -> dict[str, str] | None:
@@ -91,7 +96,7 @@ def _file_system(folder: TableFolder) -> pa.fs.FileSystem:
     deltalake()
     from deltalake.fs import DeltaStorageHandler
 
-    return pa.fs.PyFileSystem(DeltaStorageHandler(folder.uri, folder.storage_options))
+    return pa.fs.PyFileSystem(DeltaStorageHandler(folder.uri, _LIMITS | (folder.storage_options or {})))
 
 
 def _resolved(name: str, value: str) -> str:

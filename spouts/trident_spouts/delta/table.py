@@ -13,7 +13,7 @@ from trident.base.names import did_you_mean
 from trident.base.types import ddl, schema_of, type_ddl
 from trident_spouts.delta.commits import LOG, versions_in
 from trident_spouts.delta.storage import TableFolder, deltalake
-from trident_spouts.tables.data_files import DataFile
+from trident_spouts.tables.data_files import DataFile, one_line
 
 _READER_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -135,5 +135,5 @@ def _load(folder: TableFolder, version: int | None) -> Any:
     except delta.exceptions.TableNotFoundError:
         raise SourceUnreadableError(f"{folder.shown}: there is no Delta table") from None
     except (delta.exceptions.DeltaError, OSError) as error:
-        why = str(error).partition("\n")[0]  # without the trace of the package's own code
+        why = one_line(error).partition(" 0: <unknown>")[0]  # without the trace of the package's own code
         raise SourceUnreadableError(f"{folder.shown}: cannot read the table: {why}") from error

@@ -5,6 +5,7 @@ reads those row groups whose middle lies in the part, as Spark's own scan does.
 """
 
 import decimal
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.parquet_reader import column_of, only_spark_reads
 from trident_spouts.workers import numbers_of, settle
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once: as many as Spark would send to a worker at once."""
@@ -128,7 +131,14 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
             f"without what is lost, replace the stream by one of another name, with newStream(..., anew=True)"
         ) from error
     except (OSError, pa.ArrowException) as error:
-        raise SourceUnreadableError(f"{storage.shown}: cannot read the data file {file.path}: {error}") from error
+        raise SourceUnreadableError(
+            f"{storage.shown}: cannot read the data file {file.path}: {one_line(error)}"
+        ) from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error in one line, and without the colours in which some packages write theirs."""
+    return " ".join(_COLOURS.sub("", str(error)).split())
 
 
 def _other_file_error(storage: Storage, file: DataFile, came: int, expected: str) -> SourceUnreadableError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import WriterProperties
 
 from tests.spouts.delta.tables import Table, ids_of, last_position, read_all
 from trident import Count, TridentTopology
@@ -16,6 +17,8 @@ from trident.errors import SourceUnreadableError, SpoutContractError, TopologyEr
 from trident.spouts import Budget, DeltaSpout, ReadSoFar
 from trident.state import MemoryMapState
 from trident.testing import crash_at, run_through
+from trident_spouts.delta.storage import folder_of
+from trident_spouts.tables.data_files import DataFile, Part, read_part
 
 VECTOR = {
     "storageType": "u",
@@ -89,6 +92,18 @@ def test_it_tells_how_far_the_versions_were_read(table: Table) -> None:
     plan = executor.plan(TransactionAttempt(1, 0, 1), None, 0.0)
     assert executor.read_so_far(plan) == ReadSoFar(1, 3, "versions")
     assert executor.emit(TransactionAttempt(1, 0, 1), plan).rows == 2
+
+
+def test_the_parts_of_a_file_together_are_the_file(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(1000), "word": ["w"] * 1000})
+    table = Table(tmp_path / "table").write(rows, writer_properties=WriterProperties(max_row_group_size=37))
+    (add,) = (action["add"] for action in table.actions(0) if "add" in action)
+    file, folder = DataFile(add["path"], add["size"], 1000), folder_of(table.path, {})
+    schema = DeltaSpout(table.path).schema
+    for parts in (1, 2, 7, 40):
+        read = [[*read_part(Part(file, number, parts), folder, schema)] for number in range(parts)]
+        assert sorted(id for part in read for batch in part for id in batch.column(0).to_pylist()) == [*range(1000)]
+        assert parts > 10 or all(read), "no part is empty while there are row groups enough"
 
 
 # --- fields -------------------------------------------------------------------------------------------------------
