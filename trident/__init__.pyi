@@ -2,11 +2,14 @@
 
 from trident import errors as errors
 from trident.access.listing import listStates as listStates
+from trident.access.opened_topology import OpenedTopology as OpenedTopology
+from trident.access.opened_topology import openTopology as openTopology
 from trident.access.opening import openState as openState
 from trident.access.removal import dropState as dropState
 from trident.base.errors import FailedException as FailedException
 from trident.base.errors import TridentError as TridentError
 from trident.base.version import __version__ as __version__
+from trident.client.drpc_client import DRPCClient as DRPCClient
 from trident.operations.aggregators import Aggregator as Aggregator
 from trident.operations.aggregators import CombinerAggregator as CombinerAggregator
 from trident.operations.aggregators import ReducerAggregator as ReducerAggregator

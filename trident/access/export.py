@@ -1,7 +1,5 @@
 """Export of a state to a file of Parquet, CSV or JSON lines, which appears complete or not at all."""
 
-import base64
-import json
 import os
 import secrets
 from collections.abc import Callable
@@ -12,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from pyspark.sql import Row
 
 from trident.base.errors import StateError
+from trident.base.json_values import jsonable, to_json
 from trident.base.values import to_python
 from trident.reads.state_view import StateView
 
@@ -67,26 +65,6 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def to_json(value: Any) -> str:
-    """Return any value of a state as one line of JSON."""
-    return json.dumps(_jsonable(value), default=_plain, ensure_ascii=False)
-
-
-def _jsonable(value: Any) -> Any:
-    """Return `value` with its structs as dicts, because a Row is a tuple to JSON, and with the keys of maps as text."""
-    if isinstance(value, Row):
-        value = value.asDict()
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else to_json(key): _jsonable(item) for key, item in value.items()}
-    return [_jsonable(item) for item in value] if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
 def _write_lines(table: pa.Table, path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for page in table.to_batches(max_chunksize=10_000):
@@ -97,7 +75,7 @@ def _with_text(table: pa.Table) -> pa.Table:
     """Return the table with binary columns as text in base64, as in JSON, because CSV only holds text."""
     for index, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
-            column = [None if value is None else _plain(value) for value in table.column(index).to_pylist()]
+            column = [jsonable(value) for value in table.column(index).to_pylist()]
             table = table.set_column(index, field.name, pa.array(column, pa.string()))
     return table
 

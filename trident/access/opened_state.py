@@ -118,11 +118,6 @@ class OpenedState(StateView):
         self._outside = _FollowedSource(followed, state.kind, state.name)
         super().__init__(self._outside, state, isolation, asOf)
 
-    @property
-    def keyFields(self) -> pa.Schema:
-        """The key fields with their Arrow types; no field for a state of one value."""
-        return self._shape.keys
-
     def close(self) -> None:
         """Close connections and files. Results of earlier reads stay valid."""
         if not self._outside.closed:

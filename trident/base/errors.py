@@ -322,3 +322,14 @@ class DRPCArgumentError(DRPCError, TypeError):
 
 class DRPCTimeoutError(DRPCError, TimeoutError):
     """The answer to a DRPC request did not come in time."""
+
+
+# --- clients of a server ----------------------------------------------------------------------------------------------
+
+
+class ServerError(TridentError):
+    """A server refused a request. The message names the server, its reason, and the way out if there is one."""
+
+
+class ServerUnavailableError(ServerError, ConnectionError):
+    """A server does not answer, or says that it cannot answer now."""

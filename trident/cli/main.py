@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` foun
 import click
 
 from trident.base.errors import TridentError
+from trident.cli.serve import serve
 from trident.cli.state import state
 
 
@@ -30,3 +31,4 @@ def main() -> None:
 
 
 main.add_command(state)
+main.add_command(serve)

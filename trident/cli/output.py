@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from trident.access.export import to_json
+from trident.base.json_values import to_json
 
 FORMATS = ("json", "table")
 

@@ -13,10 +13,10 @@ from trident.access.opened_state import OpenedState
 from trident.access.opening import openState
 from trident.access.removal import dropState
 from trident.base.errors import StateKeyError
-from trident.cli.keys import read_key
 from trident.cli.locations import location_options, read_locations
 from trident.cli.output import format_option, show
 from trident.reads.committed_reads import Isolation
+from trident.reads.keys_from_json import key_of_text
 from trident.reads.state_view import AsOfBatch
 
 NOT_FOUND = 3
@@ -75,7 +75,7 @@ def get(
                 raise click.UsageError(
                     f"state {name!r} is keyed by {', '.join(view.keyFields.names)}: give keys, or use scan"
                 )
-            values = view.multiGet([read_key(key, view.keyFields, name) for key in keys])
+            values = view.multiGet([key_of_text(key, view.keyFields, name) for key in keys])
             rows = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
         show(rows, list(rows[0]), form)
     if None in values:

@@ -125,6 +125,7 @@ class DRPCResult(list[Row]):
     fields : the names of the rows' fields, known even if there is no row.
     asOfTxid : the txid of the last batch that the answer shows. A dict of one txid for each batch group, by name, if
         states of several groups were read; None if no state was read, or only non-transactional ones.
+    txids : the same, always as a dict.
     """
 
     def __init__(self, table: pa.Table, asOfTxid: Mapping[str, int]) -> None:
@@ -133,9 +134,9 @@ class DRPCResult(list[Row]):
         row = Row(*self.fields)
         columns = [to_python(column) for column in table.columns]
         super().__init__(row(*values) for values in zip(*columns, strict=True))
-        txids = dict(asOfTxid)
+        self.txids = dict(asOfTxid)
         self.asOfTxid: int | dict[str, int] | None = (
-            None if not txids else next(iter(txids.values())) if len(txids) == 1 else txids
+            None if not self.txids else next(iter(self.txids.values())) if len(self.txids) == 1 else self.txids
         )
 
     def toArrow(self) -> pa.Table:
@@ -152,10 +153,11 @@ class DRPCResult(list[Row]):
         return f"{html_table(self.fields, self)}<i>as of txid {html.escape(str(self.asOfTxid))}</i>"
 
 
-class _Function:
+class DRPCFunction:
     """One DRPC function at work: it checks the arguments of requests, batches requests, and answers them."""
 
     def __init__(self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None) -> None:
+        self.name = plan.function
         self._plan = plan
         self._source = source
         self._compile = compile
@@ -168,7 +170,7 @@ class _Function:
         """The batch groups whose txids an answer names."""
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
-        self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
+        self._combining: Combining[list[Any], DRPCResult] = Combining(self.answer)
         self.signature = self._arguments.signature
         self._sites = sites_in(walk(plan.leaf))
 
@@ -178,23 +180,42 @@ class _Function:
         subject = Subject(f"DRPC {self._plan.function!r}", self._sites)
         return [hanging_call(subject, audience.since, audience.thread) for audience in self._combining.hanging]
 
+    @property
+    def arguments(self) -> pa.Schema:
+        """The declared arguments, in their order."""
+        return self._arguments.schema
+
+    @property
+    def answers(self) -> pa.Schema:
+        """The fields of the rows that answer a request."""
+        return arrow_schema(self._plan.leaf.schema)
+
+    def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+        """Return one value for each declared argument. Raises DRPCArgumentError if they do not fit."""
+        return self._arguments.bind(args, named)
+
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: Duration | None) -> DRPCResult:
-        values = self._arguments.bind(args, named)
+        """Ask, and wait for the rows; see `LocalDRPC.execute`."""
+        values = self.bind(args, named)
         limit = read_limit("timeout", timeout, error=self._refused)
         limit = self._timeout if limit is None else limit
         try:
             return self._combining.ask(values, limit)
         except Late as late:
-            at = current_line(late.thread, self._sites)
-            sites = ", ".join(map(str, self._sites))
-            where = f": {sites}, now at {at}" if at else ""
-            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {limit:g} s{where}") from None
+            raise self.late(limit, late.thread) from None
+
+    def late(self, limit: float | None, thread: int | None) -> DRPCTimeoutError:
+        """Return the error of a request that was not answered within `limit` seconds; `thread` works on its answer."""
+        at = current_line(thread, self._sites)
+        sites = ", ".join(map(str, self._sites))
+        where = f": {sites}, now at {at}" if at else ""
+        return DRPCTimeoutError(f"DRPC {self.name!r}: no answer within {limit:g} s{where}")
 
     def _refused(self, problem: str) -> DRPCArgumentError:
         return DRPCArgumentError(f"DRPC {self._plan.function!r}: {problem}")
 
-    def _answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
-        """Return one result or error for each request.
+    def answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
+        """Return one result or error for each request, whose arguments `bind` has returned.
 
         Where a batch fails, its halves are answered alone, and so on: the error reaches only the request that
         caused it.
@@ -207,7 +228,7 @@ class _Function:
             if len(requests) == 1:
                 return [error]
             half = len(requests) // 2
-            return [*self._answer(requests[:half], audience), *self._answer(requests[half:], audience)]
+            return [*self.answer(requests[:half], audience), *self.answer(requests[half:], audience)]
 
     def _together(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         if self._evaluate is None:
@@ -284,7 +305,7 @@ class LocalDRPC:
         `compile`: the engine's; it compiles a plan at its first request. `timeout`: seconds for a request that
         names none.
         """
-        self._functions = {plan.function: _Function(plan, source, compile, timeout) for plan in requests}
+        self._functions = {plan.function: DRPCFunction(plan, source, compile, timeout) for plan in requests}
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
@@ -319,13 +340,15 @@ class LocalDRPC:
         StateRecoveringError, StateUnavailableError
             A state cannot be read now.
         """
-        found = self._functions.get(function)
+        return self.function(function).execute(args, named, timeout)
+
+    def function(self, name: str) -> DRPCFunction:
+        """Return a function by its name. Raises DRPCNotFoundError if there is none."""
+        found = self._functions.get(name)
         if found is None:
             there = f"the functions are ({', '.join(self.functions)})" if self._functions else "the topology has none"
-            raise DRPCNotFoundError(
-                f"no DRPC function {function!r}{did_you_mean(str(function), self._functions)}; {there}"
-            )
-        return found.execute(args, named, timeout)
+            raise DRPCNotFoundError(f"no DRPC function {name!r}{did_you_mean(str(name), self._functions)}; {there}")
+        return found
 
     def __repr__(self) -> str:
         return f"LocalDRPC({', '.join(self._functions[name].signature for name in self.functions)})"

@@ -126,6 +126,16 @@ class StateView(StateMapping):
             )
         return asOf
 
+    @property
+    def keyFields(self) -> pa.Schema:
+        """The key fields with their Arrow types; no field for a state of one value."""
+        return self._shape.keys
+
+    @property
+    def valueType(self) -> pa.DataType:
+        """The Arrow type of the stored value, which the aggregator may present as another one."""
+        return self._shape.value
+
     # --- by key ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
@@ -165,6 +175,14 @@ class StateView(StateMapping):
                 f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
             )
         return self._read(list(keys))
+
+    def multiGetWithTxid(self, keys: Iterable[Any]) -> tuple[list[Any], int | None]:
+        """Return what `multiGet` returns, and the txid as of which it was read; None for the latest values."""
+        return self._read_as_of(list(keys))
+
+    def asColumn(self, values: list[Any]) -> pa.Array:
+        """Return values that a read gave as a column; its type is inferred if the aggregator presents them."""
+        return to_arrow(values, self._shape.value) if self._present is None else pa.array(values)
 
     @property
     def value(self) -> Any:
@@ -293,17 +311,20 @@ class StateView(StateMapping):
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, keys: list[Any]) -> list[Any]:
+        return self._read_as_of(keys)[0] if keys else []
+
+    def _read_as_of(self, keys: list[Any]) -> tuple[list[Any], int | None]:
         # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
-        if not keys:
-            return []
         # Presented after the read: `present` is user code, and no commit must wait for it.
-        column = self._at_one_txid(lambda snapshot: snapshot.read(self.name, table).values)
+        column, txid = self._at_one_txid(
+            lambda snapshot: (snapshot.read(self.name, table).values, snapshot.txid(self.name))
+        )
         try:
             values = to_python(column)
         except OutsideYears as error:
             raise self._unreadable(table, error) from None
-        return self._presented(values)
+        return self._presented(values), txid
 
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         key = entry_text(entries.select(self._shape.keys.names), error.row)

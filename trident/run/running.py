@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -28,7 +28,10 @@ from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress, show_run
 from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
+from trident.server.http_server import Server, serve
+from trident.server.limits import Limits
 from trident_spouts.executor import ReadSoFar
+from trident_state.state_shape import StateKind
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,7 @@ class RunningTopology:
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )
         """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
+        self._servers: list[Server] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
@@ -274,6 +278,66 @@ class RunningTopology:
 
     # --- reading -----------------------------------------------------------------------------------------------
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states that can be read."""
+        return tuple(sorted(self._shapes))
+
+    @property
+    def asOfTxid(self) -> dict[str, int]:
+        """The last committed txid of each batch group, by name."""
+        self._read_source.check()
+        return {name: run.committed for name, run in self._runs.items()}
+
+    def group_of(self, state: str) -> str | None:
+        """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
+        return (
+            None if self._read_source.kind(state) is StateKind.NON_TRANSACTIONAL else self._read_source.group_of(state)
+        )
+
+    def serve(
+        self,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        token: str | None = None,
+        allowedHosts: Collection[str] = (),
+        limits: Limits | None = None,
+        insecure: bool = False,
+    ) -> Server:
+        """Serve the DRPC functions and states over HTTP, from a thread of this process, and return at once.
+
+        The server answers until its `stop`, or until the run ends. For a server that goes on while the pipeline is
+        stopped, see ``trident serve``. The guide's page on serving lists the paths.
+
+        Parameters
+        ----------
+        port : int
+            The port; 0 takes a free one, which ``.url`` of the returned server names.
+        host : str
+            The address to listen at. Other machines reach only an address that is not of the loopback, and that needs
+            a `token`.
+        token : str, optional
+            What clients send as ``Authorization: Bearer ...``: at least 16 characters, or ``env:NAME`` or ``file:path``
+            that holds them.
+        allowedHosts : collection of str
+            More names under which clients may address the server (its Host header); ``"*"`` for any.
+        limits : Limits, optional
+            How much a client may send, ask and wait for.
+        insecure : bool
+            Whether other machines may ask without a token.
+
+        Raises
+        ------
+        TopologyError
+            The address cannot be had, or other machines could ask without a token.
+        MissingPackageError
+            The packages of the extra ``trident-pyspark[server]`` are not installed.
+        """
+        server = serve(self, port, host, token, allowedHosts, limits, insecure)
+        self._servers.append(server)
+        return server
+
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
         """Return a view of the state with this name, which reads at the last committed txid.
 
@@ -375,6 +439,8 @@ class RunningTopology:
                 return
             try:
                 self._watch.stop()
+                for server in self._servers:
+                    server.stop()
                 idle = self._context.state_threads.close(_PATIENCE)
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)

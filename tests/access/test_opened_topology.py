@@ -1,0 +1,73 @@
+"""A topology read without its driver: functions and states, over restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.counting import counting
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology, expr, openTopology
+from trident.errors import LogError, StateClosedError, StateError, StateShapeError, TopologyError
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState, RedisMapState, StateFactory
+
+
+@pytest.fixture(params=["memory", "redis"])
+def factory(request: pytest.FixtureRequest, shared_redis: RedisServer) -> StateFactory:
+    return MemoryMapState.opaque() if request.param == "memory" else RedisMapState.opaque(shared_redis.url)
+
+
+def test_functions_and_states_answer_while_drivers_come_and_go(factory: StateFactory, tmp_path: Path) -> None:
+    topology, feeder = counting(factory)
+    with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
+        feeder.feed([("dog",), ("cat",)])
+        running.processAllAvailable()
+        opened = openTopology(topology, name="wc", checkpointLocation=tmp_path)
+        assert opened.drpc.execute("total", "dog cat") == [(2,)]
+        feeder.feed([("dog",)])
+        running.processAllAvailable()
+        result = opened.drpc.execute("total", "dog cat")
+        assert (result, result.asOfTxid) == ([(3,)], 2)
+    with opened:
+        assert opened.drpc.execute("count", "dog") == [("dog", 2)]
+        again, feeder = counting(factory)
+        with again.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
+            feeder.feed([("dog",)])
+            running.processAllAvailable()
+            assert opened.drpc.execute("count", "dog") == [("dog", 3)]
+        assert opened.state("counts")["dog"] == 3
+        assert opened.asOfTxid == {"words": 3}
+        assert opened.states == ("counts",)
+    with pytest.raises(StateClosedError, match="topology 'wc' was closed here"):
+        opened.drpc.execute("count", "dog")
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    topology, _ = counting()
+    with pytest.raises(TopologyError, match="give the checkpointLocation of its topology"):
+        openTopology(topology, name="wc")
+    with pytest.raises(LogError, match="no topology 'wc'"):
+        openTopology(topology, name="wc", checkpointLocation=tmp_path)
+
+
+def test_a_state_that_another_program_wrote_is_refused(tmp_path: Path) -> None:
+    topology, _ = counting()
+    with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path):
+        pass
+    other = TridentTopology()
+    numbers = other.newStream("words", FixedBatchSpout("word bigint", [[(1,)]]))
+    numbers.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    with pytest.raises(StateShapeError, match=r"holds \(word string\) -> int64 by Count, and this program writes"):
+        openTopology(other, name="wc", checkpointLocation=tmp_path)
+    other = TridentTopology()
+    words = other.newStream("words", FixedBatchSpout("word string", [[("a",)]]))
+    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="cuonts")
+    with pytest.raises(StateError, match="state 'cuonts' of topology 'wc' does not exist yet"):
+        openTopology(other, name="wc", checkpointLocation=tmp_path)
+
+
+def test_a_function_that_needs_spark_is_refused(tmp_path: Path) -> None:
+    topology, _ = counting()
+    topology.newDRPCStream("upper", "word string").each("word", expr("upper(word)"), "loud string")
+    with pytest.raises(TopologyError, match="DRPC 'upper' has an operation of Spark's own"):
+        openTopology(topology, name="wc", checkpointLocation=tmp_path)

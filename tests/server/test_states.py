@@ -1,0 +1,48 @@
+"""States over HTTP: keys, pages, top lists."""
+
+import pytest
+
+from tests.server.conftest import Serving
+from trident.errors import StateKeyError
+
+
+def test_one_key(serving: Serving) -> None:
+    assert serving.get("/state/counts/dog").json() == {"value": 2, "asOfTxid": {"words": 1}}
+    missing = serving.get("/state/counts/unicorn")
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "StateKeyNotFoundError")
+    assert serving.get("/state/cuonts/dog").status_code == 404
+
+
+def test_several_keys_in_one_read(serving: Serving) -> None:
+    told = serving.post("/state/counts", {"keys": ["dog", "unicorn", "cat"]}).json()
+    assert told == {"values": [2, None, 1], "asOfTxid": {"words": 1}}
+    with serving.client() as client:
+        assert client.multiGet("counts", ["dog", "unicorn", "cat"]) == [2, None, 1]
+        assert client.get("counts", "unicorn", 0) == 0
+        with pytest.raises(StateKeyError, match="invalid key 7"):
+            client.get("counts", 7)
+
+
+def test_the_states_are_described(serving: Serving) -> None:
+    told = serving.get("/state").json()
+    assert told["topology"] == "wc"
+    assert told["states"] == [{"name": "counts", "kind": "opaque", "keys": {"word": "string"}, "value": "bigint"}]
+
+
+def test_pages_hold_each_entry_once(serving: Serving) -> None:
+    serving.feed(*(f"word {n}" for n in range(25)))
+    with serving.client() as client:
+        pages = list(client.scan("counts", pageRows=10))
+    assert [len(page) for page in pages] == [10, 10, 7]
+    assert len({row.word for page in pages for row in page}) == 27
+
+
+def test_the_greatest(serving: Serving) -> None:
+    with serving.client() as client:
+        assert client.top("counts", 1) == [("dog", 2)]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=x", "top=1000000", "after=%25", "lmit=3"])
+def test_queries_that_are_none(serving: Serving, query: str) -> None:
+    told = serving.get(f"/state/counts?{query}")
+    assert (told.status_code, told.json()["error"]["type"]) == (400, "InvalidQuery")

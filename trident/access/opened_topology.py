@@ -1,0 +1,275 @@
+"""The function openTopology: a topology's DRPC functions and states, read without its driver."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from trident.access.locations import StateLocation, read_location
+from trident.access.opened_state import Followed, FollowedStore
+from trident.access.replica import MemoryReplica
+from trident.base.durations import Duration, read_limit
+from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
+from trident.base.names import check_name, did_you_mean
+from trident.compiler.program import Program, RequestPlan
+from trident.compiler.stages import cut
+from trident.drpc.local import LocalDRPC
+from trident.log import RedisLog
+from trident.log.snapshot_home import NoHome
+from trident.plan.nodes import StateWriter
+from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.committed_reads import Isolation
+from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.reads.static_states import ReadableStore, close_statics, open_statics
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+
+_TIMEOUT_SECONDS = 300.0
+
+
+def openTopology(
+    topology: TopologyPlan,
+    *,
+    name: str = "topology",
+    checkpointLocation: str | Path | None = None,
+    log: RedisLog | None = None,
+    timeoutSecs: Duration = _TIMEOUT_SECONDS,
+) -> "OpenedTopology":
+    """Open the states of a topology for reading, so that its DRPC functions answer without its driver.
+
+    The topology may run elsewhere, be stopped, or stop and start again meanwhile. The call takes no lease, writes
+    nothing, and holds no driver back. Any number of processes may do this.
+
+    Parameters
+    ----------
+    topology
+        The same program that is started elsewhere. Its functions and aggregators are called here.
+    name
+        The name that `start` got.
+    checkpointLocation
+        The folder that `start` got, for states in memory: each is copied into this process, and the copy follows the
+        driver's commits. A topology whose states are all on servers needs none.
+    log
+        The `RedisLog` that `start` got, if any.
+    timeoutSecs
+        The time for a request that names none.
+
+    Raises
+    ------
+    StateError
+        A state of the topology does not exist yet; or one of its subclasses: StateShapeError (another program wrote
+        it), StateUnavailableError (a server does not answer), StateLostError, StateCorruptError.
+    LogError
+        There is no such log, or it cannot be read.
+    TopologyError
+        The topology has nothing to read, a state in memory has no checkpointLocation, or a DRPC function needs Spark.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from trident import Count, MapGet, TridentTopology, openTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+    >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with topology.start(engine="embedded", name="wc", checkpointLocation=folder) as running:
+    ...         running.processAllAvailable()
+    ...     with openTopology(topology, name="wc", checkpointLocation=folder) as opened:
+    ...         print(opened.drpc.execute("count", "dog"), opened.state("counts")["cat"])
+    [Row(word='dog', count=2)] 1
+    """
+    check_name("name", name)
+    program = cut(topology)
+    writers = {step.state.name: step for group in program.groups for step in group.states}
+    if not writers and not program.requests:
+        raise TopologyError("the topology has neither a state nor a DRPC function: nothing to read")
+    for plan in program.requests:
+        _check_runs_here(plan)
+    timeout = read_limit("timeoutSecs", timeoutSecs)
+    with ExitStack() as undo:
+        location = _location(writers, checkpointLocation, log)
+        opened: dict[str, Followed] = {}
+        for state, step in writers.items():
+            opened[state] = _open(name, step, program.shapes[state], location)
+            undo.callback(opened[state].close)
+        statics = open_statics(program)
+        undo.callback(close_statics, statics)
+        source = _OpenedSource(name, program, opened, statics)
+        return OpenedTopology(name, program, source, timeout, undo.pop_all())
+
+
+def _check_runs_here(plan: RequestPlan) -> None:
+    """Raise TopologyError if a DRPC function has a step that only Spark can compute."""
+    if not plan.python:
+        raise TopologyError(
+            f"DRPC {plan.function!r} has an operation of Spark's own, such as expr, and there is no Spark here: write "
+            f"it as a Python function, or ask the running topology"
+        )
+
+
+def _location(
+    writers: Mapping[str, StateWriter], checkpoint: str | Path | None, log: RedisLog | None
+) -> StateLocation | None:
+    """Return where the log and the states in memory are; None if no state needs that."""
+    kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
+    if kept_here and checkpoint is None:
+        raise TopologyError(
+            f"state {kept_here[0]!r} is in the driver's memory: give the checkpointLocation of its topology"
+        )
+    return read_location(checkpoint, log, None, "trident") if kept_here else None
+
+
+def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLocation | None) -> Followed:
+    """Open the state that a step writes. Raises StateError if it does not exist or has another shape."""
+    state, factory = step.state.name, step.state.factory
+    where = f"{step.step} ({step.site.location}): state {state!r} of topology {topology!r}"
+    if factory.survives != "server":
+        assert location is not None
+        reading = location.open_log_to_read(topology)
+        try:
+            if state not in reading.births():
+                raise StateError(f"{where} does not exist yet: start the topology first, or correct the name")
+            replica = MemoryReplica(reading, location.folder(topology), state, shape.combine)
+            _check_shape(where, replica.manifest.fingerprint, replica.manifest.kind, shape, factory.kind)
+            replica.committed()
+        except BaseException:
+            reading.close()
+            raise
+        return replica
+    store = factory.open(StateIdentity(topology, state, ""), shape, NoHome())
+    try:
+        report = store.report()
+        if report.identity is None or report.fingerprint is None:
+            raise StateError(
+                f"{where} does not exist yet in {factory!r}: start the topology first, or correct the name"
+            )
+        _check_shape(where, report.fingerprint, report.kind, shape, factory.kind)
+    except BaseException:
+        store.close()
+        raise
+    return FollowedStore(store, state)
+
+
+def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:
+    """Raise StateShapeError if a state was written by another program than the one that is to read it."""
+    if stored != shape.fingerprint:
+        raise StateShapeError(f"{where} holds {stored}, and this program writes {shape.fingerprint}")
+    if kind is not None and kind is not declared:
+        raise StateShapeError(f"{where} is {kind.value}, and in this program {declared.value}")
+
+
+class _OpenedSource:
+    """The `ReadSource` of a topology whose driver is another process. From outside nothing holds commits back."""
+
+    def __init__(
+        self, name: str, program: Program, opened: Mapping[str, Followed], statics: Mapping[str, ReadableStore]
+    ) -> None:
+        self._name = name
+        self._opened = opened
+        self._stores: Mapping[str, ReadableStore] = {**opened, **statics}
+        written = [(step.state, group.name) for group in program.groups for step in group.states]
+        self._groups = {state.name: group for state, group in written}
+        self._kinds = dict.fromkeys(statics, StateKind.NON_TRANSACTIONAL)
+        self._kinds |= {state.name: state.factory.kind for state, _ in written}
+        self._members: dict[str, list[Followed]] = {}
+        for state, group in self._groups.items():
+            self._members.setdefault(group, []).append(opened[state])
+        self.closed = False
+
+    def group_of(self, state: str) -> str:
+        return self._groups[state]
+
+    def committed(self, group: str) -> int:
+        """Return the last txid that every state of the group holds, as far as this process can see by now."""
+        return min(followed.committed() for followed in self._members[group])
+
+    @contextmanager
+    def between(self, group: str) -> Iterator[int]:
+        yield self.committed(group)
+
+    def store(self, state: str) -> ReadableStore:
+        return self._stores[state]
+
+    def kind(self, state: str) -> StateKind:
+        return self._kinds[state]
+
+    def check(self) -> None:
+        if self.closed:
+            raise StateClosedError(f"topology {self._name!r} was closed here; open it again")
+
+    @property
+    def asOf(self) -> dict[str, int]:
+        """The last committed txid of each group that has a state."""
+        return {group: self.committed(group) for group in self._members}
+
+
+class OpenedTopology:
+    """A topology that `openTopology` opened for reading: its DRPC functions and its states.
+
+    Every answer is as of the newest batch that all states of its group hold at that time. The object is a context
+    manager, and thread-safe except for `close`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        source: _OpenedSource,
+        timeout: float | None,
+        opened: ExitStack,
+    ) -> None:
+        self.name = name
+        """The topology's name."""
+        self._source, self._opened = source, opened
+        self._shapes = program.shapes
+        self._steps = {step.state.name: step for group in program.groups for step in group.states}
+        self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
+        """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states that can be read."""
+        return tuple(sorted(self._steps))
+
+    @property
+    def asOfTxid(self) -> dict[str, int]:
+        """The last committed txid of each batch group, by name, as a read would see it now."""
+        self._source.check()
+        return self._source.asOf
+
+    def group_of(self, state: str) -> str | None:
+        """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
+        return None if self._source.kind(state) is StateKind.NON_TRANSACTIONAL else self._source.group_of(state)
+
+    def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
+        """Return a view of a state, as ``running.state`` does. Raises StateError if there is none of this name."""
+        if name not in self._steps:
+            raise StateError(
+                f"no state {name!r}{did_you_mean(name, self._steps)}; the states are {', '.join(self.states)}"
+            )
+        return StateView(self._source, StateDescription.of(self._steps[name], self._shapes[name]), isolation, asOf)
+
+    def close(self) -> None:
+        """Close connections and files. Results of earlier reads stay valid."""
+        if not self._source.closed:
+            self._source.closed = True
+            self._opened.close()
+
+    def __enter__(self) -> "OpenedTopology":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._source.closed:
+            return f"<OpenedTopology {self.name!r}, closed>"
+        try:
+            at = ", ".join(f"{group} at txid {txid}" for group, txid in self._source.asOf.items())
+        except StateError as error:
+            at = str(error)
+        return f"<OpenedTopology {self.name!r}: {at or repr(self.drpc)}>"

@@ -1,0 +1,116 @@
+"""``trident serve module:topology``: DRPC functions and states over HTTP, without the topology's driver."""
+
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import click
+
+from trident.access.opened_topology import openTopology
+from trident.base.errors import TopologyError
+from trident.log import RedisLog
+from trident.server.http_server import bind, rules_for, uvicorn_server
+from trident.server.limits import Limits
+from trident.topology import TridentTopology
+
+
+@click.command()
+@click.argument("program", metavar="MODULE:TOPOLOGY")
+@click.option("--name", default="topology", show_default=True, help="The name with which the topology is started.")
+@click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]")
+@click.option("--log-url", help="The server of its log, if that is in Redis: redis://host, env:NAME or file:path.")
+@click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=8090, show_default=True, help="The port; 0 takes a free one.")
+@click.option("--token", help="What clients must send: env:NAME or file:path that holds it.")
+@click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server.")
+@click.option("--insecure", is_flag=True, help="Let other machines ask without a token.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
+def serve(
+    program: str,
+    name: str,
+    checkpoint: str | None,
+    log_url: str | None,
+    log_prefix: str,
+    host: str,
+    port: int,
+    token: str | None,
+    allowed_host: tuple[str, ...],
+    insecure: bool,
+    workers: int,
+) -> None:
+    """Answer the DRPC functions and states of the TOPOLOGY in MODULE over HTTP, without its driver.
+
+    The topology may run elsewhere, or be stopped and started again meanwhile. MODULE is imported from the current
+    folder or the installed packages, and its code runs here.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    load_topology(program)  # errors of the program show here, before a worker begins
+    rules_for(host, token, allowed_host, insecure)
+    listening = bind(host, port)
+    address = "{}:{}".format(*listening.getsockname()[:2])
+    settings = (program, name, checkpoint, log_url, log_prefix, host, token, allowed_host, insecure)
+    click.echo(f"topology {name!r} is served at http://{address}", err=True)
+    if workers == 1:
+        answer(listening, *settings)
+        return
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=answer, args=(listening, *settings)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        for process in processes:
+            process.join()
+    finally:
+        for process in processes:
+            process.terminate()
+    if any(process.exitcode for process in processes):
+        raise TopologyError("a process that answered ended with an error; its own lines above say which")
+
+
+def answer(
+    listening: socket.socket,
+    program: str,
+    name: str,
+    checkpoint: str | None,
+    log_url: str | None,
+    log_prefix: str,
+    host: str,
+    token: str | None,
+    allowed_host: tuple[str, ...],
+    insecure: bool,
+) -> None:
+    """Open the topology, and answer on a listening socket until a signal ends the process."""
+    log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
+    with openTopology(load_topology(program), name=name, checkpointLocation=checkpoint, log=log) as opened:
+        uvicorn_server(opened, rules_for(host, token, allowed_host, insecure), Limits()).run(sockets=[listening])
+
+
+def load_topology(program: str) -> TridentTopology:
+    """Return the topology that ``module:name`` means: an attribute of the module, or a function without arguments.
+
+    Raises TopologyError if there is none.
+    """
+    module, _, attribute = program.partition(":")
+    if not module or not attribute:
+        raise click.UsageError(f"{program!r}: expected module:topology, such as counts:topology")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise TopologyError(f"{program!r}: there is no module {module!r} here or among the packages") from None
+    except AttributeError:
+        raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}") from None
+    topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
+    if not isinstance(topology, TridentTopology):
+        raise TopologyError(f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function of one")
+    return topology

@@ -1,0 +1,112 @@
+"""Requests to a server and its answers, without the network: what both clients share."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Row
+
+from trident.base import errors
+from trident.base.json_values import jsonable
+from trident.base.values import to_python
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+SAFE_STATUSES = (429, 503)
+"""Statuses after which the same request is asked again: the server did not answer it, and may soon."""
+
+
+class ServedRows(list[Row]):
+    """The rows of an answer, as a list of PySpark Rows.
+
+    Attributes
+    ----------
+    fields : the names of the rows' fields.
+    txids : the txid of each batch group as of which the answer was read, by the group's name.
+    """
+
+    def __init__(self, table: pa.Table, txids: Mapping[str, int], after: str | None = None) -> None:
+        self.fields: tuple[str, ...] = tuple(table.column_names)
+        self.txids = dict(txids)
+        self.after = after
+        """The cursor of the next page; None behind the last one."""
+        self._table = table
+        row = Row(*self.fields)
+        super().__init__(row(*values) for values in zip(*(to_python(column) for column in table.columns), strict=True))
+
+    @property
+    def asOfTxid(self) -> int | dict[str, int] | None:
+        """The txid of the last batch that the answer shows; a dict by batch group if there are several."""
+        if len(self.txids) > 1:
+            return self.txids
+        return next(iter(self.txids.values()), None)
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, with the declared types."""
+        return self._table
+
+    def toPandas(self) -> "pd.DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        frame: pd.DataFrame = self._table.to_pandas()
+        frame.attrs["asOfTxid"] = self.asOfTxid
+        return frame
+
+
+class Session:
+    """What a client has seen: its later answers never show an older batch, whichever server gives them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    @property
+    def least(self) -> dict[str, int]:
+        """The txids that the next answer must show at least, by batch group."""
+        return dict(self._seen)
+
+    def note(self, txids: Mapping[str, int]) -> None:
+        for group, txid in txids.items():
+            self._seen[group] = max(txid, self._seen.get(group, txid))
+
+
+def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
+    """Return the rows of an answer that is an Arrow stream."""
+    table = pa.ipc.open_stream(content).read_all()
+    txids = json.loads(headers.get("trident-as-of-txid", "{}"))
+    return ServedRows(table, txids, headers.get("trident-after"))
+
+
+def error_of(status: int, content: bytes, url: str) -> Exception:
+    """Return the error that an answer tells: the server's own type where this library has it."""
+    try:
+        told: dict[str, Any] = msgspec.json.decode(content)["error"]
+        kind, message = str(told["type"]), str(told["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        kind, message = "", content[:200].decode(errors="replace") or f"status {status}"
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, errors.TridentError):
+        return found(message)
+    if status in SAFE_STATUSES:
+        return errors.ServerUnavailableError(f"{url}: {message}")
+    return errors.ServerError(f"{url}: {kind or status}: {message}")
+
+
+def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | None, least: Mapping[str, int]) -> bytes:
+    """Return the body of a DRPC request. Raises DRPCArgumentError if arguments came by position and by name."""
+    if args and named:
+        raise errors.DRPCArgumentError("give the arguments all by position, or all by name")
+    body: dict[str, Any] = {"args": list(args) if args else dict(named)}
+    if timeout is not None:
+        body["timeout"] = timeout
+    if least:
+        body["minTxid"] = dict(least)
+    return json_body(body)
+
+
+def json_body(content: Any) -> bytes:
+    """Return a request's body; dates, times, decimals and binary values become text, as the server reads them."""
+    return msgspec.json.encode(jsonable(content))

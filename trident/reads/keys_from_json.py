@@ -1,0 +1,65 @@
+"""Keys of states as users write them in JSON, on a command line or in the path of a URL."""
+
+import decimal
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateKeyError
+from trident.base.json_values import from_json
+from trident.base.names import quote
+from trident.base.values import type_name
+
+
+def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
+    """Return the key that `text` means for these key fields of a state.
+
+    Keys that are text, dates, times or binary (base64) are written as they are, all others in JSON; a key of several
+    fields is a JSON list. Raises StateKeyError if the text is no such key.
+
+    >>> key_of_text("dog", pa.schema({"word": pa.string()}), "counts")
+    'dog'
+    >>> key_of_text('["dog", 7]', pa.schema({"word": pa.string(), "n": pa.int64()}), "counts")
+    ('dog', 7)
+    """
+    if len(fields) == 1 and _is_written_plainly(fields.field(0).type):
+        return key_of_json(text, fields, state)
+    try:
+        value = json.loads(text, parse_float=decimal.Decimal)
+    except ValueError:
+        raise _invalid(text, fields, state) from None
+    return key_of_json(value, fields, state)
+
+
+def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
+    """Return the key that a JSON value means for these key fields of a state.
+
+    Raises StateKeyError if it is no such key. A value of a wrong type that JSON can express comes back unchanged: the
+    state refuses it.
+
+    >>> key_of_json(["dog", "2024-02-29"], pa.schema({"word": pa.string(), "day": pa.date32()}), "counts")
+    ('dog', datetime.date(2024, 2, 29))
+    """
+    parts = [value] if len(fields) == 1 else value
+    if not isinstance(parts, list) or len(parts) != len(fields):
+        raise _invalid(value, fields, state)
+    try:
+        key = tuple(from_json(part, field.type) for part, field in zip(parts, fields, strict=True))
+    except ValueError:
+        raise _invalid(value, fields, state) from None
+    return key[0] if len(fields) == 1 else key
+
+
+def _is_written_plainly(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind))
+
+
+def _invalid(value: object, fields: pa.Schema, state: str) -> StateKeyError:
+    declared = ", ".join(
+        f"{quote(field.name)} {type_name(field.type)}{' (base64)' if kinds.is_binary(field.type) else ''}"
+        for field in fields
+    )
+    expected = declared if len(fields) == 1 else f"a JSON list of ({declared})"
+    return StateKeyError(f"state {state!r}: invalid key {value!r}: expected {expected}")

@@ -1,0 +1,1 @@
+"""The HTTP server of a topology's DRPC functions and states."""

@@ -1,0 +1,273 @@
+"""The web application over a served topology: DRPC functions, states, and how the server is."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from trident.base.errors import TridentError
+from trident.base.json_values import from_json, jsonable
+from trident.base.values import type_name
+from trident.reads.keys_from_json import key_of_json, key_of_text
+from trident.reads.state_view import StateView
+from trident.server import bodies
+from trident.server.access_rules import AccessRules
+from trident.server.desk import Desk
+from trident.server.errors import RequestError, body_of, status_of
+from trident.server.limits import Limits
+from trident.server.served import Served
+from trident.server.state_pages import page_of
+from trident.user_calls.threads import Threads
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_LOOK_SECONDS = 0.005
+"""The time between two looks at the committed txid, for a request that waits for a later one."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def web_app(served: Served, rules: AccessRules, limits: Limits) -> Starlette:
+    """Return the ASGI application that answers from `served`."""
+    return _Answers(served, rules, limits).app()
+
+
+class _Answers:
+    """The answers of one server. Its methods run in one event loop; reads and functions run in threads."""
+
+    def __init__(self, served: Served, rules: AccessRules, limits: Limits) -> None:
+        self._served, self._rules, self._limits = served, rules, limits
+        self._threads = Threads("trident-server", most=32, idle=10.0)
+        self._desks = {name: Desk(served.drpc.function(name), self._threads) for name in served.drpc.functions}
+        self._in_flight = 0
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/drpc", self._guarded(self._functions), methods=["GET"]),
+                Route("/drpc/{function}", self._guarded(self._execute), methods=["POST"]),
+                Route("/state", self._guarded(self._states), methods=["GET"]),
+                Route("/state/{state}", self._guarded(self._entries), methods=["GET"]),
+                Route("/state/{state}", self._guarded(self._multi_get), methods=["POST"]),
+                Route("/state/{state}/{key:path}", self._guarded(self._get), methods=["GET"]),
+                Route("/healthz", self._health, methods=["GET"]),
+                Route("/readyz", self._ready, methods=["GET"]),
+            ],
+        )
+
+    # --- every request -------------------------------------------------------------------------------------------
+
+    def _guarded(self, answer: Answer) -> Answer:
+        """Return an endpoint that checks who asks, limits what is in flight, and turns errors into answers."""
+
+        async def endpoint(request: Request) -> Response:
+            self._in_flight += 1
+            try:
+                self._rules.check(request.headers.get("host", ""), request.headers.get("authorization"))
+                if self._in_flight > self._limits.inFlight:
+                    raise RequestError(
+                        503, "Overloaded", f"{self._limits.inFlight} requests are in flight", {"Retry-After": "1"}
+                    )
+                return await answer(request)
+            except Exception as error:
+                return _refusal(error)
+            finally:
+                self._in_flight -= 1
+
+        return endpoint
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body of a request that is JSON. Raises RequestError if it is too large or too slow."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != bodies.JSON:
+            raise RequestError(415, "UnsupportedMediaType", f"the body must be {bodies.JSON}")
+        most, chunks, size = self._limits.bodyBytes, list[bytes](), 0
+        try:
+            async with asyncio.timeout(self._limits.bodySecs):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > most:
+                        raise RequestError(413, "BodyTooLarge", f"the body may have {most} bytes at most")
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise RequestError(408, "BodyTooSlow", f"the body took over {self._limits.bodySecs:g} s") from None
+        return b"".join(chunks)
+
+    async def _in_thread(self, work: Callable[[], _T], timeout: float | None = None) -> _T:
+        """Return what `work` returns in a thread. Raises RequestError if it takes longer than `timeout` seconds."""
+        limit = self._limits.timeoutSecs if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await asyncio.wrap_future(self._threads.submit(work))
+        except TimeoutError:
+            raise RequestError(504, "ReadTimeout", f"no answer within {limit:g} s") from None
+
+    async def _reach(self, least: Mapping[str, int], timeout: float) -> None:
+        """Wait until each group has committed the txid that `least` names. Raises RequestError after `timeout` seconds.
+
+        So the answers that a client gets never go back, whichever server it asks.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout
+        while least:
+            committed = await self._in_thread(lambda: self._served.asOfTxid)
+            behind = {group: txid for group, txid in least.items() if committed.get(group, txid) < txid}
+            if not behind:
+                return
+            if asyncio.get_running_loop().time() >= deadline:
+                at = ", ".join(f"{group} is at txid {committed[group]}, not {txid}" for group, txid in behind.items())
+                raise RequestError(409, "Behind", f"this server is behind what the client has seen: {at}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    # --- DRPC ----------------------------------------------------------------------------------------------------
+
+    async def _functions(self, request: Request) -> Response:
+        listed = [self._served.drpc.function(name).signature for name in self._served.drpc.functions]
+        return _json({"functions": dict(zip(self._served.drpc.functions, listed, strict=True))})
+
+    async def _execute(self, request: Request) -> Response:
+        function = self._served.drpc.function(request.path_params["function"])
+        call = bodies.read_body(await self._body(request), bodies.DrpcCall)
+        timeout = self._timeout(call.timeout)
+        declared = {field.name: field.type for field in function.arguments}
+        if isinstance(call.args, dict):
+            named = {name: _argument(name, declared.get(name), value) for name, value in call.args.items()}
+            values = function.bind((), named)
+        else:
+            known = [_argument(name, declared[name], value) for name, value in zip(declared, call.args, strict=False)]
+            values = function.bind([*known, *call.args[len(known) :]], {})
+        await self._reach(call.minTxid, timeout)
+        result = await self._desks[function.name].ask(values, timeout)
+        return _rows(request, result.toArrow(), result.txids)
+
+    def _timeout(self, asked: float | None) -> float:
+        most = self._limits.timeoutSecs
+        if asked is not None and not 0 < asked <= most:
+            raise RequestError(
+                400, "InvalidBody", f"timeout={asked:g}: expected seconds, more than 0 and at most {most:g}"
+            )
+        return most if asked is None else asked
+
+    # --- states --------------------------------------------------------------------------------------------------
+
+    async def _states(self, request: Request) -> Response:
+        described = [_described(self._served.state(name)) for name in self._served.states]
+        return _json({"topology": self._served.name, "states": described})
+
+    def _view(self, request: Request) -> StateView:
+        name = request.path_params["state"]
+        if name not in self._served.states:
+            raise RequestError(
+                404, "StateNotFound", f"no state {name!r}; the states are {', '.join(self._served.states)}"
+            )
+        return self._served.state(name)
+
+    async def _get(self, request: Request) -> Response:
+        """Answer the value of one key: text as it is, any other key as JSON."""
+        view = self._view(request)
+        text = request.path_params["key"]
+        key = () if not len(view.keyFields) else key_of_text(text, view.keyFields, view.name)
+        values, txid = await self._in_thread(lambda: view.multiGetWithTxid([key]))
+        if values[0] is None:
+            raise RequestError(404, "StateKeyNotFoundError", f"state {view.name!r} has nothing under {text!r}")
+        return _json({"value": jsonable(values[0]), "asOfTxid": self._txids(view, txid)})
+
+    async def _multi_get(self, request: Request) -> Response:
+        view = self._view(request)
+        wanted = bodies.read_body(await self._body(request), bodies.KeysWanted)
+        if len(wanted.keys) > self._limits.keys:
+            raise RequestError(413, "TooManyKeys", f"one request may ask for {self._limits.keys} keys")
+        keys = [key_of_json(each, view.keyFields, view.name) for each in wanted.keys]
+        await self._reach(wanted.minTxid, self._limits.timeoutSecs)
+        values, txid = await self._in_thread(lambda: view.multiGetWithTxid(keys))
+        txids = self._txids(view, txid)
+        if bodies.ARROW in request.headers.get("accept", ""):
+            return _rows(request, pa.table({"value": view.asColumn(values)}), txids)
+        return _json({"values": [jsonable(value) for value in values], "asOfTxid": txids})
+
+    async def _entries(self, request: Request) -> Response:
+        """Answer a page of entries in the order of their keys, or the entries with the greatest values."""
+        view, asked = self._view(request), request.query_params
+        unknown = set(asked) - {"limit", "after", "top", "by"}
+        if unknown:
+            raise RequestError(
+                400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected limit, after, top, by"
+            )
+        if "top" in asked:
+            count = self._count("top", asked["top"])
+            table = await self._in_thread(lambda: view.ranked(count, asked.get("by")))
+            return _rows(request, table, self._txids(view, _txid_of(table)))
+        count = self._count("limit", asked.get("limit", "100"))
+        table, after = await self._in_thread(lambda: page_of(view, count, asked.get("after")))
+        more = {} if after is None else {"after": after}
+        return _rows(request, table, self._txids(view, _txid_of(table)), more)
+
+    def _count(self, name: str, text: str) -> int:
+        if not text.isdecimal() or not 0 < int(text) <= self._limits.rows:
+            raise RequestError(400, "InvalidQuery", f"{name}={text!r}: expected a number from 1 to {self._limits.rows}")
+        return int(text)
+
+    def _txids(self, view: StateView, txid: int | None) -> dict[str, int]:
+        group = self._served.group_of(view.name)
+        return {} if txid is None or group is None else {group: txid}
+
+    # --- the server itself -----------------------------------------------------------------------------------------
+
+    async def _health(self, request: Request) -> Response:
+        """Answer that the process lives."""
+        return _json({"status": "alive"})
+
+    async def _ready(self, request: Request) -> Response:
+        """Answer whether states can be read now, and as of which txids."""
+        try:
+            return _json({"status": "ready", "asOfTxid": await self._in_thread(lambda: self._served.asOfTxid, 5.0)})
+        except TridentError as error:
+            return _json({"status": "not ready", "reason": type(error).__name__}, 503)
+
+
+def _argument(name: str, kind: pa.DataType | None, value: Any) -> Any:
+    """Return an argument's value from JSON; one that was not declared is refused by the function itself."""
+    try:
+        return value if kind is None else from_json(value, kind)
+    except ValueError:
+        raise RequestError(
+            400, "DRPCArgumentError", f"argument {name!r} came as {value!r}: expected {type_name(kind)}"
+        ) from None
+
+
+def _described(view: StateView) -> dict[str, Any]:
+    keys = {field.name: type_name(field.type) for field in view.keyFields}
+    return {"name": view.name, "kind": view.kind.value, "keys": keys, "value": type_name(view.valueType)}
+
+
+def _txid_of(table: pa.Table) -> int | None:
+    text = (table.schema.metadata or {}).get(b"asOfTxid")
+    return None if text is None else int(text)
+
+
+def _rows(
+    request: Request, table: pa.Table, txids: Mapping[str, int], more: Mapping[str, Any] | None = None
+) -> Response:
+    """Answer a table: as JSON, or as an Arrow stream if the client accepts that."""
+    if bodies.ARROW in request.headers.get("accept", ""):
+        headers = {"Trident-As-Of-Txid": bodies.json_body(dict(txids)).decode()}
+        headers |= {f"Trident-{name.title()}": str(value) for name, value in (more or {}).items()}
+        return Response(bodies.arrow_body(table), media_type=bodies.ARROW, headers=headers)
+    content = {"fields": table.column_names, "rows": bodies.json_rows(table), "asOfTxid": dict(txids), **(more or {})}
+    return _json(content)
+
+
+def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(bodies.json_body(content), status, headers, bodies.JSON)
+
+
+def _refusal(error: Exception) -> Response:
+    status = status_of(error)
+    if status == 500:
+        logger.error("a request failed: %s", type(error).__name__, exc_info=error)
+    return _json(body_of(error), status, error.headers if isinstance(error, RequestError) else None)

@@ -1,0 +1,61 @@
+"""Bodies of requests and answers: JSON by msgspec, tables as JSON or as an Arrow stream."""
+
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from trident.base.json_values import is_plain, jsonable
+from trident.base.values import to_python
+from trident.server.errors import RequestError
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+
+_T = TypeVar("_T")
+
+
+class DrpcCall(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /drpc/<function>``: `args` by position or by name."""
+
+    args: list[Any] | dict[str, Any] = []
+    timeout: float | None = None
+    minTxid: dict[str, int] = {}
+
+
+class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /state/<name>``: keys, each a value, or a list of the values of several key fields."""
+
+    keys: list[Any]
+    minTxid: dict[str, int] = {}
+
+
+def read_body(body: bytes, kind: type[_T]) -> _T:
+    """Return a request's body as `kind`. Raises RequestError if it is no such JSON."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(400, "InvalidBody", f"the body is not what is expected: {error}") from None
+
+
+def json_body(content: Any) -> bytes:
+    """Return content as JSON. It holds only what `jsonable` returns."""
+    return msgspec.json.encode(content)
+
+
+def json_rows(table: pa.Table) -> list[list[Any]]:
+    """Return the rows of a table, each as a list of JSON values."""
+    columns = [
+        to_python(column) if is_plain(column.type) else [jsonable(value) for value in to_python(column)]
+        for column in table.columns
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def arrow_body(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

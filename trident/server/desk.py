@@ -1,0 +1,127 @@
+"""The desk of one DRPC function: requests that come to an event loop while it is busy are answered together."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from trident.drpc.combining import Audience
+from trident.drpc.local import DRPCFunction, DRPCResult
+from trident.user_calls.threads import Threads
+
+_MOST = 256
+"""The most requests that are answered together."""
+
+_PATIENCE = 0.1
+"""Seconds that a request waits for the batch before it; then a batch is begun beside that one."""
+
+
+class _Request:
+    """One request on its way: queued, then of an audience, then answered or left by its client."""
+
+    __slots__ = ("answered", "audience", "values")
+
+    def __init__(self, values: list[Any], answered: "asyncio.Future[DRPCResult]") -> None:
+        self.values, self.answered = values, answered
+        self.audience: Audience | None = None
+
+    def end(self, outcome: DRPCResult | BaseException) -> None:
+        if self.answered.done():
+            return
+        if isinstance(outcome, BaseException):
+            self.answered.set_exception(outcome)
+        else:
+            self.answered.set_result(outcome)
+
+
+class Desk:
+    """Answers the requests of one function in batches, in threads. Only the thread of one event loop may call it.
+
+    It is for an event loop what `Combining` is for threads: there each waiting request would hold a thread.
+    """
+
+    def __init__(self, function: DRPCFunction, threads: Threads) -> None:
+        self._function, self._threads = function, threads
+        self._queue: deque[_Request] = deque()
+        self._busy = 0
+        self._impatient: asyncio.TimerHandle | None = None
+
+    async def ask(self, values: list[Any], timeout: float) -> DRPCResult:
+        """Return the answer for arguments that the function has bound. Raises DRPCTimeoutError after `timeout` seconds.
+
+        If the caller is cancelled, because its client has gone, the work ends at its next read.
+        """
+        request = _Request(values, asyncio.get_running_loop().create_future())
+        self._queue.append(request)
+        if not self._busy:
+            self._begin()
+        else:
+            self._wait_with_patience()
+        try:
+            async with asyncio.timeout(timeout):
+                return await request.answered
+        except TimeoutError:
+            thread = None if request.audience is None else request.audience.thread
+            raise self._function.late(timeout, thread) from None
+        finally:
+            self._leave(request)
+
+    def _leave(self, request: _Request) -> None:
+        """Take a request that nobody waits for from its queue or audience; one that is answered has left already."""
+        if request.answered.done() and not request.answered.cancelled():
+            return
+        if request.audience is None:
+            if request in self._queue:
+                self._queue.remove(request)
+            return
+        request.audience.size -= 1
+        if not request.audience.size:
+            request.audience.whenGone()
+
+    def _begin(self) -> None:
+        """Begin to answer those that wait."""
+        batch = [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
+        audience = Audience()
+        audience.size = len(batch)
+        for request in batch:
+            request.audience = audience
+        self._busy += 1
+        loop = asyncio.get_running_loop()
+        work = self._threads.submit(self._answer, [request.values for request in batch], audience)
+        work.add_done_callback(lambda done: _call_soon(loop, self._end, batch, done))
+        if self._queue:
+            self._wait_with_patience()
+
+    def _wait_with_patience(self) -> None:
+        """Begin another batch beside those at work, if a request has waited too long by then."""
+        if self._impatient is None:
+            self._impatient = asyncio.get_running_loop().call_later(_PATIENCE, self._lose_patience)
+
+    def _answer(self, batch: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
+        audience.thread = threading.get_ident()  # the audience was made in the thread of the event loop
+        return self._function.answer(batch, audience)
+
+    def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
+        """Give out the answers of a batch, and begin the next one."""
+        self._busy -= 1
+        error = done.exception()
+        # The work may end with Late, if nobody waited any more: then the requests have ended already.
+        outcomes = done.result() if error is None else [error] * len(batch)
+        for request, outcome in zip(batch, outcomes, strict=True):
+            request.end(outcome)
+        if self._queue and not self._busy:
+            self._begin()
+
+    def _lose_patience(self) -> None:
+        self._impatient = None
+        if self._queue:
+            self._begin()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
+    """Have the event loop call this, unless the server has stopped meanwhile and nobody waits any more."""
+    with suppress(RuntimeError):  # the loop was closed
+        loop.call_soon_threadsafe(call, *args)

@@ -1,0 +1,48 @@
+"""Errors as a client gets them: a status, the error's type and its message, and no traceback."""
+
+from trident.base import errors
+
+
+class RequestError(errors.TridentError):
+    """A request cannot be answered; `status` is the HTTP status that says so."""
+
+    def __init__(self, status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.headers = status, kind, headers or {}
+
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.DRPCNotFoundError, 404),
+    (errors.StateKeyNotFoundError, 404),
+    (errors.DRPCArgumentError, 400),
+    (errors.StateKeyError, 400),
+    (errors.DRPCTimeoutError, 504),
+    (errors.SnapshotMovedError, 503),
+    (errors.StateRecoveringError, 503),
+    (errors.StateUnavailableError, 503),
+    (errors.StateClosedError, 503),
+    (errors.FencedError, 503),
+    (errors.LogError, 503),
+    (errors.UserFunctionError, 500),
+)
+
+
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of an error: 4xx if the request is wrong, 503 if asking again may help, 500 otherwise.
+
+    >>> status_of(errors.DRPCArgumentError("...")), status_of(errors.StateRecoveringError("...")), status_of(KeyError())
+    (400, 503, 500)
+    """
+    if isinstance(error, RequestError):
+        return error.status
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def body_of(error: Exception) -> dict[str, dict[str, str]]:
+    """Return what a client gets to see: a library's error with its message, any other one without."""
+    if isinstance(error, RequestError):
+        return {"error": {"type": error.kind, "message": str(error)}}
+    if isinstance(error, errors.TridentError):
+        return {"error": {"type": type(error).__name__, "message": str(error)}}
+    # What an unknown error says may hold anything, such as values or paths. The server's own log has it.
+    return {"error": {"type": "InternalError", "message": "the server failed; its log says why"}}

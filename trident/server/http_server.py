@@ -1,0 +1,140 @@
+"""The server at work: a socket, and uvicorn in a thread of its own."""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Collection
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from trident.base.errors import MissingPackageError, TopologyError
+from trident.server.access_rules import AccessRules, is_loopback, read_token
+from trident.server.limits import Limits
+from trident.server.served import Served
+
+if TYPE_CHECKING:
+    import uvicorn
+
+logger = logging.getLogger(__name__)
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_BACKLOG = 2048
+_START_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+
+
+def rules_for(host: str, token: str | None, allowedHosts: Collection[str], insecure: bool) -> AccessRules:
+    """Return who may ask a server that is bound to `host`.
+
+    Raises TopologyError if other machines could ask without a token, unless that is wanted (`insecure`).
+    """
+    secret = read_token(token)
+    if not is_loopback(host) and secret is None and not insecure:
+        raise TopologyError(
+            f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), or listen "
+            f"at 127.0.0.1"
+        )
+    return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts})
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; with port 0, on a free port. Raises TopologyError if it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise TopologyError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def uvicorn_server(served: Served, rules: AccessRules, limits: Limits) -> "uvicorn.Server":
+    """Return a server of the web application. Raises MissingPackageError without the packages of the extra `server`."""
+    try:
+        import uvicorn
+
+        from trident.server.app import web_app
+    except ImportError as error:
+        raise MissingPackageError(
+            f"a server needs the package {error.name!r}: pip install 'trident-pyspark[server]'"
+        ) from None
+    config = uvicorn.Config(
+        web_app(served, rules, limits),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=64 << 10,
+        lifespan="off",
+        ws="none",
+    )
+    return uvicorn.Server(config)
+
+
+class Server:
+    """A server in a thread of this process. As a context manager, it stops at the end of the block."""
+
+    def __init__(self, served: Served, listening: socket.socket, rules: AccessRules, limits: Limits) -> None:
+        self._listening = listening
+        host, port = listening.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        """The address under which the server answers."""
+        try:
+            self._server = uvicorn_server(served, rules, limits)
+        except BaseException:
+            listening.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="trident-http", daemon=True)
+        self._thread.start()
+        deadline = threading.Event()
+        for _ in range(int(_START_SECONDS / 0.01)):
+            if self._server.started or not self._thread.is_alive():
+                break
+            deadline.wait(0.01)
+        if not self._server.started:
+            raise TopologyError(f"the server at {self.url} did not start; the log of uvicorn says why")
+        logger.info("topology %r is served at %s", served.name, self.url)
+
+    def _run(self) -> None:
+        # uvicorn sets signal handlers only in the main thread; this is another one.
+        with contextlib.closing(self._listening):
+            self._server.run(sockets=[self._listening])
+
+    def stop(self) -> None:
+        """Stop answering: requests under way get their answers, within 5 seconds."""
+        self._server.should_exit = True
+        self._thread.join(_STOP_SECONDS)
+        if self._thread.is_alive():
+            self._server.force_exit = True
+            self._thread.join(1.0)
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Server {self.url}{'' if self._thread.is_alive() else ', stopped'}>"
+
+
+def serve(
+    served: Served,
+    port: int,
+    host: str,
+    token: str | None,
+    allowedHosts: Collection[str],
+    limits: Limits | None,
+    insecure: bool,
+) -> Server:
+    """Start a server of `served`; see ``RunningTopology.serve``."""
+    rules = rules_for(host, token, allowedHosts, insecure)
+    return Server(served, bind(host, port), rules, limits or Limits())

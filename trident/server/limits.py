@@ -1,0 +1,37 @@
+"""The limits of a server: how much a client may send, ask and wait for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server accepts at most. A request beyond a limit gets a typed answer, and costs little.
+
+    Parameters
+    ----------
+    bodyBytes : int
+        The bytes of a request's body (413 beyond).
+    bodySecs : float
+        The seconds that a body may take to arrive (408 beyond).
+    keys : int
+        The keys of one multi-get (413 beyond).
+    rows : int
+        The rows of one page of a scan, and of a top list.
+    timeoutSecs : float
+        The seconds that an answer may take, and the greatest timeout that a client may ask for (504 beyond).
+    inFlight : int
+        The requests that are answered at the same time (503 beyond).
+    connections : int
+        The open connections (503 beyond).
+    requestsPerSec : float, optional
+        The requests of one token, or of one address where there are no tokens, in a second (429 beyond).
+    """
+
+    bodyBytes: int = 1 << 20
+    bodySecs: float = 10.0
+    keys: int = 10_000
+    rows: int = 10_000
+    timeoutSecs: float = 30.0
+    inFlight: int = 256
+    connections: int = 2_000
+    requestsPerSec: float | None = None

@@ -1,0 +1,32 @@
+"""What a server asks: a running topology, or one that was opened for reading."""
+
+from typing import Protocol
+
+from trident.drpc.local import LocalDRPC
+from trident.reads.committed_reads import Isolation
+from trident.reads.state_view import AsOfBatch, StateView
+
+
+class Served(Protocol):
+    """A topology that answers: `RunningTopology` and `OpenedTopology`."""
+
+    name: str
+    drpc: LocalDRPC
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states that can be read."""
+        ...
+
+    @property
+    def asOfTxid(self) -> dict[str, int]:
+        """The last committed txid of each batch group, by name, as a read would see it now."""
+        ...
+
+    def group_of(self, state: str) -> str | None:
+        """Return the batch group whose txids the state's reads name; None for a state without txids."""
+        ...
+
+    def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
+        """Return a view of a state. Raises StateError if there is none of this name."""
+        ...
