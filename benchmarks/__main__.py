@@ -22,6 +22,7 @@ from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
 from benchmarks.rows.redis_streams import redis_streams
 from benchmarks.rows.redis_update import redis_update
+from benchmarks.rows.serving import serving
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
 from benchmarks.rows.state_cost import keys, state_cost
@@ -48,6 +49,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "redis": redis_update,
     "streams": redis_streams,
     "drpc": drpc,
+    "serving": serving,
     "memory": memory,
     "keys.memory": lambda bench, load: keys(bench, "memory"),
     "keys.redis": lambda bench, load: keys(bench, "redis"),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.server.counting import counting
 from tests.support.server import RedisServer
+from tests.support.waiting import wait_until
 from trident import Count, TridentTopology, expr, openTopology
 from trident.errors import LogError, StateClosedError, StateError, StateShapeError, TopologyError
 from trident.spouts import FixedBatchSpout
@@ -23,9 +24,10 @@ def test_functions_and_states_answer_while_drivers_come_and_go(factory: StateFac
         feeder.feed([("dog",), ("cat",)])
         running.processAllAvailable()
         opened = openTopology(topology, name="wc", checkpointLocation=tmp_path)
-        assert opened.drpc.execute("total", "dog cat") == [(2,)]
+        wait_until(lambda: opened.drpc.execute("total", "dog cat") == [(2,)])
         feeder.feed([("dog",)])
         running.processAllAvailable()
+        wait_until(lambda: opened.asOfTxid == {"words": 2})
         result = opened.drpc.execute("total", "dog cat")
         assert (result, result.asOfTxid) == ([(3,)], 2)
     with opened:
@@ -34,7 +36,7 @@ def test_functions_and_states_answer_while_drivers_come_and_go(factory: StateFac
         with again.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
             feeder.feed([("dog",)])
             running.processAllAvailable()
-            assert opened.drpc.execute("count", "dog") == [("dog", 3)]
+            wait_until(lambda: opened.drpc.execute("count", "dog") == [("dog", 3)])
         assert opened.state("counts")["dog"] == 3
         assert opened.asOfTxid == {"words": 3}
         assert opened.states == ("counts",)

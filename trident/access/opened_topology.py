@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from trident.access.follower import GroupFollower
 from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import Followed, FollowedStore
 from trident.access.replica import MemoryReplica
@@ -161,7 +162,7 @@ def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateSh
 
 
 class _OpenedSource:
-    """The `ReadSource` of a topology whose driver is another process. From outside nothing holds commits back."""
+    """The `ReadSource` of a topology whose driver is another process."""
 
     def __init__(
         self, name: str, program: Program, opened: Mapping[str, Followed], statics: Mapping[str, ReadableStore]
@@ -173,9 +174,20 @@ class _OpenedSource:
         self._groups = {state.name: group for state, group in written}
         self._kinds = dict.fromkeys(statics, StateKind.NON_TRANSACTIONAL)
         self._kinds |= {state.name: state.factory.kind for state, _ in written}
-        self._members: dict[str, list[Followed]] = {}
+        members: dict[str, list[Followed]] = {}
         for state, group in self._groups.items():
-            self._members.setdefault(group, []).append(opened[state])
+            members.setdefault(group, []).append(opened[state])
+        # Copies that are all of this process's own are brought up by a thread. A state on a server moves by itself: a
+        # copy in the same group must be brought up to it for each read.
+        copies = {
+            group: [each for each in states if isinstance(each, MemoryReplica)] for group, states in members.items()
+        }
+        self._followers = {
+            group: GroupFollower(group, copies[group])
+            for group, states in members.items()
+            if len(copies[group]) == len(states)
+        }
+        self._members = {group: states for group, states in members.items() if group not in self._followers}
         self.closed = False
 
     def group_of(self, state: str) -> str:
@@ -183,11 +195,18 @@ class _OpenedSource:
 
     def committed(self, group: str) -> int:
         """Return the last txid that every state of the group holds, as far as this process can see by now."""
+        if group in self._followers:
+            return self._followers[group].committed
         return min(followed.committed() for followed in self._members[group])
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        yield self.committed(group)
+        """Give the committed txid, and hold the copies of this process back. Nothing holds back a state on a server."""
+        if group in self._followers:
+            with self._followers[group].gate.between() as txid:
+                yield txid
+        else:
+            yield self.committed(group)
 
     def store(self, state: str) -> ReadableStore:
         return self._stores[state]
@@ -198,11 +217,19 @@ class _OpenedSource:
     def check(self) -> None:
         if self.closed:
             raise StateClosedError(f"topology {self._name!r} was closed here; open it again")
+        for follower in self._followers.values():
+            follower.check()
+
+    def close(self) -> None:
+        """End the threads that follow the driver."""
+        self.closed = True
+        for follower in self._followers.values():
+            follower.close()
 
     @property
     def asOf(self) -> dict[str, int]:
         """The last committed txid of each group that has a state."""
-        return {group: self.committed(group) for group in self._members}
+        return {group: self.committed(group) for group in dict.fromkeys(self._groups.values())}
 
 
 class OpenedTopology:
@@ -254,7 +281,7 @@ class OpenedTopology:
     def close(self) -> None:
         """Close connections and files. Results of earlier reads stay valid."""
         if not self._source.closed:
-            self._source.closed = True
+            self._source.close()
             self._opened.close()
 
     def __enter__(self) -> "OpenedTopology":

@@ -67,9 +67,20 @@ class MemoryReplica:
         Raises StateError if the state was dropped or reset, StateLostError if a snapshot's file or a batch is gone, and
         StateShapeError if only the driver's code could apply the next batch.
         """
+        return self.follow(None)
+
+    def reachable(self) -> int:
+        """Return the last txid that the log has committed, up to which `follow` could bring the copy."""
+        return self._log.history(self._group).committed
+
+    def follow(self, upTo: int | None) -> int:
+        """Bring the copy up to the batch `upTo` (None: the last committed one) and return its txid; see `committed`.
+
+        The copy may be further than that: if it must begin again from a newer snapshot.
+        """
         with self._lock:
             for _ in range(_TRIES):
-                error = self._advance()
+                error = self._advance(upTo)
                 before = self._text
                 # The manifest is read after the batches. If it is of this incarnation, the batches were of it, too.
                 self._text, self.manifest = self._read_manifest()
@@ -101,17 +112,17 @@ class MemoryReplica:
         assert self._store is not None
         return self._store
 
-    def _advance(self) -> StateError | LogError | None:
-        """Apply the batches that were committed since the last call. Return the error if files or batches are gone.
+    def _advance(self, upTo: int | None) -> StateError | LogError | None:
+        """Apply the batches that were committed since the last call, up to `upTo` if it is given. Return the error if files or batches are gone.
 
         The caller decides what the error means: a newer snapshot, or another incarnation of the state, may have
         replaced the files and batches meanwhile.
         """
         try:
-            committed = self._log.history(self._group).committed
+            last = self.reachable() if upTo is None else min(upTo, self.reachable())
             if self._store is None:
                 self._store = self._load()
-            for txid in range(self._marker + 1, committed + 1):
+            for txid in range(self._marker + 1, last + 1):
                 if self._ended:
                     break
                 if (error := self._apply(self._store, txid)) is not None:

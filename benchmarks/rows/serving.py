@@ -1,0 +1,74 @@
+"""Requests over HTTP to a server without a driver, while the topology commits beside it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from benchmarks.bench import Bench
+from benchmarks.check import WrongAnswerError
+from benchmarks.http_load import Answered, load_server
+from benchmarks.row import Row
+from benchmarks.served_program import topology
+from benchmarks.timing import median, percentile
+from benchmarks.workload import Workload
+
+CONNECTIONS = 16
+BODY = json.dumps({"args": ["word0 word10 word100 word999"]}).encode()
+
+
+def serving(bench: Bench, load: Workload) -> Iterator[Row]:
+    """Ask for four keys, and for a constant, round after round, of the same process."""
+    seconds = 1.0 if bench.scale.warm is False else 4.0
+    for name, url in {"memory": "", "redis": bench.server.url}.items():
+        rates: list[float] = []
+        constants: list[float] = []
+        took: list[float] = []
+        folder = bench.fresh()
+        with mock.patch.dict(os.environ, {"SERVED_REDIS": url}):
+            running = topology().start(engine="embedded", name="served", checkpointLocation=str(folder))
+            with running, _server(folder) as address:
+                for number in bench.scale.turns:
+                    before = running.asOfTxid["numbers"]
+                    asked = load_server(address, "POST", "/drpc/total", BODY, CONNECTIONS, seconds)
+                    constant = load_server(address, "GET", "/healthz", b"", CONNECTIONS, seconds)
+                    _check(asked)
+                    _check(constant)
+                    print(f"    round {number}: {running.asOfTxid['numbers'] - before} batches meanwhile", flush=True)
+                    if number:
+                        rates.append(asked.rate)
+                        constants.append(constant.rate)
+                        took += asked.took
+        bench.drop(folder)
+        what = f"four keys over HTTP, {name} state, {CONNECTIONS} connections, beside commits"
+        text = f"{what}; against the same server answering a constant"
+        yield Row(f"serving.{name}", text, median(rates), median(constants), "requests/s", 0.5)
+        p50, p99 = percentile(took, 50) * 1000, percentile(took, 99) * 1000
+        yield Row(f"serving.{name}.p99", f"{what}: p99 against p50", p99, p50, "ms", 10.0, "at most")
+
+
+def _check(answered: Answered) -> None:
+    if answered.errors:
+        raise WrongAnswerError(f"{len(answered.errors)} errors of {len(answered.took)}: {answered.errors[0]}")
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "trident", "serve", "benchmarks.served_program:topology", "--name", "served"]
+    process = subprocess.Popen(
+        [*command, "--checkpoint", str(folder), "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        found = re.search(r"http://\S+", process.stderr.readline())
+        if found is None:
+            raise WrongAnswerError(process.stderr.read())
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(10)

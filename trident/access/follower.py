@@ -1,0 +1,75 @@
+"""A thread that brings copies of memory states up to their driver's commits, batch by batch, beside the readers."""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from trident.access.replica import MemoryReplica
+from trident.base.errors import LogError, StateError
+from trident.reads.commit_gate import CommitGate
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.01
+"""The time between two looks at the log, while nothing new is committed."""
+
+_PAUSE_SECONDS = 0.5
+"""The time after which a look is made again that failed."""
+
+
+class GroupFollower:
+    """Follows the commits of one batch group whose states are all in memory, for as long as it is open.
+
+    For the copies it is what a driver is for its states: it applies each batch to all states of the group, then moves
+    `committed`; and readers hold it back by its gate. So they always find the values as of the txid that they took,
+    however quickly the driver commits.
+    """
+
+    def __init__(self, group: str, replicas: Sequence[MemoryReplica]) -> None:
+        self._group, self._replicas = group, replicas
+        self.committed = min(replica.committed() for replica in replicas)
+        """The last txid that all copies hold."""
+        self.gate = CommitGate(lambda: self.committed)
+        self.error: StateError | LogError | None = None
+        """Why the last look failed; None if it did not."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"trident-{group}-follow", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise StateError if the states are not to be read any more: dropped, or lost."""
+        if isinstance(self.error, StateError):
+            raise self.error
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._ended.wait(pause):
+            try:
+                pause = 0.0 if self._follow() else _LOOK_SECONDS
+                self.error = None
+            except (StateError, LogError) as error:
+                if type(error) is not type(self.error):
+                    logger.warning(
+                        "group %r cannot be followed, and its readers see txid %d: %s",
+                        self._group,
+                        self.committed,
+                        error,
+                    )
+                self.error, pause = error, _PAUSE_SECONDS
+
+    def _follow(self) -> bool:
+        """Apply the next batch to all copies, if there is one, as soon as no reader needs the values before."""
+        txid = self.committed + 1
+        if txid > min(replica.reachable() for replica in self._replicas):
+            return False
+        while not self.gate.wait(txid, _LOOK_SECONDS):
+            if self._ended.is_set():
+                return False
+        # A copy may be further: its driver replaced its snapshot, and the batches before that are no longer kept.
+        self.committed = min(replica.follow(txid) for replica in self._replicas)
+        return True
