@@ -113,7 +113,9 @@ class MemoryReplica:
         return self._store
 
     def _advance(self, upTo: int | None) -> StateError | LogError | None:
-        """Apply the batches that were committed since the last call, up to `upTo` if it is given. Return the error if files or batches are gone.
+        """Apply the batches that were committed since the last call, up to `upTo` if it is given.
+
+        Return the error if files or batches are gone.
 
         The caller decides what the error means: a newer snapshot, or another incarnation of the state, may have
         replaced the files and batches meanwhile.
