@@ -51,9 +51,11 @@ def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructTy
 
 def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
     """Append the fields for unreadable lines: null for each tuple that was read. `corrupt` is None if all were."""
-    found = [None] * table.num_rows if corrupt is None else corrupt
-    lines = pa.array([each and each.line for each in found], pa.string())
-    reasons = pa.array([each and each.reason for each in found], pa.string())
+    if corrupt is None:
+        lines = reasons = pa.nulls(table.num_rows, pa.string())
+    else:
+        lines = pa.array([each and each.line for each in corrupt], pa.string())
+        reasons = pa.array([each and each.reason for each in corrupt], pa.string())
     return table.append_column(CORRUPT, lines).append_column(REASON, reasons)
 
 
