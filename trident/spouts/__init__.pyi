@@ -17,6 +17,7 @@ from trident_spouts.files.parquet import FilesEmission as FilesEmission
 from trident_spouts.files.spout import FileSpout as FileSpout
 from trident_spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_spouts.iterable import IterableSpout as IterableSpout
+from trident_spouts.jdbc.spout import JdbcSpout as JdbcSpout
 from trident_spouts.kafka.spout import KafkaSpout as KafkaSpout
 from trident_spouts.polling_spout import PollingSpout as PollingSpout
 from trident_spouts.protocols import BatchCoordinator as BatchCoordinator

@@ -1,0 +1,207 @@
+"""Columns of a database as fields: the field of each type, and rows in CSV as Arrow columns, each value exact."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+from pyspark.sql import types as spark
+from pyspark.sql.types import DataType, StructField, StructType
+
+from trident.base.errors import MalformedInputError, TypeDeclarationError
+from trident.base.types import arrow_type, type_ddl
+from trident_spouts.jdbc.database import ColumnType
+from trident_spouts.jdbc.relation import Relation, Source, quoted
+
+_CHUNK_BYTES = 8 << 20
+_MOST_DIGITS = 38
+_VERSION = "xmin"
+
+_TEXTS = {
+    "text",
+    "character varying",
+    "character",
+    "bpchar",
+    "name",
+    '"char"',
+    "uuid",
+    "json",
+    "jsonb",
+    "enum",
+    "citext",
+}
+_TYPES: Mapping[str, DataType] = {
+    "boolean": spark.BooleanType(),
+    "smallint": spark.ShortType(),
+    "integer": spark.IntegerType(),
+    "bigint": spark.LongType(),
+    "real": spark.FloatType(),
+    "double precision": spark.DoubleType(),
+    "bytea": spark.BinaryType(),
+    "date": spark.DateType(),
+    "timestamp without time zone": spark.TimestampNTZType(),
+    "timestamp with time zone": spark.TimestampType(),
+} | dict.fromkeys(_TEXTS, spark.StringType())
+_WIDER = {
+    ("smallint", "int"), ("smallint", "bigint"), ("integer", "bigint"), ("real", "double"),
+}  # fmt: skip
+
+
+def natural_type(column: ColumnType, type_name: str) -> DataType | None:
+    """Return the type of the field that holds every value of a column; None if there is none."""
+    if type_name != "numeric":
+        return _TYPES.get(type_name)
+    precision, scale = column.precision, column.scale
+    if precision is None or scale is None or not 0 <= scale <= precision <= _MOST_DIGITS:
+        return None
+    return spark.DecimalType(precision, scale)
+
+
+def fields_of(relation: Relation, source: Source) -> StructType:
+    """Return a field for each column. Raises TypeDeclarationError for a column that no type holds exactly."""
+    fields = []
+    for column in relation.columns:
+        type_name = relation.types.get(column.oid, "unknown")
+        kind = natural_type(column, type_name)
+        if kind is None:
+            raise TypeDeclarationError(_unreadable(source, column, type_name))
+        fields.append(StructField(column.name, kind))
+    return StructType(fields)
+
+
+def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
+    if type_name == "numeric":
+        why = (
+            f"the type numeric without a precision of at most {_MOST_DIGITS} digits. Declare the fields, with one such "
+            f"as '{column.name} decimal(20,4)', which refuses values that do not fit, or '{column.name} string'"
+        )
+    else:
+        why = (
+            f"the type {type_name}, which no field holds exactly. Declare the fields, with '{column.name} string' for "
+            f"its text, or leave it out"
+        )
+    return f"JdbcSpout: {source.name}: column {column.name!r} has {why}: schema='...'"
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """How rows are asked for and read: an expression of SQL for each field, and whether rows tell their version."""
+
+    source: Source
+    schema: StructType
+    expressions: tuple[str, ...]
+    versioned: bool
+
+    @property
+    def select(self) -> str:
+        """The list behind SELECT."""
+        return ", ".join((*self.expressions, *([f"{_VERSION}::text"] if self.versioned else [])))
+
+    def table(self, pieces: Iterable[bytes]) -> tuple[pa.Table, str]:
+        """Return rows in CSV as a table, with their digest. Raises MalformedInputError for a value of another type."""
+        names = [str(at) for at in range(len(self.expressions))]
+        kinds = {name: arrow_type(field.dataType) for name, field in zip(names, self.schema.fields, strict=True)}
+        read = {name: pa.string() if pa.types.is_binary(kind) else kind for name, kind in kinds.items()}
+        read |= {_VERSION: pa.int64()} if self.versioned else {}
+        tables = [self._parsed(chunk, read) for chunk in _chunks(pieces)]
+        table = pa.concat_tables([pa.schema(list(read.items())).empty_table(), *tables])
+        digest = str(pc.sum(table[_VERSION]).as_py() or 0) if self.versioned else ""
+        columns = [_bytes(table[name]) if pa.types.is_binary(kinds[name]) else table[name] for name in names]
+        return pa.table(columns, names=self.schema.names), digest
+
+    def _parsed(self, chunk: bytes, kinds: dict[str, pa.DataType]) -> pa.Table:
+        try:
+            table = csv.read_csv(
+                pa.BufferReader(chunk),
+                # One block: a row must not lie in two of them.
+                read_options=csv.ReadOptions(use_threads=False, block_size=len(chunk) + 1, column_names=[*kinds]),
+                parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+                convert_options=csv.ConvertOptions(
+                    column_types=kinds,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    true_values=["t"],
+                    false_values=["f"],
+                ),
+            )
+            for name, kind in kinds.items():
+                if pa.types.is_decimal(kind):
+                    self._check_precision(table[name], int(name))
+            return table
+        except pa.ArrowInvalid as error:
+            raise MalformedInputError(f"JdbcSpout: {self.source.name}{self._explained(str(error))}") from None
+
+    def _check_precision(self, column: pa.ChunkedArray, at: int) -> None:
+        """Raise MalformedInputError if a decimal has more digits than declared: the reader of CSV lets these pass."""
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            field = self.schema.fields[at]
+            where = f"{self.source.name}, column {field.name!r}"
+            raise MalformedInputError(f"JdbcSpout: {where}: expected {type_ddl(field.dataType)}, got {error}") from None
+
+    def _explained(self, error: str) -> str:
+        found = re.search(r"In CSV column #(\d+):.*?(?:invalid value|: )\s*'?(.*?)'?$", error)
+        if found is None or int(found[1]) >= len(self.schema.fields):
+            return f": {error}"
+        field = self.schema.fields[int(found[1])]
+        return f", column {field.name!r}: expected {type_ddl(field.dataType)}, got {error.rpartition(': ')[2]:.200}"
+
+
+def row_format(relation: Relation, source: Source, schema: StructType) -> RowFormat:
+    """Return how the fields of `schema` are read. Raises TypeDeclarationError if a column is of another type."""
+    by_name = {column.name: column for column in relation.columns}
+    expressions = []
+    for field in schema.fields:
+        if field.name not in by_name:
+            raise TypeDeclarationError(
+                f"JdbcSpout: {source.name} has no column {field.name!r}; its columns are {', '.join(by_name)}"
+            )
+        expressions.append(_expression(by_name[field.name], field, relation, source))
+    return RowFormat(source, schema, tuple(expressions), relation.versioned)
+
+
+def _expression(column: ColumnType, field: StructField, relation: Relation, source: Source) -> str:
+    type_name = relation.types.get(column.oid, "unknown")
+    natural, declared = natural_type(column, type_name), field.dataType
+    name = quoted(column.name)
+    if natural == declared or (type_name, declared.simpleString()) in _WIDER:
+        return name
+    if isinstance(declared, spark.StringType):
+        return f"{name}::text"
+    if isinstance(declared, spark.DecimalType) and type_name == "numeric" and _holds(declared, natural):
+        return name
+    accepted = "string" if natural is None else f"{type_ddl(natural)} or string"
+    raise TypeDeclarationError(
+        f"JdbcSpout: {source.name}: column {column.name!r} has the type {type_name}, and its field is declared "
+        f"{type_ddl(declared)}; accepted is {accepted}"
+    )
+
+
+def _holds(declared: spark.DecimalType, natural: DataType | None) -> bool:
+    """Return whether a decimal holds every value of a column; of a column without precision each value is checked."""
+    if not isinstance(natural, spark.DecimalType):
+        return True
+    return declared.scale >= natural.scale and declared.precision - declared.scale >= natural.precision - natural.scale
+
+
+def _chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces in chunks that are not too large. A piece of COPY holds whole rows."""
+    chunk: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        chunk.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)
+
+
+def _bytes(column: pa.ChunkedArray) -> pa.Array:
+    r"""Return a column of texts such as ``\x6869`` as bytes."""
+    return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in column.to_pylist()], pa.binary())

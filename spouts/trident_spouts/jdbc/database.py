@@ -1,0 +1,151 @@
+"""Reading from a database, again and again where a connection is lost: only reads are sent, so each may be repeated."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from trident.base.errors import SourceUnreadableError
+from trident_spouts.jdbc.address import Address, postgres_client
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
+
+_PASSING = ("08", "40", "53", "55P03", "57P", "58")
+"""Beginnings of SQLSTATEs that pass by themselves: lost connections, conflicts, a server that is full or restarts."""
+
+_REFUSALS = re.compile(
+    r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
+    r"|certificate verify failed|permission denied for database"
+)
+"""What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
+
+# The texts of values depend on these settings. They hold for one transaction, so that a pool may lie in between.
+_SETTINGS = (
+    "set local timezone = 'UTC'; set local datestyle = 'ISO, YMD'; set local extra_float_digits = 1; "
+    "set local bytea_output = 'hex'; set local standard_conforming_strings = on"
+)
+EACH_STATEMENT = f"begin isolation level read committed read only; {_SETTINGS}"
+"""Begins a transaction in which each statement sees what is committed when it begins."""
+ONE_MOMENT = f"begin isolation level repeatable read read only; {_SETTINGS}"
+"""Begins a transaction in which all statements see what is committed at the first of them."""
+
+
+class ColumnType(NamedTuple):
+    """What the server says of a column: the number of its type, and for decimals precision and scale."""
+
+    name: str
+    oid: int
+    precision: int | None
+    scale: int | None
+
+
+class Session:
+    """One transaction in a connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def rows(self, query: str) -> list[Row]:
+        """Return the rows of a query."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(query.encode())
+            return list(cursor.fetchall())
+
+    def one(self, query: str) -> Row:
+        """Return the only row of a query."""
+        (row,) = self.rows(query)
+        return row
+
+    def columns(self, query: str) -> list[ColumnType]:
+        """Return the columns of a query that returns no row."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(query.encode())
+            found = cursor.description or []
+            return [ColumnType(each.name, each.type_code, each.precision, each.scale) for each in found]
+
+    def csv(self, query: str) -> Iterator[bytes]:
+        """Yield the rows of a query as CSV, in pieces; a null is empty, an empty text is two quotation marks."""
+        statement = f"copy ({query}) to stdout (format csv)".encode()
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            yield from copy
+
+
+class Database:
+    """A connection to a database for one thread, opened when it is needed. `patience`: the seconds of trying again."""
+
+    def __init__(self, address: Address, patience: float) -> None:
+        self.address = address
+        self._patience = patience
+        self._connection: Any = None
+
+    def read(self, work: Callable[[Session], T], begin: str = EACH_STATEMENT, *, keep: bool = False) -> T:
+        """Return what `work` reads in one transaction; it may be called again, from its beginning.
+
+        With `keep` the transaction stays open until `close`. Raises SourceUnreadableError if the server refuses a
+        statement, or cannot be reached for `patience` seconds.
+        """
+        client = postgres_client()
+        until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            try:
+                return self._in_transaction(work, begin, keep)
+            except client.Error as error:
+                if not _passes(error):
+                    raise self._refusal(error) from error
+                if time.monotonic() + pause > until:
+                    raise self._error(
+                        f"cannot be read, after {self._patience:g} s of trying ({_said(error)}). Check that it runs, "
+                        f"and the address; retrySecs= says how long to wait for it"
+                    ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _in_transaction(self, work: Callable[[Session], T], begin: str, keep: bool) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self.address.connect()
+            self._connection.execute(begin.encode())
+            result = work(Session(self._connection))
+            if not keep:
+                self._connection.execute(b"commit")
+            return result
+        except BaseException:
+            self.close()  # whatever the connection is in the middle of
+            raise
+
+    def close(self) -> None:
+        """Close the connection. The next read opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(postgres_client().Error, OSError):  # it is broken already
+                connection.close()
+
+    def _refusal(self, error: Any) -> SourceUnreadableError:
+        hints = {
+            "42P01": "create the table, or correct its name",
+            "42703": "a column was dropped or renamed",
+            "42501": "the user needs the right to SELECT",
+        }
+        hint = hints.get(error.sqlstate or "", "check user, password and database in the address")
+        known = error.sqlstate in hints or error.sqlstate is None
+        return self._error(f"answered: {_said(error)}{f'; {hint}' if known else ''}")
+
+    def _error(self, what: str) -> SourceUnreadableError:
+        return SourceUnreadableError(f"JdbcSpout: the database at {self.address.shown} {what}")
+
+
+def _passes(error: Any) -> bool:
+    """Return whether the same request may succeed later."""
+    if error.sqlstate is not None:
+        return str(error.sqlstate).startswith(_PASSING)
+    return isinstance(error, postgres_client().OperationalError) and not _REFUSALS.search(str(error))
+
+
+def _said(error: Any) -> str:
+    """Return what the server or the client says, in one line."""
+    return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)

@@ -1,0 +1,105 @@
+"""The column by which rows are ordered: which types it may have, and its values in plans and beside a clock."""
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from trident.base.errors import SourceUnreadableError, TopologyError
+from trident_spouts.jdbc.relation import Relation, Source, literal, quoted
+
+Value = Any
+"""A value of the column in Python: an int, a Decimal, a date or a datetime; a text for a column of text."""
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class OrderType(NamedTuple):
+    """A type that the column may have."""
+
+    read: Callable[[str], Value]
+    unit: str | None
+    """What a difference of two values counts; None if there is none."""
+    by_clock: bool = False
+    """Whether values are times, which a transaction usually takes when it begins."""
+
+
+ORDER_TYPES = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), OrderType(int, "ids")),
+    "numeric": OrderType(Decimal, "ids"),
+    "date": OrderType(datetime.date.fromisoformat, "days", True),
+    "timestamp without time zone": OrderType(datetime.datetime.fromisoformat, "seconds", True),
+    "timestamp with time zone": OrderType(datetime.datetime.fromisoformat, "seconds", True),
+    **dict.fromkeys(("text", "character varying"), OrderType(str, None)),
+}
+
+
+class OrderColumn(NamedTuple):
+    """The column, with the name of its type."""
+
+    source: Source
+    name: str
+    type_name: str
+
+    @property
+    def sql(self) -> str:
+        return quoted(self.name)
+
+    @property
+    def type(self) -> OrderType:
+        return ORDER_TYPES[self.type_name]
+
+    @property
+    def past(self) -> str:
+        """The condition on rows whose value is behind us: a later transaction takes no such value from the clock."""
+        if not self.type.by_clock:
+            return "true"
+        clock = "now()"
+        if self.type_name != "timestamp with time zone":
+            # The zone of sessions that set none, unlike ours.
+            clock = "(now() at time zone (select reset_val from pg_settings where name = 'TimeZone'))"
+        return f"{self.sql} < {clock}{'::date' if self.type_name == 'date' else ''}"
+
+    def literal(self, text: str) -> str:
+        """Return a value, given as the text that the database wrote, as SQL."""
+        return f"{literal(text)}::{self.type_name}"
+
+    def between(self, after: str | None, to: str) -> str:
+        """Return the condition on rows behind `after`, up to `to`."""
+        behind = "" if after is None else f"{self.sql} > {self.literal(after)} and "
+        return f"{behind}{self.sql} <= {self.literal(to)}"
+
+    def value(self, text: str) -> Value:
+        """Return a value that the database wrote. Raises SourceUnreadableError if Python cannot hold it."""
+        try:
+            value = self.type.read(text)
+            if value == value:  # unlike NaN
+                return value
+        except (ValueError, ArithmeticError):
+            pass
+        raise SourceUnreadableError(
+            f"JdbcSpout: {self.source.name}: column {self.name!r} has the value {text}, which cannot be compared; "
+            f"leave such rows out by query="
+        )
+
+    def amount(self, text: str | None) -> int:
+        """Return a value as a number of `unit` from the beginning of its type."""
+        value = 0 if text is None else self.value(text)
+        if isinstance(value, datetime.datetime):
+            return int((value.replace(tzinfo=None) - _EPOCH).total_seconds())
+        return value.toordinal() if isinstance(value, datetime.date) else int(value)
+
+
+def order_column(relation: Relation, source: Source, name: str, *, texts: bool) -> OrderColumn:
+    """Return the column `name`. Raises an error if there is none, or its type has no order that a plan can rest on."""
+    by_name = {column.name: column for column in relation.columns}
+    if name not in by_name:
+        raise SourceUnreadableError(
+            f"JdbcSpout: {source.name} has no column {name!r} (orderBy); its columns are {', '.join(by_name)}"
+        )
+    type_name = relation.types.get(by_name[name].oid, "unknown")
+    found = ORDER_TYPES.get(type_name)
+    if found is None or (found.unit is None and not texts):
+        accepted = "an integer, numeric, date or timestamp" + (", or a text" if texts else "")
+        raise TopologyError(f"JdbcSpout: {source.name}: orderBy={name!r} has the type {type_name}; expected {accepted}")
+    return OrderColumn(source, name, type_name)

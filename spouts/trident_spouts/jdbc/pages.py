@@ -1,0 +1,117 @@
+"""Pages: ranges of the order column that a plan names and a worker reads, with counts and digests of their rows."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from trident.base.errors import DataLossError, SourceUnreadableError
+from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.columns import RowFormat
+from trident_spouts.jdbc.database import ONE_MOMENT, Database, Session
+from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.relation import Relation, literal
+
+_NO_SNAPSHOT = ("22023", "42704", "55000")
+"""The errors of a server, by version and cause, for a snapshot that nobody keeps open."""
+
+
+class Page(NamedTuple):
+    """The rows behind the value `after`, up to the value `to`: how many there are, and a digest of them.
+
+    Values are texts, as the database writes them. The digest is the sum of the rows' versions (the system column xmin):
+    every row that is written gets a version that no row had before, so rows that are as many and have the same sum are
+    the same rows. It is empty if rows tell no version.
+    """
+
+    after: str | None
+    to: str
+    rows: int
+    digest: str
+
+
+def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> str:
+    """Return the query of the pages of about `size` rows into which `rows`, a condition, is divided, in order.
+
+    Rows with equal values lie in one page, however many they are: they have the same rank.
+    """
+    digest = "sum(xmin::text::bigint)::text" if relation.versioned else "''"
+    version = ", xmin" if relation.versioned else ""
+    ranked = f"(rank() over (order by {column.sql}) - 1) / {size} as page"
+    return (
+        f"select max({column.sql})::text, count(*), {digest} "
+        f"from (select {column.sql}{version}, {ranked} from {column.source.sql} where {rows}) as ranked "
+        f"group by page order by page"
+    )
+
+
+def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
+    """Return the pages that a query of `pages_sql` gives; the first begins behind `after`."""
+    pages: list[Page] = []
+    for to, rows, digest in session.rows(query):
+        pages.append(Page(pages[-1].to if pages else after, to, rows, digest))
+    return pages
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """The function by which a worker reads a page. `replans`: a failed batch is planned anew.
+
+    `snapshot` is the number of a snapshot that the driver's transaction keeps open; None if it keeps none.
+    """
+
+    address: Address
+    patience: float
+    format: RowFormat
+    column: OrderColumn
+    replans: bool
+    snapshot: str | None = None
+
+    def __call__(self, page: Page) -> pa.Table:
+        """Return the rows of a page. Raises an error unless it holds what was planned."""
+        with closing(Database(self.address, self.patience)) as database:
+            table, digest = self._rows(database, page)
+        self._check(page, table.num_rows, digest)
+        return table
+
+    def _rows(self, database: Database, page: Page) -> tuple[pa.Table, str]:
+        """Return the rows as of the snapshot; as of now if nobody keeps it open any more: then the digest decides."""
+        rows = self.column.between(page.after, page.to)
+        query = f"select {self.format.select} from {self.format.source.sql} where {rows}"
+
+        def read(session: Session) -> tuple[pa.Table, str]:
+            return self.format.table(session.csv(query))
+
+        if self.snapshot is not None:
+            try:
+                return database.read(read, f"{ONE_MOMENT}; set transaction snapshot {literal(self.snapshot)}")
+            except SourceUnreadableError as error:
+                if getattr(error.__cause__, "sqlstate", None) not in _NO_SNAPSHOT:
+                    raise
+        return database.read(read)
+
+    def _check(self, page: Page, rows: int, digest: str) -> None:
+        if rows == page.rows and digest == page.digest:
+            return
+        column, source = self.column.name, self.format.source.name
+        if rows < page.rows:
+            what = f"{page.rows - rows} of them are gone: deleted, or an update changed {column}"
+        elif rows > page.rows:
+            what = (
+                f"{rows - page.rows} more are there now: inserted, or committed late, with values of {column} that had "
+                f"passed (isolationLag= waits for such rows)"
+            )
+        else:
+            what = "some of them were updated, or replaced"
+        behind = "" if page.after is None else f" after {page.after}"
+        problem = (
+            f"JdbcSpout: {source}: the batch was planned with {page.rows} rows of {column}{behind} up to {page.to}, "
+            f"and {what}"
+        )
+        if self.replans:
+            raise SourceUnreadableError(f"{problem}; the batch is planned anew")
+        raise DataLossError(
+            f"{problem}. Nothing of the batch was applied: the next start plans it anew. With kind='opaque' the same "
+            f"run does so"
+        )

@@ -1,0 +1,85 @@
+"""What is read: a table, a view or a query, as SQL, and the columns that it has."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from trident.base.errors import SourceUnreadableError, TopologyError
+from trident.base.text import typed_brief
+from trident_spouts.jdbc.database import ColumnType, Session
+
+_PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL, which is taken as it is written.
+
+    >>> print(quoted("Order"))
+    "Order"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of SQL.
+
+    >>> print(literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def table_sql(table: object) -> str:
+    """Return the name of a table as SQL. Raises TopologyError if it is none.
+
+    >>> print(table_sql('shop.Orders'), table_sql('"a.b"'))
+    "shop"."Orders" "a.b"
+    """
+    if not isinstance(table, str) or not _NAME.fullmatch(table):
+        raise TopologyError(
+            f"JdbcSpout: table={typed_brief(table)}: expected the name of a table or view, 'orders' or 'shop.orders', "
+            f"as the database spells it; a name with a dot is '\"a.b\"'"
+        )
+    parts = re.findall(_PART, table)
+    return ".".join(part if part.startswith('"') else quoted(part) for part in parts)
+
+
+class Source(NamedTuple):
+    """A table by its quoted name, or a query; `name` is how messages call it."""
+
+    name: str
+    table: str | None
+    query: str | None
+
+    @property
+    def sql(self) -> str:
+        """The source as an item behind FROM."""
+        return self.table if self.table is not None else f"(\n{self.query}\n) as query"
+
+
+class Relation(NamedTuple):
+    """A source as the database knows it at one moment."""
+
+    oid: int | None
+    """The number that the database gave to the table when it was made; None for a query."""
+    versioned: bool
+    """Whether each row tells which transaction wrote it (the system column xmin)."""
+    columns: tuple[ColumnType, ...]
+    types: Mapping[int, str]
+    """The names of the columns' types, by their numbers; that of an enumeration is ``enum``."""
+
+
+def look_up(session: Session, source: Source) -> Relation:
+    """Return what the database knows of a source. Raises SourceUnreadableError if it is no table, view or query."""
+    columns = tuple(session.columns(f"select * from {source.sql} limit 0"))
+    oids = ", ".join(sorted({str(column.oid) for column in columns})) or "0"
+    named = "case typtype when 'e' then 'enum' else format_type(oid, null) end"
+    types: dict[int, str] = dict(session.rows(f"select oid::bigint, {named} from pg_type where oid in ({oids})"))
+    if source.table is None:
+        return Relation(None, False, columns, types)
+    table = f"{literal(source.table)}::regclass"
+    oid, kind = session.one(f"select oid::bigint, relkind::text from pg_class where oid = {table}")
+    if kind not in "rpmvf":
+        raise SourceUnreadableError(f"JdbcSpout: {source.name} is no table or view")
+    return Relation(int(oid), kind in "rpm", columns, types)

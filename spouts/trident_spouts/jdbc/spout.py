@@ -1,0 +1,292 @@
+"""JdbcSpout: a spout of the rows of a database table."""
+
+import datetime
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal, TypeAlias, get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.checks import check_choice, check_whole_number
+from trident.base.durations import Duration, read_seconds
+from trident.base.errors import TopologyError
+from trident.base.redis_address import SOURCES, redacted
+from trident.base.text import brief, typed_brief
+from trident.base.types import ddl
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.jdbc.address import SCHEMES, Address
+from trident_spouts.jdbc.columns import fields_of
+from trident_spouts.jdbc.database import Database
+from trident_spouts.jdbc.executor import JdbcExecutor, JdbcSource
+from trident_spouts.jdbc.planner import LATEST, OnDataLoss
+from trident_spouts.jdbc.relation import Source, look_up, table_sql
+from trident_spouts.rows import read_schema
+
+Mode = Literal["incremental", "snapshot"]
+Kind = Literal["transactional", "opaque"]
+Value: TypeAlias = int | Decimal | datetime.datetime | datetime.date
+StartingFrom: TypeAlias = Literal["earliest", "latest"] | Value
+
+_DEFAULTS = {
+    "mode": "incremental",
+    "kind": SpoutKind.TRANSACTIONAL,
+    "startingFrom": "earliest",
+    "isolationLag": 0,
+    "onDataLoss": "fail",
+    "maxRowsPerBatch": 200_000,
+    "numPartitions": 8,
+    "user": None,
+    "password": None,
+    "retrySecs": 15,
+    "connectTimeout": 5,
+}
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class JdbcSpout:
+    """A spout of the rows of a PostgreSQL table, view or query: those that are added, or the table as of one moment.
+
+    The driver plans ranges of the column `orderBy` and logs them, each with the number of its rows and a digest of
+    their versions; Spark's workers read the rows with psycopg, so neither Java's driver nor a jar is needed. Each row
+    is read once, also over a restart. Needs PostgreSQL 12 or newer, and its primary server.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://user@host:5432/database``, also as ``jdbc:postgresql://``, with parameters of libpq such as
+        ``?sslmode=verify-full``. Or ``env:NAME`` or ``file:path``: then the environment variable or the file holds the
+        url, on the driver and on every worker.
+    table : str, optional
+        The table or view, ``"orders"`` or ``"shop.orders"``, spelled as in the database.
+    schema : str or StructType, optional
+        The fields to read, by the names of their columns. A type must hold every value of the column: the column's own,
+        a wider one, or ``string`` for its text. Without `schema`, all columns are read, and their types asked for when
+        the topology is built.
+    orderBy : str
+        The column whose values only grow: an integer from a sequence, a numeric, a date or a timestamp. In the mode
+        "snapshot" any column by which the table can be divided, also a text. It should have an index.
+    query : str, optional
+        In place of `table`: a SELECT.
+    mode : "incremental" or "snapshot"
+        "incremental" reads the rows that are there, and those that are added, as soon as no transaction can add a row
+        before them. "snapshot" reads the table as of the moment of the first plan, and then ends.
+    kind : "transactional" or "opaque"
+        What a failed attempt does: a transactional one reads the same rows again, and fails if they have changed; an
+        opaque one is planned anew, from what is there. Take "opaque" where rows are updated or deleted soon after they
+        come.
+    startingFrom : "earliest", "latest", or a value
+        Where a stream begins that was not read before: at the first row; behind the last one; or behind a value of
+        `orderBy`, an int, Decimal, date, or datetime (with a zone if the column has one).
+    isolationLag : duration
+        For how long rows are kept back beside what the database tells of transactions under way. 0 is exact for values
+        that the database gives when a row is inserted (identity, serial, ``now()``). Where programs give the values,
+        the longest time between the taking of a value and the commit.
+    onDataLoss : "fail" or "warn"
+        What happens if the table was dropped and made anew, or ends before what was read of it. "fail": DataLossError
+        stops the stream. "warn": a warning tells it, and reading goes on behind what was read.
+    maxRowsPerBatch : int
+        The rows in a batch; more only if more rows have the same value of `orderBy`.
+    numPartitions : int
+        Into how many ranges a full batch is divided, each read by one task. Ranges of fewer than 10,000 rows are not
+        divided.
+    user, password : str, optional
+        In place of those in `url`; also as ``env:NAME`` or ``file:path``.
+    retrySecs : duration
+        How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run says
+        how often). It must be shorter than ``messageTimeoutSecs``.
+    connectTimeout : duration
+        How long until a server counts as unreachable; at least 2 seconds.
+
+    Raises
+    ------
+    DataLossError
+        The table is not the one that was read, or planned rows of a transactional batch have changed.
+    SourceUnreadableError
+        The server cannot be reached, refuses us, is a standby, or has no such table or column.
+    TypeDeclarationError
+        A column has a type that no field holds exactly, or another one than declared. The message names the column.
+    MalformedInputError
+        A value does not fit the declared type, or has no counterpart (``infinity``, ``NaN``).
+    MissingPackageError
+        The package psycopg is not installed.
+
+    Examples
+    --------
+    >>> JdbcSpout("postgresql://me:secret@localhost/shop", "orders", "id long, item string", orderBy="id")
+    JdbcSpout('postgresql://me:***@localhost/shop', 'orders', 'id bigint, item string', orderBy='id')
+    >>> JdbcSpout("env:SHOP_URL", "prices", "item string, price decimal(10,2)", orderBy="item", mode="snapshot").kind
+    <SpoutKind.TRANSACTIONAL: 'transactional'>
+    """
+
+    url: str
+    table: str | None
+    query: str | None
+    orderBy: str
+    mode: Mode
+    kind: SpoutKind
+    startingFrom: StartingFrom
+    isolationLag: float
+    onDataLoss: OnDataLoss
+    maxRowsPerBatch: int
+    numPartitions: int
+    user: str | None
+    password: str | None
+    retrySecs: float
+    connectTimeout: float
+    _source: Source = field(compare=False)
+    _declared: StructType | None = field(compare=False)
+    _schema: StructType | None = field(compare=False)
+
+    def __init__(
+        self,
+        url: str,
+        table: str | None = None,
+        schema: str | StructType | None = None,
+        *,
+        orderBy: str,
+        query: str | None = None,
+        mode: Mode = "incremental",
+        kind: Kind = "transactional",
+        startingFrom: StartingFrom = "earliest",
+        isolationLag: Duration = 0,
+        onDataLoss: OnDataLoss = "fail",
+        maxRowsPerBatch: int = 200_000,
+        numPartitions: int = 8,
+        user: str | None = None,
+        password: str | None = None,
+        retrySecs: Duration = 15,
+        connectTimeout: Duration = 5,
+    ) -> None:
+        _check_url(url)
+        check_choice("JdbcSpout: mode", mode, get_args(Mode))
+        check_choice("JdbcSpout: kind", kind, get_args(Kind))
+        check_choice("JdbcSpout: onDataLoss", onDataLoss, get_args(OnDataLoss))
+        check_whole_number("JdbcSpout: maxRowsPerBatch", maxRowsPerBatch)
+        check_whole_number("JdbcSpout: numPartitions", numPartitions)
+        _check_texts(orderBy=orderBy, user=user, password=password)
+        _check_starting(startingFrom, mode)
+        set_ = object.__setattr__
+        set_(self, "url", url)
+        set_(self, "table", table)
+        set_(self, "query", query)
+        set_(self, "_source", _source(table, query))
+        set_(self, "_declared", None if schema is None else read_schema(schema))
+        set_(self, "_schema", self._declared)
+        set_(self, "orderBy", orderBy)
+        set_(self, "mode", mode)
+        set_(self, "kind", SpoutKind(kind))
+        set_(self, "startingFrom", startingFrom)
+        set_(self, "isolationLag", read_seconds("JdbcSpout: isolationLag", isolationLag, zero=True))
+        set_(self, "onDataLoss", onDataLoss)
+        set_(self, "maxRowsPerBatch", maxRowsPerBatch)
+        set_(self, "numPartitions", numPartitions)
+        set_(self, "user", user)
+        set_(self, "password", password)
+        set_(self, "retrySecs", read_seconds("JdbcSpout: retrySecs", retrySecs, zero=True))
+        set_(self, "connectTimeout", read_seconds("JdbcSpout: connectTimeout", connectTimeout))
+
+    @property
+    def schema(self) -> StructType:
+        """Return the fields of the tuples. If they were not declared, the database is asked, once.
+
+        Raises TypeDeclarationError if no field holds the values of a column exactly, and SourceUnreadableError if the
+        database cannot be read.
+        """
+        known = self._schema
+        if known is None:
+            database = Database(self._address, self.retrySecs)
+            try:
+                relation = database.read(lambda session: look_up(session, self._source))
+            finally:
+                database.close()
+            known = fields_of(relation, self._source)
+            object.__setattr__(self, "_schema", known)
+        return known
+
+    @property
+    def _address(self) -> Address:
+        return Address(self.url, self.user, self.password, self.connectTimeout)
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run, which connects to the database when it first plans a batch."""
+        starting = {"earliest": None, "latest": LATEST}.get(str(self.startingFrom), str(self.startingFrom))
+        return JdbcExecutor(
+            JdbcSource(
+                address=self._address,
+                source=self._source,
+                schema=self.schema,
+                order=self.orderBy,
+                snapshot=self.mode == "snapshot",
+                opaque=self.kind is SpoutKind.OPAQUE,
+                starting=starting,
+                lag=self.isolationLag,
+                on_data_loss=self.onDataLoss,
+                limit=self.maxRowsPerBatch,
+                partitions=self.numPartitions,
+                patience=self.retrySecs,
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.url, self.table, self.query, self.orderBy))
+
+    def __repr__(self) -> str:
+        parts = [repr(redacted(self.url))]
+        if self.table is not None:
+            parts.append(repr(self.table))
+        if self._declared is not None:
+            parts.append(f"{'' if self.table is not None else 'schema='}{ddl(self._declared)!r}")
+        parts.append(f"orderBy={self.orderBy!r}")
+        if self.query is not None:
+            parts.append(f"query={brief(self.query)}")
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if value != default:
+                shown = value.value if isinstance(value, SpoutKind) else value
+                hidden = name == "password" and not str(value).startswith(SOURCES)
+                parts.append(f"{name}={'***' if hidden else shown!r}")
+        return f"JdbcSpout({', '.join(parts)})"
+
+
+def _check_url(url: object) -> None:
+    if isinstance(url, str) and url.startswith((*SCHEMES, *SOURCES)) and url not in SOURCES:
+        return
+    shown = redacted(url) if isinstance(url, str) else url
+    raise TopologyError(
+        f"JdbcSpout: url={typed_brief(shown)}: expected postgresql://user@host:5432/database, or env:NAME or file:path "
+        f"that holds it. Other databases are not read yet: take PollingSpout, or a source of your own"
+    )
+
+
+def _check_texts(**texts: object) -> None:
+    for name, text in texts.items():
+        if not (isinstance(text, str) and text) and not (text is None and name != "orderBy"):
+            what = "the name of a column" if name == "orderBy" else "a text"
+            came = f"({type(text).__name__})" if name == "password" else typed_brief(text)
+            raise TopologyError(f"JdbcSpout: {name}={came}: expected {what}")
+
+
+def _check_starting(starting: object, mode: str) -> None:
+    is_value = isinstance(starting, get_args(Value)) and not isinstance(starting, bool)
+    if starting not in ("earliest", "latest") and not is_value:
+        raise TopologyError(
+            f"JdbcSpout: startingFrom={typed_brief(starting)}: expected 'earliest', 'latest', or a value of orderBy "
+            f"behind which to begin: an int, Decimal, date or datetime"
+        )
+    if mode == "snapshot" and starting != "earliest":
+        raise TopologyError(
+            f"JdbcSpout: startingFrom={brief(starting)} goes with mode='incremental'; a snapshot is the whole table. "
+            f"For a part of it use query="
+        )
+
+
+def _source(table: object, query: object) -> Source:
+    if (table is None) == (query is None):
+        raise TopologyError(
+            "JdbcSpout: expected either a table, JdbcSpout(url, 'orders', orderBy='id'), or query='select ...'"
+        )
+    if query is None:
+        return Source(f"table {table}", table_sql(table), None)
+    if not isinstance(query, str) or not query.strip():
+        raise TopologyError(f"JdbcSpout: query={typed_brief(query)}: expected the text of a SELECT")
+    return Source("the query", None, query.strip().rstrip(";"))
