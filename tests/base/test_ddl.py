@@ -118,6 +118,8 @@ def test_what_spark_refuses_is_refused(spark: SparkSession) -> None:
         theirs = spark_reads(text)
         if not isinstance(theirs, t.StructType) or not theirs.names:
             return
+        if '"name":""' in theirs.json():  # Spark takes a field without a name, which no verb could name
+            return
         try:
             ours = parse_schema(text)
         except DuplicateFieldError:
