@@ -101,7 +101,7 @@ def promise_of(node: WriteParquet | WriteKafka) -> Promise:
 
     It is the same as for an opaque state if each batch is published once, and as for a non-transactional one otherwise.
     """
-    repeats = isinstance(node, WriteKafka) and node.target.guarantee == "at-least-once"
+    repeats = isinstance(node, WriteKafka) and node.kafka.guarantee == "at-least-once"
     return _promise(_weakest(node), StateKind.NON_TRANSACTIONAL if repeats else StateKind.OPAQUE)
 
 

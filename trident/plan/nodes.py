@@ -463,7 +463,7 @@ class WriteKafka(Node):
 
     source: Node
     name: str
-    target: KafkaTarget
+    kafka: KafkaTarget
 
 
 @dataclass(frozen=True, slots=True, eq=False)

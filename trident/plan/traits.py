@@ -322,7 +322,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _never,
         reads.everything,
         _driver,
-        summary=lambda node: f"output {node.name}, into the topic {node.target.topic}: {promise_of(node).value}",
+        summary=lambda node: f"output {node.name}, into the topic {node.kafka.topic}: {promise_of(node).value}",
         in_branch=False,
     ),
     nodes.BestEffort: Traits(

@@ -328,7 +328,7 @@ def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog
         for output in group.sinks:
             if isinstance(output.step, WriteParquet | WriteKafka) and log is None:
                 sink = output.step
-                place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.target.topic}"
+                place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.kafka.topic}"
                 raise TopologyError(
                     f"output {sink.name!r} ({place}) outlives this process, and without a log nobody "
                     f"could say which batches it has: give start(..., checkpointLocation=...) or log=RedisLog(...)"

@@ -44,10 +44,10 @@ class KafkaOutlet:
 
     def __init__(self, sink: WriteKafka, run: RunIdentity, read: ReadTables) -> None:
         self._sink, self._run, self._read = sink, run, read
-        self._target = sink.target
+        self._target = sink.kafka
         self._output = f"{run.topology}/{sink.name}"
         self._kafka = kafka_client(sink.step)
-        self._exactly_once = sink.target.guarantee == "exactly-once"
+        self._exactly_once = sink.kafka.guarantee == "exactly-once"
         self._topics: set[str] = set()
         """The topics that are known to exist."""
         self._sender: Sender | None = None

@@ -44,7 +44,7 @@ class RecordKeeper:
 
         If `stable`, wait until no transaction is open that may replace it.
         """
-        stored = self._cluster.committed(self.group, self._sink.target.topic, stable)
+        stored = self._cluster.committed(self.group, self._sink.kafka.topic, stable)
         return None if stored is None else self._decode(*stored)
 
     def record(self, txid: int, rows: int) -> Record:
