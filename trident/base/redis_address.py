@@ -3,7 +3,6 @@
 A url may contain a password: with a variable or file, no program has to hold it, and no message shows it.
 """
 
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +13,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from trident.base.secrets import SOURCES, read_secret
+
 SCHEMES = ("redis://", "rediss://", "unix://")
-SOURCES = ("env:", "file:")
 
 _FILES = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"})
 
@@ -100,22 +100,11 @@ def read_url(source: str) -> str:
     'redis://localhost'
     >>> read_url("env:NOT_SET_ANYWHERE")
     Traceback (most recent call last):
-    ValueError: env:NOT_SET_ANYWHERE: the environment variable NOT_SET_ANYWHERE is not set; put the server's url there
+    ValueError: url='env:NOT_SET_ANYWHERE': the environment variable NOT_SET_ANYWHERE is not set
     """
-    if source.startswith("env:"):
-        name = source.removeprefix("env:")
-        if name not in os.environ:
-            raise ValueError(f"{source}: the environment variable {name} is not set; put the server's url there")
-        url = os.environ[name]
-    elif source.startswith("file:"):
-        try:
-            url = Path(source.removeprefix("file:")).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise ValueError(f"{source}: the file with the server's url cannot be read ({reason})") from None
-    else:
+    if not source.startswith(SOURCES):
         return source
-    url = url.strip()
+    url = read_secret("url", source, ValueError)
     if not url.startswith(SCHEMES):
         raise ValueError(f"{source} does not hold a url; expected redis://, rediss:// (TLS) or unix://")
     if fault := _fault(url):

@@ -1,23 +1,39 @@
 """Secrets that a program names and does not hold: ``env:NAME`` and ``file:path``."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from trident.base.errors import TopologyError
 
+SOURCES = ("env:", "file:")
+"""How a text begins that names an environment variable or a file, which hold what is meant."""
 
-def read_secret(name: str, given: str) -> str:
-    """Return the secret that ``env:NAME`` or ``file:path`` holds, or `given` itself if it is neither.
 
-    Raises TopologyError, which calls the argument `name`, if there is no such variable or file.
+def read_secret(name: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
+    """Return what ``env:NAME`` or ``file:path`` holds, without space around it; `given` itself if it is neither.
+
+    Raises what `error` makes of a message if there is no such variable or file. The message calls the argument `name`,
+    and never shows what was held.
+
+    >>> read_secret("password", "env:NOT_SET")
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: password='env:NOT_SET': the environment variable NOT_SET is not set
     """
+    kind, _, place = given.partition(":")
+    if not given.startswith(SOURCES):
+        return given
+    if kind == "env":
+        if place not in os.environ:
+            raise error(f"{name}={given!r}: the environment variable {place} is not set")
+        return os.environ[place].strip()
+    return read_secret_file(name, place, given, error).strip()
+
+
+def read_secret_file(name: str, path: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
+    """Return the content of a file. Raises what `error` makes of a message if it cannot be read as text."""
     try:
-        if given.startswith("env:"):
-            return os.environ[given.removeprefix("env:")]
-        if given.startswith("file:"):
-            return Path(given.removeprefix("file:")).read_text(encoding="utf-8").strip()
-    except KeyError:
-        raise TopologyError(f"{name}={given!r}: there is no such environment variable") from None
-    except OSError as error:
-        raise TopologyError(f"{name}={given!r}: {error.strerror or error}") from None
-    return given
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "it is not text"
+        raise error(f"{name}={given!r}: the file cannot be read ({reason})") from None

@@ -1,12 +1,11 @@
 """Addresses of databases: a url, with a user and a password that may lie in an environment variable or a file."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trident.base.errors import MissingPackageError, SourceUnreadableError
-from trident.base.redis_address import SOURCES, redacted
+from trident.base.redis_address import redacted
+from trident.base.secrets import read_secret
 
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
@@ -68,18 +67,7 @@ def read_text(name: str, text: str) -> str:
     trident.base.errors.SourceUnreadableError: JdbcSpout: password='env:NOT_SET_ANYWHERE': the environment variable \
 NOT_SET_ANYWHERE is not set
     """
-    if not text.startswith(SOURCES):
-        return text
-    kind, _, place = text.partition(":")
-    if kind == "env":
-        if place not in os.environ:
-            raise SourceUnreadableError(f"JdbcSpout: {name}={text!r}: the environment variable {place} is not set")
-        return os.environ[place].strip()
-    try:
-        return Path(place).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise SourceUnreadableError(f"JdbcSpout: {name}={text!r}: the file cannot be read ({reason})") from None
+    return read_secret(name, text, lambda problem: SourceUnreadableError(f"JdbcSpout: {problem}"))
 
 
 def postgres_client() -> Any:

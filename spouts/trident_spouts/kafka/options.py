@@ -4,12 +4,11 @@ Users write them once, under the names of librdkafka, the library beneath conflu
 or ``file:path``: then the environment variable or the file holds it, and no program has to hold a password.
 """
 
-import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from trident.base.errors import TopologyError
+from trident.base.secrets import SOURCES, read_secret, read_secret_file
 from trident.base.text import typed_brief
 
 Option = str | int | float | bool
@@ -40,7 +39,6 @@ _OURS = ALWAYS_OURS | {
 """The options that a KafkaSpout sets itself, in its clients and in Spark's reader, each with what says the same."""
 
 _SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
-_SOURCES = ("env:", "file:")
 
 _LOGIN = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {"PLAIN": f"{_LOGIN}.plain.PlainLoginModule"} | dict.fromkeys(
@@ -91,7 +89,7 @@ def shown(options: Mapping[str, Option]) -> dict[str, Option]:
     {'sasl.username': 'me', 'sasl.password': '***', 'ssl.key.password': 'env:KEY'}
     """
     return {
-        key: "***" if _SECRET.search(key) and not str(value).startswith(_SOURCES) else value
+        key: "***" if _SECRET.search(key) and not str(value).startswith(SOURCES) else value
         for key, value in options.items()
     }
 
@@ -106,22 +104,7 @@ def resolved(name: str, value: Option, error: Callable[[str], Exception] = _refu
     trident.base.errors.TopologyError: KafkaSpout: sasl.password='env:NOT_SET_ANYWHERE': the environment variable \
 NOT_SET_ANYWHERE is not set
     """
-    if not isinstance(value, str) or not value.startswith(_SOURCES):
-        return value
-    kind, _, place = value.partition(":")
-    if kind == "env":
-        if place not in os.environ:
-            raise error(f"{name}={value!r}: the environment variable {place} is not set")
-        return os.environ[place].strip()
-    return _content(name, value, place, error).strip()
-
-
-def _content(name: str, value: Option, path: str, error: Callable[[str], Exception] = _refused) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) else "it is not text"
-        raise error(f"{name}={value!r}: the file cannot be read ({reason})") from None
+    return read_secret(name, value, error) if isinstance(value, str) else value
 
 
 def client_options(
@@ -194,4 +177,4 @@ def _pem(options: Mapping[str, Option], part: str) -> str:
     text, path = options.get(f"ssl.{part}.pem"), options.get(f"ssl.{part}.location")
     if text is not None or path is None:
         return str(text or "")
-    return _content(f"ssl.{part}.location", path, str(path))
+    return read_secret_file(f"ssl.{part}.location", str(path), str(path), _refused)

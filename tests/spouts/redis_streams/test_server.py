@@ -139,7 +139,7 @@ def test_something_else_under_the_name_is_named(shared_redis: RedisServer) -> No
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("env:NOT_SET_ANYWHERE", "env:NOT_SET_ANYWHERE: the environment variable NOT_SET_ANYWHERE is not set"),
+        ("env:NOT_SET_ANYWHERE", "url='env:NOT_SET_ANYWHERE': the environment variable NOT_SET_ANYWHERE is not set"),
         ("rediss://127.0.0.1:1?ssl_ca_certs=/nowhere", "ssl_ca_certs=/nowhere in the url: there is no such file"),
         ("redis://127.0.0.1:1?foo=bar", "the url has an option 'foo' that redis-py does not know"),
     ],

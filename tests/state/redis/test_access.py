@@ -150,7 +150,7 @@ def test_a_url_from_a_file_or_the_environment_is_read_when_it_is_needed(
         secret.write_text(url + "\n")
 
     with RedisServer(tmp_path / "redis", "none") as server, opened(source) as store:
-        message = f"state 'counts': {source}: the (environment variable .* is not set|file .* cannot be read)"
+        message = f"state 'counts': url='{source}': the (environment variable .* is not set|file cannot be read)"
         with pytest.raises(StateError, match=message):
             store.report()
         put("hunter2 no url")
