@@ -2,11 +2,11 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.support.kafka import connector_jars, out_of_reach
 from trident.demo.java import ensure_java
 
 CONFS = {
@@ -22,11 +22,8 @@ CONFS = {
 """Spark's settings, the same for every engine."""
 
 
-def bench_spark(folder: Path, kafka: bool = False) -> SparkSession:
-    """Return a session on local[2] with 4 GB and no UI, whose workers run this Python.
-
-    With `kafka` it has the Kafka connector, if that can be fetched.
-    """
+def bench_spark(folder: Path, jars: Iterable[Path] = ()) -> SparkSession:
+    """Return a session on local[2] with 4 GB, no UI and these jars, whose workers run this Python."""
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -40,8 +37,8 @@ def bench_spark(folder: Path, kafka: bool = False) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
     )
-    if kafka and not out_of_reach():
-        builder = builder.config("spark.jars", ",".join(map(str, connector_jars())))
+    if named := ",".join(map(str, jars)):
+        builder = builder.config("spark.jars", named)
     spark = builder.config(map=dict(CONFS)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

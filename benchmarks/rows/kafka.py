@@ -22,7 +22,7 @@ from trident.spouts import KafkaSpout, TransactionAttempt
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 
 PARTITIONS = 4
-BATCHES = 5
+BATCHES = 20
 TOPIC = "lines"
 
 

@@ -1,7 +1,7 @@
 """Columns of a database as fields: the field of each type, and rows in CSV as Arrow columns, each value exact."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,6 @@ from trident.base.types import arrow_type, type_ddl
 from trident_spouts.jdbc.database import ColumnType
 from trident_spouts.jdbc.relation import Relation, Source, quoted
 
-_CHUNK_BYTES = 8 << 20
 _MOST_DIGITS = 38
 _VERSION = "xmin"
 
@@ -99,13 +98,13 @@ class RowFormat:
         """The list behind SELECT."""
         return ", ".join((*self.expressions, *([f"{_VERSION}::text"] if self.versioned else [])))
 
-    def table(self, pieces: Iterable[bytes]) -> tuple[pa.Table, str]:
+    def table(self, chunks: Iterable[bytes]) -> tuple[pa.Table, str]:
         """Return rows in CSV as a table, with their digest. Raises MalformedInputError for a value of another type."""
         names = [str(at) for at in range(len(self.expressions))]
         kinds = {name: arrow_type(field.dataType) for name, field in zip(names, self.schema.fields, strict=True)}
         read = {name: pa.string() if pa.types.is_binary(kind) else kind for name, kind in kinds.items()}
         read |= {_VERSION: pa.int64()} if self.versioned else {}
-        tables = [self._parsed(chunk, read) for chunk in _chunks(pieces)]
+        tables = [self._parsed(chunk, read) for chunk in chunks]
         table = pa.concat_tables([pa.schema(list(read.items())).empty_table(), *tables])
         digest = str(pc.sum(table[_VERSION]).as_py() or 0) if self.versioned else ""
         columns = [_bytes(table[name]) if pa.types.is_binary(kinds[name]) else table[name] for name in names]
@@ -186,20 +185,6 @@ def _holds(declared: spark.DecimalType, natural: DataType | None) -> bool:
     if not isinstance(natural, spark.DecimalType):
         return True
     return declared.scale >= natural.scale and declared.precision - declared.scale >= natural.precision - natural.scale
-
-
-def _chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces in chunks that are not too large. A piece of COPY holds whole rows."""
-    chunk: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        chunk.append(piece)
-        size += len(piece)
-        if size >= _CHUNK_BYTES:
-            yield b"".join(chunk)
-            chunk, size = [], 0
-    if chunk:
-        yield b"".join(chunk)
 
 
 def _bytes(column: pa.ChunkedArray) -> pa.Array:

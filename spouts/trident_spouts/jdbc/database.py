@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.jdbc.address import Address, postgres_client
+from trident_spouts.jdbc.copy_out import copied
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -69,10 +70,8 @@ class Session:
             return [ColumnType(each.name, each.type_code, each.precision, each.scale) for each in found]
 
     def csv(self, query: str) -> Iterator[bytes]:
-        """Yield the rows of a query as CSV, in pieces; a null is empty, an empty text is two quotation marks."""
-        statement = f"copy ({query}) to stdout (format csv)".encode()
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            yield from copy
+        """Yield the rows of a query as CSV, in chunks of whole rows; see `copied`."""
+        return copied(self._connection, query)
 
 
 class Database:

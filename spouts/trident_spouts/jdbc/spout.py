@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 from trident.base.checks import check_choice, check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
-from trident.base.redis_address import SOURCES, redacted
+from trident.base.redis_address import redacted
+from trident.base.secrets import SOURCES
 from trident.base.text import brief, typed_brief
 from trident.base.types import ddl
 from trident_spouts.executor import SpoutExecutor, SpoutKind
