@@ -78,6 +78,7 @@ class LogContract:
         log.publish(lease, "counts", b"m")
         log.attempted(lease, "g", 2, AttemptRecord(0, 1))
         assert looking.history("g").committed == 1 and looking.batch("g", 1) == record(1)
+        assert (looking.last_committed("g"), looking.last_committed("unknown")) == (1, 0)
         assert looking.attempts("g") == {2: AttemptRecord(0, 1)}
         assert looking.members() == log.members()
         assert looking.births() == {"counts": Birth("g", 0)} and looking.manifest("counts") == b"m"
@@ -94,6 +95,22 @@ class LogContract:
         assert again.history("g").committed == 1 and again.kept_since("g") == 0
         looking.close()
         again.close()
+
+    def test_times_of_commits_are_kept_as_long_as_the_records_of_batches(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for txid, time in ((1, 1700000000.25), (2, None), (3, 1700000002.5), (4, 1700000003.75)):
+            frozen(log, lease, txid)
+            assert log.commit_time("g", txid) is None
+            log.committed(lease, "g", txid, time)
+        looking = place.look()
+        for each in (log, looking):
+            times = [each.commit_time("g", txid) for txid in (1, 2, 3, 4, 5)]
+            assert times == [1700000000.25, None, 1700000002.5, 1700000003.75, None]
+        log.trim(lease, "g", 3, 0, 0)
+        assert [log.commit_time("g", txid) for txid in (1, 3, 4)] == [None, 1700000002.5, 1700000003.75]
+        looking.close()
+        log.close()
 
     def test_a_forgotten_state_may_be_born_again(self, place: Place) -> None:
         log = place.open()

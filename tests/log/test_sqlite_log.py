@@ -153,6 +153,27 @@ def test_a_log_from_before_former_names_were_recorded_is_read_and_written_on(tmp
     log.close()
 
 
+def test_a_log_from_before_times_of_commits_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path, "topology")
+    lease = log.take()
+    frozen(log, lease, 1)
+    log.committed(lease, "g", 1, 5.0)
+    log.close()
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE batches DROP COLUMN committed")
+    db.commit()
+    db.close()
+    assert SqliteLog(path, "topology", reading=True).commit_time("g", 1) is None
+    log = SqliteLog(path, "topology")
+    lease = log.take()
+    assert log.commit_time("g", 1) is None
+    frozen(log, lease, 2)
+    log.committed(lease, "g", 2, 7.0)
+    assert log.commit_time("g", 2) == 7.0
+    log.close()
+
+
 def test_a_signal_behind_the_commit_of_a_new_log_is_what_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

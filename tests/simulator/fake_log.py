@@ -44,6 +44,7 @@ class LogDisk:
     attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
     batches: dict[tuple[str, int], BatchRecord] = field(default_factory=dict)
     frozen: dict[tuple[str, int, int], Outputs] = field(default_factory=dict)
+    times: dict[tuple[str, int], float] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     unsynced: list[Undo] = field(default_factory=list)
 
@@ -58,6 +59,7 @@ class LogDisk:
             attempts=dict(self.attempts),
             batches=dict(self.batches),
             frozen=dict(self.frozen),
+            times=dict(self.times),
             unsynced=[],
         )
 
@@ -127,6 +129,9 @@ class FakeLog:
         positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
         return History(found.committed, positions, waiting)
 
+    def last_committed(self, group: str) -> int:
+        return (self._disk.groups.get(group) or Group()).committed
+
     def members(self) -> Members:
         return self._disk.members
 
@@ -194,16 +199,22 @@ class FakeLog:
     def frozen(self, group: str, txid: int, stage: int) -> Outputs | None:
         return self._disk.frozen.get((group, txid, stage))
 
-    def committed(self, lease: Lease, group: str, txid: int) -> None:
+    def commit_time(self, group: str, txid: int) -> float | None:
+        return self._disk.times.get((group, txid))
+
+    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
         def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.committed != txid - 1 or known.frozen < txid:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             known.committed = txid
+            if time is not None:
+                disk.times[group, txid] = time
             self.committed_heard(group, txid)
 
             def back() -> None:
                 known.committed = txid - 1
+                disk.times.pop((group, txid), None)
 
             return back
 

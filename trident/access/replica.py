@@ -71,10 +71,12 @@ class MemoryReplica:
 
     def reachable(self) -> int:
         """Return the last txid that the log has committed, up to which `follow` could bring the copy."""
-        return self._log.history(self._group).committed
+        return self._log.last_committed(self._group)
 
     def follow(self, upTo: int | None) -> int:
-        """Bring the copy up to the batch `upTo` (None: the last committed one) and return its txid; see `committed`.
+        """Bring the copy up to the batch `upTo`, which must be committed, and return its txid; see `committed`.
+
+        None: up to the last committed one.
 
         The copy may be further than that: if it must begin again from a newer snapshot.
         """
@@ -86,7 +88,8 @@ class MemoryReplica:
                 self._text, self.manifest = self._read_manifest()
                 if error is None:
                     return self._marker
-                if self._text == before:  # no newer snapshot explains the error
+                behind = self._store is not None and self._marker < self.manifest.txid
+                if self._text == before and not behind:  # no newer snapshot explains the error
                     raise error
                 self._store = None
             raise StateLostError(
@@ -121,7 +124,7 @@ class MemoryReplica:
         replaced the files and batches meanwhile.
         """
         try:
-            last = self.reachable() if upTo is None else min(upTo, self.reachable())
+            last = self.reachable() if upTo is None else upTo
             if self._store is None:
                 self._store = self._load()
             for txid in range(self._marker + 1, last + 1):

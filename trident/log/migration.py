@@ -55,7 +55,7 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
     )
     kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
     rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
-    db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", rows)
     db.execute("ALTER TABLE states ADD COLUMN founded INTEGER NOT NULL DEFAULT 1")
     db.execute("UPDATE meta SET format = ?, token = ''", (format,))
 
@@ -65,6 +65,13 @@ def add_former_names(db: sqlite3.Connection) -> None:
     columns = {row[1] for row in db.execute("PRAGMA table_info(streams)")}
     if "former" not in columns:
         db.execute("ALTER TABLE streams ADD COLUMN former TEXT NOT NULL DEFAULT '[]'")
+
+
+def add_commit_times(db: sqlite3.Connection) -> None:
+    """Add the times of commits to a log that was written before they were recorded."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(batches)")}
+    if "committed" not in columns:
+        db.execute("ALTER TABLE batches ADD COLUMN committed REAL")
 
 
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:

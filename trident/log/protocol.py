@@ -106,6 +106,10 @@ class LogReading(Protocol):
         """Return how far a group came: its last committed txid, its waiting batches, its positions."""
         ...
 
+    def last_committed(self, group: str) -> int:
+        """Return the last committed txid of a group, as `history` does, with one look at the log."""
+        ...
+
     def members(self) -> Members:
         """Return every stream and output of every program that was started on this log."""
         ...
@@ -116,6 +120,13 @@ class LogReading(Protocol):
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
         """Return the record of a frozen batch; None if the log does not keep it any more."""
+        ...
+
+    def commit_time(self, group: str, txid: int) -> float | None:
+        """Return when a batch was committed, in seconds since 1970 by its driver's clock.
+
+        None if it is not committed, or the log does not say: an earlier version committed it, or the record is gone.
+        """
         ...
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
@@ -182,8 +193,8 @@ class TransactionLog(LogReading, Protocol):
         """Record a later stage's results, unless results of that stage are recorded already: the first freeze stays."""
         ...
 
-    def committed(self, lease: Lease, group: str, txid: int) -> None:
-        """Record that every state of the group holds the batch."""
+    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
+        """Record that every state of the group holds the batch, and when that was (seconds since 1970)."""
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:

@@ -5,8 +5,8 @@ All keys have one hash tag, so that a cluster keeps them on one server::
     prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups, the token of every
                                             lease (lease:<epoch>) from one epoch on (since)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
-    prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), attempts (a:<txid>),
-                                            sizes (s:<txid>:<stage>)
+    prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), times of commits (c:<txid>),
+                                            attempts (a:<txid>), sizes (s:<txid>:<stage>)
     prefix:{topology}:log:f:<group>:<txid>  what a batch froze: for each stage an index (<stage>), and for each output a
                                             body (<stage>/<output>)
     prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made
@@ -183,6 +183,10 @@ class RedisTransactionLog(LogBase):
         positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
         return History(committed, positions, waiting)
 
+    def last_committed(self, group: str) -> int:
+        (text,) = self._server.ask(command(b"HGET", self._group_key(group), b"committed"))
+        return self._number({} if text is None else {"committed": text}, "committed")
+
     def members(self) -> Members:
         fields = self._hash(self._members)
         streams = dict[str, StreamRecord]()
@@ -233,6 +237,10 @@ class RedisTransactionLog(LogBase):
         except (TypeError, ValueError):
             raise self._corrupt(f"group {group!r}: the record of batch {txid} is invalid") from None
         return self._batch_record(group, txid, plan, time, outline, checksum)
+
+    def commit_time(self, group: str, txid: int) -> float | None:
+        (text,) = self._server.ask(command(b"HGET", self._group_key(group), b"c:%d" % txid))
+        return None if text is None else float(self._json(text))
 
     def freeze(
         self,
@@ -300,7 +308,7 @@ class RedisTransactionLog(LogBase):
             for (name, (files, rows, checksum)), body in zip(index.items(), bodies, strict=True)
         }
 
-    def committed(self, lease: Lease, group: str, txid: int) -> None:
+    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
         key = self._group_key(group)
         with self._lock:
             (last,) = self._server.ask(command(b"HGET", key, b"committed"))
@@ -309,7 +317,8 @@ class RedisTransactionLog(LogBase):
                 self.sync(lease)
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             write = WriteRequest(self._meta).must(key, "committed", last).must(key, "frozen", b"%d" % frozen)
-            self._write(lease, write.set(key, {"committed": txid}))
+            times = {} if time is None else {f"c:{txid}": repr(time)}
+            self._write(lease, write.set(key, {"committed": txid, **times}))
 
     # --- states ------------------------------------------------------------------------------------------------
 
@@ -366,7 +375,7 @@ class RedisTransactionLog(LogBase):
                 # `kept` moves with the first chunk, so that no start counts on batches that later chunks delete
                 write = WriteRequest(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
                 write.drop(key, [name for name in fields for txid in chunk if name.startswith(f"s:{txid}:")])
-                write.drop(key, [f"b:{txid}" for txid in batches[at : at + _AT_ONCE]])
+                write.drop(key, [f"{kind}:{txid}" for txid in batches[at : at + _AT_ONCE] for kind in "bc"])
                 for txid in chunk:
                     write.delete(self._frozen_key(group, txid))
                 self._write(lease, write)

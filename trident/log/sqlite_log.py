@@ -21,7 +21,7 @@ from trident.base.errors import LogError
 from trident.log.base import LogBase, compact, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, History, Positions
-from trident.log.migration import FORMER_SQLITE, add_former_names, batch_checksum, migrate
+from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, batch_checksum, migrate
 from trident.log.protocol import BatchRecord, Birth, Members
 
 FORMAT = "trident log 3"
@@ -45,7 +45,7 @@ CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
 CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
   deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
 CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, plan TEXT NOT NULL, time REAL NOT NULL,
-  outline TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid));
+  outline TEXT NOT NULL, checksum INTEGER NOT NULL, committed REAL, PRIMARY KEY (grp, txid));
 CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT NULL, output TEXT NOT NULL,
   body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
@@ -101,6 +101,7 @@ class SqliteLog(LogBase):
                 migrate(self._db, self._where, TABLES, FORMAT)
             elif "streams" in tables:
                 add_former_names(self._db)
+                add_commit_times(self._db)
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -161,6 +162,10 @@ class SqliteLog(LogBase):
         rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
+    def last_committed(self, group: str) -> int:
+        rows = self._rows("SELECT committed FROM groups WHERE name = ?", group)
+        return rows[0][0] if rows else 0
+
     def members(self) -> Members:
         rows = self._rows("SELECT * FROM streams")
         streams = {
@@ -206,6 +211,11 @@ class SqliteLog(LogBase):
         rows = self._rows(query, group, txid)
         return self._batch_record(group, txid, *rows[0]) if rows else None
 
+    def commit_time(self, group: str, txid: int) -> float | None:
+        # All columns: a log that is only read may have been written before there was the one for the time.
+        rows = self._rows("SELECT * FROM batches WHERE grp = ? AND txid = ?", group, txid)
+        return next(iter(rows[0][6:]), None) if rows else None
+
     def freeze(
         self,
         lease: Lease,
@@ -226,7 +236,7 @@ class SqliteLog(LogBase):
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
             moves = [(compact(position), name, group) for name, position in positions.items()]
             db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
-            db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
+            db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
             self._insert_frozen(db, group, txid, 1, outputs)
 
     def freeze_stage(
@@ -257,7 +267,7 @@ class SqliteLog(LogBase):
         outputs.pop(_NO_OUTPUT, None)
         return outputs
 
-    def committed(self, lease: Lease, group: str, txid: int) -> None:
+    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
         with self._write(lease) as db:
             moved = db.execute(
                 "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
@@ -265,6 +275,7 @@ class SqliteLog(LogBase):
             )
             if moved.rowcount != 1:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+            db.execute("UPDATE batches SET committed = ? WHERE grp = ? AND txid = ?", (time, group, txid))
 
     # --- states ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
 from trident.compiler.results import Result
 from trident.reads.commit_gate import CommitGate
+from trident.reads.commit_times import CommitTimes
 from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.commit_errors import REPEATED, TRANSIENT
@@ -29,6 +30,8 @@ class CommitTurns:
         self.committed = context.history.committed
         """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that
         reads an old value does too much work, never wrong work."""
+        self.times = CommitTimes(lambda txid: self._context.log.commit_time(self._name, txid))
+        """When batches were committed. It has a lock of its own."""
         self.gate = CommitGate(lambda: self.committed)
         """The gate where reads hold the next commit back. It has a lock of its own."""
         self.waiting_for: BaseException | None = None
@@ -55,6 +58,7 @@ class CommitTurns:
             # The entry stays until the batch is committed: without it, a repeated turn would have to read the log.
             summary = self._committer.commit(txid, self.at_hand.get(txid))
             # Only after COMMITTED: readers take this for the txid that every state of the group holds.
+            self.times.note(txid, summary.time)
             self.committed = txid
             self.waiting_for = None
             self._code.tries = 0

@@ -1,7 +1,7 @@
 """The commit turn: write one frozen batch into every state of its group, stage by stage.
 
-It is synchronous and without a clock. Every call may be repeated after any failure, since each step first finds out
-what an earlier try has done: a stage that is frozen is read, and a store skips what it holds.
+It is synchronous, and no clock decides anything. Every call may be repeated after any failure, since each step first
+finds out what an earlier try has done: a stage that is frozen is read, and a store skips what it holds.
 """
 
 import logging
@@ -15,6 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.clock import Clock, SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import (
     FencedError,
@@ -100,6 +101,8 @@ class Committer:
     folder: Path
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    """Tells when a batch is committed; nothing is decided by it."""
     files: FrozenFolders | None = None
     """The folders for large results; None if no folder lasts as long as the log."""
     writing: set[str] = field(default_factory=set)
@@ -141,7 +144,8 @@ class Committer:
         reach("committed.before")
         # After the outputs: a driver that dies between the two hands the same rows over again. In the other order the
         # rows would be lost (tests/faults/test_kill_points_outputs.py).
-        self.log.committed(self.lease, self.group.name, txid)
+        summary.time = self.clock.time()
+        self.log.committed(self.lease, self.group.name, txid, summary.time)
         reach("committed.after")
         return summary
 
@@ -230,6 +234,7 @@ class Committer:
             ran = self.code.run_stage(stage, {node: tables[node] for node in stage.inputs}, txid, self.lease.epoch)
             results.update(ran.results)
             skipped.update(ran.skipped)
+            summary.steps.extend(ran.steps)
         results = self.with_ttl({**results, **self._updated(stage, txid, tables)})
         # The results are frozen before anything that follows from them is written: a repeated turn must not compute
         # them again, from states that hold a part of this batch already.

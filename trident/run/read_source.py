@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from trident.base.errors import FencedError, TridentError
+from trident.reads.commit_times import CommitTimes
 from trident.reads.static_states import ReadableStore
 from trident.run.group_run import GroupRun
 from trident_state.state_shape import StateKind
@@ -37,6 +38,10 @@ class RunReadSource:
 
     def committed(self, group: str) -> int:
         return self._turns[group].committed
+
+    def times(self, group: str) -> CommitTimes:
+        """Return when the group's batches were committed."""
+        return self._turns[group].times
 
     def between(self, group: str) -> AbstractContextManager[int]:
         return self._turns[group].gate.between()

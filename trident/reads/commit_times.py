@@ -1,0 +1,40 @@
+"""When the batches of a group were committed, as far as reads ask for it."""
+
+import threading
+from collections.abc import Callable
+
+_MOST = 1024
+"""The most batches whose times are kept at hand."""
+
+
+class CommitTimes:
+    """The times of a group's commits: those of the last batches at hand, others as the log has them.
+
+    Any thread may call. `look` asks the log; it is called without the lock.
+    """
+
+    def __init__(self, look: Callable[[int], float | None]) -> None:
+        self._look = look
+        self._lock = threading.Lock()
+        self._known: dict[int, float] = {}
+
+    def note(self, txid: int, time: float | None) -> None:
+        """Keep the time of a commit at hand."""
+        if time is None:
+            return
+        with self._lock:
+            self._known[txid] = time
+            while len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+
+    def at_hand(self, txid: int) -> float | None:
+        """Return when a batch was committed, if that is known without a look into the log."""
+        return self._known.get(txid)
+
+    def of(self, txid: int) -> float | None:
+        """Return when a batch was committed, in seconds since 1970; None if the log does not say."""
+        time = self.at_hand(txid)
+        if time is None:
+            time = self._look(txid)
+            self.note(txid, time)
+        return time

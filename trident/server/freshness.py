@@ -1,0 +1,41 @@
+"""How fresh an answer is: the batches that it shows, when they were committed, and how long ago that is."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from trident.server.served import Served
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class Freshness:
+    """Describes answers. `in_thread` does work that may wait for the log."""
+
+    def __init__(self, served: Served, in_thread: InThread) -> None:
+        self._served, self._in_thread = served, in_thread
+
+    async def of(self, txids: Mapping[str, int]) -> dict[str, Any]:
+        """Return ``asOfTxid`` and ``committedAt`` of each group that an answer shows, and ``stalenessMs``.
+
+        The staleness is the time since the oldest of these commits, by this machine's clock. It is None as long as a
+        group has committed no batch, or the log does not say when.
+        """
+        times = {group: await self._time(group, txid) for group, txid in txids.items()}
+        known = [each for each in times.values() if each is not None]
+        oldest = min(known) if known and len(known) == len(times) else None
+        return {
+            "asOfTxid": dict(txids),
+            "committedAt": {group: None if each is None else _iso(each) for group, each in times.items()},
+            "stalenessMs": None if oldest is None else max(0, round((time.time() - oldest) * 1000)),
+        }
+
+    async def _time(self, group: str, txid: int) -> float | None:
+        times = self._served.commitTimes(group)
+        at_hand = times.at_hand(txid)
+        return at_hand if at_hand is not None else await self._in_thread(lambda: times.of(txid))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
