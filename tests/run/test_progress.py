@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -109,3 +110,18 @@ def test_the_rate_counts_the_rows_after_the_first_batch() -> None:
     assert rows_per_second([batch(1, 0), batch(2, 0)]) is None
     assert rows_per_second([batch(1, 0, None), batch(2, 2, 10)]) == 5.0
     assert rows_per_second([batch(1, 0), batch(2, 2, 10), batch(3, 4, None)]) is None, "nobody counted batch 3"
+
+
+def test_every_event_that_a_hanging_listener_loses_is_counted_and_telling_stays_quick() -> None:
+    hang, dropped = threading.Event(), list[None]()
+    progress = Progress(whenDropped=lambda: dropped.append(None))
+    progress.listen(lambda event: hang.wait(30) and None)
+    progress.tell(batch(0))
+    began = time.monotonic()
+    for txid in range(1, 1501):
+        progress.tell(batch(txid))
+    assert time.monotonic() - began < 2  # a listener that is waited for would take 30 s
+    hang.set()
+    progress.flush(10)
+    # The first event may be in the listener's hands or still in its queue of 1000 when the others come.
+    assert len(dropped) in (500, 501)

@@ -38,6 +38,16 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 
 @dataclass(frozen=True, slots=True)
+class StepWork:
+    """The work of one step in one run of its stage: the tuples that entered and left it, and the seconds it took."""
+
+    step: str
+    entered: int
+    left: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageResult:
     """The results of a stage in one attempt."""
 
@@ -49,3 +59,5 @@ class StageResult:
     """The tuples that Debug steps show, by label."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """For each step with failures under ``onError="skip"`` the number of skipped tuples."""
+    steps: tuple[StepWork, ...] = ()
+    """The work of each step, in the order in which they ran; empty on an engine that does not run steps one by one."""

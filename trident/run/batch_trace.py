@@ -13,9 +13,10 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
-from trident.compiler.results import StageResult
+from trident.compiler.results import StageResult, StepWork
 from trident.run.commit_rate import CommitRate
 from trident.run.event_time import DROPPED
+from trident.run.step_counts import steps_of
 from trident.run.turn_summary import TurnSummary
 from trident_spouts.executor import ReadSoFar
 
@@ -35,6 +36,7 @@ class _Open:
     skipped: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[str, ReadSoFar] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
+    steps: tuple[StepWork, ...] = ()
 
 
 class Trace:
@@ -81,6 +83,7 @@ class Trace:
             if known is not None and known.attempt == attempt:
                 known.rows = result.rows
                 known.skipped = result.skipped
+                known.steps = result.steps
                 known.phases["run"] = seconds
         for label, table in result.debug.items():
             for line in _debug_lines(label, attempt, table):
@@ -143,6 +146,8 @@ class Trace:
             event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
         if known.skipped or summary.skipped:
             event["skipped"] = {**known.skipped, **summary.skipped}
+        if steps := steps_of([*known.steps, *summary.steps], summary.dead, event.get("skipped", {})):
+            event["steps"] = steps
         self._note_windows(group, summary)
         self._tell(event)
 

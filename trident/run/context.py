@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
+from trident.base.metrics import MetricsRegistry
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.log.history import History
@@ -44,6 +45,7 @@ class RunContext:
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     """The states that are only read; they belong to no group."""
     make_threads: MakeThreads = Threads
+    metrics: MetricsRegistry = field(default_factory=MetricsRegistry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,11 @@ which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number 
 the phase "bestEffort" a branch missed the batch, and ``numInputRows`` is the number of tuples that it missed; an event
 "skipped" has, as ``skipped``, the tuples that a branch left out of a batch. A listener that was slow finds ``dropped``
 in its next event: the number of events that were left out just before.
+
+A committed batch's ``steps`` lists the steps that were measured: ``name``, the tuples ``in``, ``out``, ``failed`` and
+``skipped``, and ``seconds``, of the attempt that was committed. The embedded engine measures every step. Spark runs
+many steps as one, so there the list has the steps with failed or skipped tuples, and these numbers alone. Every step
+that reads another one gets all tuples that leave it.
 """
 
 import copy
@@ -41,6 +46,7 @@ class Progress:
     Parameters
     ----------
     capacity : how many events are kept.
+    whenDropped : what is called for each event that a slow listener does not get.
 
     >>> progress = Progress()
     >>> progress.tell({"event": "committed", "group": "sentences", "txid": 1, "numInputRows": 16})
@@ -48,7 +54,8 @@ class Progress:
     (1, 1)
     """
 
-    def __init__(self, capacity: int = 100) -> None:
+    def __init__(self, capacity: int = 100, whenDropped: Callable[[], None] = lambda: None) -> None:
+        self._when_dropped = whenDropped
         self._lock = threading.Lock()
         self._recent: deque[ProgressEvent] = deque(maxlen=capacity)
         self._last: ProgressEvent | None = None
@@ -75,15 +82,19 @@ class Progress:
         with self._lock:
             return copy.deepcopy(list(self._recent))
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, fromRecent: bool = False) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return the function that ends this.
+
+        With `fromRecent` it gets the events of `recent` first, and none of them twice.
 
         Each listener has a thread of its own, so that a slow one holds nothing up. When more than a thousand
         events wait for a listener, the oldest are left out, and the next event that it gets has their number
         under ``"dropped"``. An error that a listener raises is logged, and does not fail a batch.
         """
-        listening = _Listening(listener)
+        listening = _Listening(listener, self._when_dropped)
         with self._lock:
+            for event in self._recent if fromRecent else ():
+                listening.tell(event)
             self._listening.append(listening)
 
         def end() -> None:
@@ -110,8 +121,8 @@ class Progress:
 class _Listening:
     """One listener, its queue of events, and the thread that empties it. The thread ends when the queue is empty."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener, whenDropped: Callable[[], None]) -> None:
+        self._listener, self._when_dropped = listener, whenDropped
         self._changed = threading.Condition()
         self._waiting: deque[ProgressEvent] = deque()
         self._dropped = 0
@@ -123,6 +134,7 @@ class _Listening:
             if len(self._waiting) >= BEHIND:
                 self._waiting.popleft()
                 self._dropped += 1
+                self._when_dropped()
             self._waiting.append(copy.deepcopy(event))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._hear, name="trident-listener", daemon=True)

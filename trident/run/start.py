@@ -17,6 +17,7 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.log_fields import RunLogger
+from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name
 from trident.base.step import user_level
 from trident.compiler.arrow.engine import ArrowEngine
@@ -46,6 +47,7 @@ from trident.run.options import at_least, check_known, flag, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
+from trident.run.run_metrics import RunMetrics, dropped_counter
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
 from trident.run.slots import Slots
@@ -187,10 +189,24 @@ def _start(
         undo.callback(engine.close)
         state_threads = Threads("trident-states", max(2, len(begun.stores)))
         undo.callback(state_threads.close, 0)
-        runId, progress = uuid4().hex, Progress()
+        runId, metrics = uuid4().hex, MetricsRegistry()
+        progress = Progress(whenDropped=dropped_counter(metrics, settings.name))
         identity = {"name": settings.name, "id": log.uuid, "runId": runId, "engine": engine.name}
-        trace = Trace(identity, settings.clock, progress.tell)
-        context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
+        counted = RunMetrics(metrics, progress.tell)
+        trace = Trace(identity, settings.clock, counted.tell)
+        context = RunContext(
+            topology,
+            settings,
+            runId,
+            log,
+            begun,
+            engine,
+            state_threads,
+            progress,
+            trace,
+            statics,
+            metrics=metrics,
+        )
         _log_start(context)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
@@ -266,7 +282,9 @@ def _group_run(
         if isinstance(store, WatchedStore):
             store.join(sources.calls, lambda: code.tries)
     waiting, files = begun.waiting[group.name], settings.files
-    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
+    committer = Committer(
+        group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, settings.clock, files
+    )
     history = begun.histories[group.name]
     with explaining(log, begun.lease):  # states may only seem lost, because another driver took the log
         committer.sweep()

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.compiler.program import Stage
+from trident.compiler.results import StepWork
 from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
 from trident.run.event_time import WindowTime
@@ -45,6 +46,10 @@ class TurnSummary:
     skipped: dict[str, int] = field(default_factory=dict)
     """Skipped tuples, by step. Those of stage 1 are here only if its results came from the log; else its attempt
     reported them."""
+    steps: list[StepWork] = field(default_factory=list)
+    """The work of the steps that ran in this turn."""
+    time: float | None = None
+    """When the batch was committed, in seconds since 1970."""
 
 
 def count_dropped(

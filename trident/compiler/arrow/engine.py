@@ -91,7 +91,8 @@ def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({}))
         results = {}
         for output in stage.outputs:
             results[output.name] = columns_by_node[id(end_of(output.step))].table(output.schema)
-        return StageResult(results, sum(columns.rows for columns in work.inputs.values()), work.debug)
+        rows = sum(columns.rows for columns in work.inputs.values())
+        return StageResult(results, rows, work.debug, steps=tuple(work.steps))
 
     return run
 

@@ -5,6 +5,7 @@ A DRPC function answers many requests in one pass, each as if it were alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeAlias
 
@@ -41,6 +42,7 @@ from trident.compiler.columns.partitions import (
 )
 from trident.compiler.columns.splits import part_of
 from trident.compiler.program import RequestPlan
+from trident.compiler.results import StepWork
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
@@ -66,6 +68,8 @@ class Run:
     """A function that is called between steps, and raises where the run was cancelled."""
     txid: int = 1
     letters: Letters = field(default_factory=Letters)
+    steps: list[StepWork] = field(default_factory=list)
+    """The work of each step that has run, in their order."""
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
@@ -117,7 +121,7 @@ class Evaluation:
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)
         self._functions = [
-            (id(node), [id(source) for source in nodes.sources_of(node)], self._compiled(node))
+            (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node))
             for node in walked
             if id(node) not in self._entries
         ]
@@ -127,9 +131,12 @@ class Evaluation:
         by_node = dict(run.inputs)
         if self._partitioned:
             by_node = {node: spread(columns, self._counts.get(node)) for node, columns in by_node.items()}
-        for node, sources, function in self._functions:
+        for node, step, sources, function in self._functions:
             run.check()
-            by_node[node] = function([by_node[source] for source in sources], run)
+            entering, began = [by_node[source] for source in sources], perf_counter()
+            leaving = by_node[node] = function(entering, run)
+            entered = sum(columns.rows for columns in entering)
+            run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began))
         return by_node
 
     def _compiled(self, node: nodes.Node) -> NodeFunction:

@@ -1,0 +1,111 @@
+"""Traces for OpenTelemetry: a span for each committed batch, with its phases, and one for each failed attempt."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
+
+logger = logging.getLogger(__name__)
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""The standard variables of OpenTelemetry that say where traces go; without either there are no spans."""
+
+_PATIENCE = 2.0
+"""Seconds that the end of a run waits for its last spans."""
+
+_PHASES = ("plan", "run", "freeze")
+_NANOSECONDS = 1_000_000
+"""Nanoseconds in a millisecond."""
+
+
+def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
+    """Return a provider that exports spans where the standard variables say; None if they name no place.
+
+    If the packages for it are missing, this warns and returns None: the variables may be meant for other programs.
+    """
+    wanted = any(environment.get(name) for name in ENDPOINTS)
+    if not wanted or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    if environment.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        logger.warning("no traces: the package of %r is missing: pip install 'trident-pyspark[otel]'", error.name)
+        return None
+    named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": "trident"}
+    # A provider of our own: the global one belongs to the program.
+    provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+class BatchSpans:
+    """The listener that makes a span of each event of a committed batch or a failed attempt."""
+
+    def __init__(self, tracer: "Tracer") -> None:
+        self._tracer = tracer
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Make the spans of one event. No span holds a value of a tuple, or the text of an error, which may quote one.
+
+        The phases plan, run and freeze are laid behind the batch's begin, one after the other, and commit before its
+        end; what lies between is the wait for the batches before. Their lengths are exact.
+        """
+        from opentelemetry.trace import StatusCode, set_span_in_context
+
+        kind = event["event"]
+        if kind not in ("committed", "failed"):
+            return
+        end = round(datetime.fromisoformat(event["timestamp"]).timestamp() * 1000) * _NANOSECONDS
+        durations: Mapping[str, float] = event.get("durationMs", {})
+        begin = end - _nanoseconds(durations.get("total", 0.0))
+        about = {f"trident.{key}": event[key] for key in ("name", "runId", "engine", "group", "txid", "attempt")}
+        span = self._tracer.start_span("batch", start_time=begin, attributes=about)
+        if kind == "failed":
+            span.set_attribute("trident.phase", event["phase"])
+            span.set_attribute("error.type", event["error"].partition(":")[0])
+            span.set_status(StatusCode.ERROR)
+        elif event["numInputRows"] is not None:
+            span.set_attribute("trident.numInputRows", event["numInputRows"])
+        within, at = set_span_in_context(span), begin
+        for phase in _PHASES:
+            if phase in durations:
+                until = at + _nanoseconds(durations[phase])
+                self._tracer.start_span(phase, within, start_time=at).end(until)
+                at = until
+        if "commit" in durations:
+            self._tracer.start_span("commit", within, start_time=end - _nanoseconds(durations["commit"])).end(end)
+        span.end(end)
+
+
+def exporting(listen: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]) -> Callable[[], None]:
+    """Export spans of the events that `listen` tells of, where OTEL_ variables say so. Return what ends this.
+
+    The end gives what is waiting to the exporter, for 2 seconds at most, whether that answers or not.
+    """
+    provider = provider_of(os.environ)
+    if provider is None:
+        return lambda: None
+    leave = listen(BatchSpans(provider.get_tracer("trident")).hear)
+
+    def end() -> None:
+        leave()
+        last = threading.Thread(target=provider.shutdown, name="trident-spans", daemon=True)
+        last.start()
+        last.join(_PATIENCE)  # an exporter that nobody answers would try on
+
+    return end
+
+
+def _nanoseconds(milliseconds: float) -> int:
+    return round(milliseconds * _NANOSECONDS)
