@@ -8,7 +8,9 @@ from trident.access.opening import openState as openState
 from trident.access.removal import dropState as dropState
 from trident.base.errors import FailedException as FailedException
 from trident.base.errors import TridentError as TridentError
+from trident.base.json_logs import JsonFormatter as JsonFormatter
 from trident.base.version import __version__ as __version__
+from trident.client.async_drpc_client import AsyncDRPCClient as AsyncDRPCClient
 from trident.client.drpc_client import DRPCClient as DRPCClient
 from trident.operations.aggregators import Aggregator as Aggregator
 from trident.operations.aggregators import CombinerAggregator as CombinerAggregator

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,11 +29,22 @@ class ServedRows(list[Row]):
     ----------
     fields : the names of the rows' fields.
     txids : the txid of each batch group as of which the answer was read, by the group's name.
+    committedAt : when each of these batches was committed, by its driver's clock; None if the log does not say.
+    stalenessMs : milliseconds from the oldest of these commits to the answer; None if one is not known.
     """
 
-    def __init__(self, table: pa.Table, txids: Mapping[str, int], after: str | None = None) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        txids: Mapping[str, int],
+        after: str | None = None,
+        committedAt: Mapping[str, datetime | None] | None = None,
+        stalenessMs: int | None = None,
+    ) -> None:
         self.fields: tuple[str, ...] = tuple(table.column_names)
         self.txids = dict(txids)
+        self.committedAt = dict(committedAt or {})
+        self.stalenessMs = stalenessMs
         self.after = after
         """The cursor of the next page; None behind the last one."""
         self._table = table
@@ -77,7 +89,10 @@ def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
     """Return the rows of an answer that is an Arrow stream."""
     table = pa.ipc.open_stream(content).read_all()
     txids = json.loads(headers.get("trident-as-of-txid", "{}"))
-    return ServedRows(table, txids, headers.get("trident-after"))
+    told = json.loads(headers.get("trident-committed-at", "{}"))
+    times = {group: None if time is None else datetime.fromisoformat(time) for group, time in told.items()}
+    staleness = json.loads(headers.get("trident-staleness-ms", "null"))
+    return ServedRows(table, txids, headers.get("trident-after"), times, staleness)
 
 
 def error_of(status: int, content: bytes, url: str) -> Exception:

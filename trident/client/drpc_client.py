@@ -1,29 +1,13 @@
-"""DRPCClient and AsyncDRPCClient: DRPC functions and states of a topology that a server answers for."""
+"""DRPCClient: DRPC functions and states of a topology that a server answers for."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
-from trident.base.durations import Duration, read_limit
-from trident.base.errors import MissingPackageError, ServerUnavailableError
-from trident.base.secrets import read_secret
-from trident.client.answers import (
-    ARROW,
-    SAFE_STATUSES,
-    ServedRows,
-    Session,
-    call_body,
-    error_of,
-    json_body,
-    read_table,
-)
-
-_TRIES = 5
-_PAUSE = 0.05
-_TIMEOUT = 30.0
-_HEADERS = {"content-type": "application/json", "accept": ARROW}
+from trident.base.durations import Duration
+from trident.client.answers import ServedRows
+from trident.client.conversation import TIMEOUT, Conversation, Patience, Request
 
 
 class DRPCClient:
@@ -64,19 +48,9 @@ class DRPCClient:
     [Row(word='dog', count=2)] 1
     """
 
-    def __init__(self, url: str, *, token: str | None = None, timeout: Duration = _TIMEOUT) -> None:
-        try:
-            import httpx
-        except ImportError:
-            raise MissingPackageError("a client needs httpx: pip install 'trident-pyspark[client]'") from None
-        limit = read_limit("timeout", timeout)
-        assert limit is not None
-        secret = None if token is None else read_secret("token", token)
-        headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
-        self._failed = httpx.TransportError
-        self._timeout = limit
-        self._session = Session()
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=limit + 5.0)
+    def __init__(self, url: str, *, token: str | None = None, timeout: Duration = TIMEOUT) -> None:
+        self._conversation = Conversation(url, token, timeout)
+        self._http = self._conversation.httpx.Client(**self._conversation.options)
         self.url = url
 
     def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
@@ -87,17 +61,7 @@ class DRPCClient:
         ServerUnavailableError
             The server does not answer within the timeout.
         """
-        limit = read_limit("timeout", timeout)
-        limit = self._timeout if limit is None else limit
-        response = self._ask(
-            "POST",
-            f"/drpc/{quote(function, safe='')}",
-            limit,
-            lambda: call_body(args, named, limit, self._session.least),
-        )
-        rows = read_table(response.content, response.headers)
-        self._session.note(rows.txids)
-        return rows
+        return self._rows(self._conversation.execute(function, args, named, timeout))
 
     def get(self, state: str, key: Any, default: Any = None) -> Any:
         """Return the value of one key of a state, or the default where nothing is stored."""
@@ -109,58 +73,46 @@ class DRPCClient:
 
         A key is a value, or a tuple of several key fields' values.
         """
-        listed = [list(key) if isinstance(key, tuple) else key for key in keys]
-        response = self._ask(
-            "POST",
-            f"/state/{quote(state, safe='')}",
-            self._timeout,
-            lambda: json_body({"keys": listed, "minTxid": self._session.least}),
-        )
-        rows = read_table(response.content, response.headers)
-        self._session.note(rows.txids)
-        return [row.value for row in rows]
+        return [row.value for row in self._rows(self._conversation.keys(state, keys))]
 
     def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch; `by` ranks by this field of the values."""
-        return self._rows(state, {"top": str(n)} | ({} if by is None else {"by": by}))
+        return self._rows(self._conversation.top(state, n, by))
+
+    def functions(self) -> dict[str, str]:
+        """Return the DRPC functions by name, each as it is called: ``{"count": "count(word string)"}``."""
+        listed: dict[str, str] = (self._ask(self._conversation.functions())).json()["functions"]
+        return listed
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return the states: of each its name, its kind, and the types of its key fields and of its value."""
+        listed: list[dict[str, Any]] = (self._ask(self._conversation.states())).json()["states"]
+        return listed
 
     def scan(self, state: str, pageRows: int = 1000) -> Iterator[ServedRows]:
         """Yield all entries of a state in pages; each page is as of the batch that it names."""
-        after: str | None = None
-        while True:
-            page = self._rows(state, {"limit": str(pageRows)} | ({} if after is None else {"after": after}))
+        page = self._rows(self._conversation.page(state, pageRows, None))
+        yield page
+        while page.after is not None:
+            page = self._rows(self._conversation.page(state, pageRows, page.after))
             yield page
-            after = page.after
-            if after is None:
-                return
 
-    def _rows(self, state: str, query: Mapping[str, str]) -> ServedRows:
-        response = self._ask("GET", f"/state/{quote(state, safe='')}", self._timeout, None, query)
-        rows = read_table(response.content, response.headers)
-        self._session.note(rows.txids)
-        return rows
+    def _rows(self, request: Request) -> ServedRows:
+        return self._conversation.rows(self._ask(request))
 
-    def _ask(self, method: str, path: str, limit: float, body: Any, query: Mapping[str, str] | None = None) -> Any:
-        """Return the answer to a request. Ask again while the server cannot answer, for `limit` seconds."""
-        deadline, pause = time.monotonic() + limit, _PAUSE
-        failure: Exception
+    def _ask(self, request: Request) -> Any:
+        """Return the answer to a request. Send it again while the server cannot answer it, within its limit."""
+        conversation, patience = self._conversation, Patience(request.limit)
+        error: Exception | None
         while True:
             try:
-                response = self._http.request(
-                    method, path, content=None if body is None else body(), params=query, headers=_HEADERS
-                )
-            except self._failed as error:
-                failure = ServerUnavailableError(f"{self.url} does not answer: {error}")
+                response = self._http.request(**request.sent())
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
             else:
-                if response.status_code == 200:
+                if (error := conversation.outcome(response)) is None:
                     return response
-                failure = error_of(response.status_code, response.content, self.url)
-                if response.status_code not in (*SAFE_STATUSES, 409):
-                    raise failure
-            if time.monotonic() + pause >= deadline:
-                raise failure
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
+            time.sleep(patience.next(error))
 
     def close(self) -> None:
         """Close the connections."""

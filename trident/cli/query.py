@@ -1,0 +1,109 @@
+"""``trident query``: ask a server for a DRPC function, or for entries of a state."""
+
+import decimal
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from trident.base.errors import DRPCArgumentError, DRPCNotFoundError, StateError
+from trident.base.names import did_you_mean
+from trident.base.types import arrow_schema, parse_schema
+from trident.cli.output import format_option, show
+from trident.client.drpc_client import DRPCClient
+from trident.reads.keys_from_json import is_written_plainly, key_of_text
+
+NOT_FOUND = 3
+
+
+@click.command()
+@click.argument("url")
+@click.argument("words", metavar="FUNCTION [ARGUMENT]... | [KEY]...", nargs=-1)
+@click.option("--state", help="Ask for the values of keys in this state, instead of a function.")
+@click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
+@click.option("--by", help="With --top: the field of the value that ranks.")
+@click.option("--token", help="The server's token: env:NAME or file:path.")
+@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
+@format_option
+def query(
+    url: str,
+    words: tuple[str, ...],
+    state: str | None,
+    top: int | None,
+    by: str | None,
+    token: str | None,
+    timeout: float,
+    form: str | None,
+) -> None:
+    """Ask the server at URL for a DRPC function, or for keys of a state.
+
+    Text, dates, times and binary values (base64) are written as they are, all others in JSON. Without an argument it
+    lists the functions; with --state alone, the states.
+    """
+    if state is None and (top is not None or by is not None):
+        raise click.UsageError("--top and --by need --state")
+    if top is not None and words:
+        raise click.UsageError("--top takes no keys")
+    if token is not None and not token.startswith(("env:", "file:")):
+        raise click.UsageError("--token: other users of the machine see a command line; write env:NAME or file:path")
+    with DRPCClient(url, token=token, timeout=timeout) as client:
+        if state is None:
+            _call(client, words, form)
+        elif top is not None:
+            rows = client.top(state, top, by)
+            show([row.asDict() for row in rows], rows.fields, form)
+        else:
+            _keys(client, state, words, form)
+
+
+def _call(client: DRPCClient, words: Sequence[str], form: str | None) -> None:
+    functions = client.functions()
+    if not words:
+        show([{"function": called} for called in functions.values()], ["function"], form)
+        return
+    function, *texts = words
+    if function not in functions:
+        raise DRPCNotFoundError(
+            f"no DRPC function {function!r}{did_you_mean(function, functions)}; the functions are "
+            f"{', '.join(functions)}"
+        )
+    rows = client.execute(function, *_arguments(functions[function], texts))
+    show([row.asDict() for row in rows], rows.fields, form)
+
+
+def _arguments(called: str, texts: Sequence[str]) -> list[Any]:
+    """Return arguments as a function takes them; `called` is such as ``count(word string)``."""
+    declared = arrow_schema(parse_schema(called.partition("(")[2].removesuffix(")")))
+    if len(texts) != len(declared):
+        raise DRPCArgumentError(f"{called}: {len(declared)} arguments are expected, {len(texts)} came")
+    return [
+        text if is_written_plainly(field.type) else _parsed(called, text)
+        for field, text in zip(declared, texts, strict=True)
+    ]
+
+
+def _parsed(called: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=decimal.Decimal)
+    except ValueError:
+        raise DRPCArgumentError(f"{called}: {text!r} is not JSON") from None
+
+
+def _keys(client: DRPCClient, state: str, texts: Sequence[str], form: str | None) -> None:
+    states: Mapping[str, Any] = {each["name"]: each for each in client.states()}
+    if state not in states:
+        raise StateError(f"no state {state!r}{did_you_mean(state, states)}; the states are {', '.join(states)}")
+    if not texts:
+        show([states[state]], list(states[state]), form)
+        return
+    fields = arrow_schema(parse_schema(_ddl(states[state]["keys"].items())))
+    values = client.multiGet(state, [key_of_text(text, fields, state) for text in texts])
+    found = [{"key": text, "value": value} for text, value in zip(texts, values, strict=True)]
+    show(found, ["key", "value"], form)
+    if None in values:
+        click.get_current_context().exit(NOT_FOUND)
+
+
+def _ddl(fields: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in fields)

@@ -1,0 +1,123 @@
+"""AsyncDRPCClient: the same as DRPCClient, for programs of asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any
+
+from trident.base.durations import Duration
+from trident.client.answers import ServedRows
+from trident.client.conversation import TIMEOUT, Conversation, Patience, Request
+
+
+class AsyncDRPCClient:
+    """Asks the DRPC functions and states of a topology over HTTP, without blocking the event loop.
+
+    Its parameters, answers and errors are those of `DRPCClient`. Many tasks of one event loop may ask at once.
+
+    Source of the meaning: ``org.apache.storm.utils.DRPCClient``.
+
+    Parameters
+    ----------
+    url : str
+        The server's address, ``"http://host:port"``.
+    token : str, optional
+        The server's token, or ``env:NAME`` or ``file:path`` that holds it.
+    timeout : duration
+        The time for a request that names none; the server stops working on it then.
+
+    Raises
+    ------
+    MissingPackageError
+        The package httpx is not installed (extra ``trident-pyspark[client]``).
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from trident import AsyncDRPCClient, Count, MapGet, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+    >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
+    >>> async def ask(url):
+    ...     async with AsyncDRPCClient(url) as client:
+    ...         return await asyncio.gather(client.execute("count", "dog"), client.get("counts", "cat"))
+    >>> with topology.start(engine="embedded", name="async") as running, running.serve() as server:
+    ...     running.processAllAvailable()
+    ...     print(*asyncio.run(ask(server.url)))
+    [Row(word='dog', count=2)] 1
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: Duration = TIMEOUT) -> None:
+        self._conversation = Conversation(url, token, timeout)
+        self._http = self._conversation.httpx.AsyncClient(**self._conversation.options)
+        self.url = url
+
+    async def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
+        """Ask a DRPC function, and return its rows; see `DRPCClient.execute`."""
+        return await self._rows(self._conversation.execute(function, args, named, timeout))
+
+    async def get(self, state: str, key: Any, default: Any = None) -> Any:
+        """Return the value of one key of a state, or the default where nothing is stored."""
+        value = (await self.multiGet(state, [key]))[0]
+        return default if value is None else value
+
+    async def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
+        """Return one value for each key, all as of one batch; see `DRPCClient.multiGet`."""
+        return [row.value for row in await self._rows(self._conversation.keys(state, keys))]
+
+    async def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
+        """Return the `n` entries with the greatest values; see `DRPCClient.top`."""
+        return await self._rows(self._conversation.top(state, n, by))
+
+    async def functions(self) -> dict[str, str]:
+        """Return the DRPC functions by name, each as it is called: ``{"count": "count(word string)"}``."""
+        listed: dict[str, str] = (await self._ask(self._conversation.functions())).json()["functions"]
+        return listed
+
+    async def states(self) -> list[dict[str, Any]]:
+        """Return the states: of each its name, its kind, and the types of its key fields and of its value."""
+        listed: list[dict[str, Any]] = (await self._ask(self._conversation.states())).json()["states"]
+        return listed
+
+    async def scan(self, state: str, pageRows: int = 1000) -> AsyncIterator[ServedRows]:
+        """Yield all entries of a state in pages; each page is as of the batch that it names."""
+        page = await self._rows(self._conversation.page(state, pageRows, None))
+        yield page
+        while page.after is not None:
+            page = await self._rows(self._conversation.page(state, pageRows, page.after))
+            yield page
+
+    async def _rows(self, request: Request) -> ServedRows:
+        return self._conversation.rows(await self._ask(request))
+
+    async def _ask(self, request: Request) -> Any:
+        """Return the answer to a request. Send it again while the server cannot answer it, within its limit."""
+        conversation, patience = self._conversation, Patience(request.limit)
+        error: Exception | None
+        while True:
+            try:
+                response = await self._http.request(**request.sent())
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
+            else:
+                if (error := conversation.outcome(response)) is None:
+                    return response
+            await asyncio.sleep(patience.next(error))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "AsyncDRPCClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncDRPCClient({self.url!r})"

@@ -1,0 +1,153 @@
+"""A client's conversation with a server, without the network: its requests, what it has seen, and when to ask again."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from trident.base.durations import Duration, read_limit
+from trident.base.errors import MissingPackageError, ServerUnavailableError
+from trident.base.secrets import read_secret
+from trident.client.answers import (
+    ARROW,
+    SAFE_STATUSES,
+    ServedRows,
+    Session,
+    call_body,
+    error_of,
+    json_body,
+    read_table,
+)
+
+TIMEOUT = 30.0
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+_NETWORK_SECS = 5.0
+"""How much longer than the server a client waits: the server's own answer about a time that is over comes first."""
+_HEADERS = {"content-type": "application/json", "accept": ARROW}
+
+
+class Request(NamedTuple):
+    """A request: what to send, and for how many seconds an answer is of use.
+
+    `body` is called for each send, since it names what the client has seen by then.
+    """
+
+    method: str
+    path: str
+    limit: float
+    body: Callable[[], bytes] | None = None
+    query: Mapping[str, str] | None = None
+
+    def sent(self) -> dict[str, Any]:
+        """Return the arguments of httpx's ``request``."""
+        content = None if self.body is None else self.body()
+        return {
+            "method": self.method,
+            "url": self.path,
+            "content": content,
+            "params": self.query,
+            "headers": _HEADERS,
+            "timeout": self.limit + _NETWORK_SECS,
+        }
+
+
+class Conversation:
+    """Makes the requests of one client and reads the answers. Any thread may call."""
+
+    def __init__(self, url: str, token: str | None, timeout: Duration) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise MissingPackageError("a client needs httpx: pip install 'trident-pyspark[client]'") from None
+        limit = read_limit("timeout", timeout)
+        assert limit is not None
+        secret = None if token is None else read_secret("token", token)
+        headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
+        self.url = url
+        self.httpx = httpx
+        self.options: dict[str, Any] = {"base_url": url, "headers": headers}
+        """The arguments of httpx's clients."""
+        self.unreachable = httpx.TransportError
+        """The errors of httpx that mean that there was no answer."""
+        self._timeout = limit
+        self._session = Session()
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def execute(
+        self, function: str, args: Sequence[Any], named: Mapping[str, Any], timeout: Duration | None
+    ) -> Request:
+        """Return the request that asks a DRPC function."""
+        asked = read_limit("timeout", timeout)
+        limit = self._timeout if asked is None else asked
+        path = f"/drpc/{quote(function, safe='')}"
+        return Request("POST", path, limit, lambda: call_body(args, named, limit, self._session.least))
+
+    def keys(self, state: str, keys: Iterable[Any]) -> Request:
+        """Return the request for the values of some keys of a state."""
+        listed = [list(key) if isinstance(key, tuple) else key for key in keys]
+
+        def body() -> bytes:
+            return json_body({"keys": listed, "minTxid": self._session.least})
+
+        return Request("POST", f"/state/{quote(state, safe='')}", self._timeout, body)
+
+    def top(self, state: str, n: int, by: str | None) -> Request:
+        """Return the request for the entries with the greatest values."""
+        return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))
+
+    def page(self, state: str, rows: int, after: str | None) -> Request:
+        """Return the request for a page of entries, behind the cursor `after`."""
+        return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))
+
+    def _entries(self, state: str, query: Mapping[str, str]) -> Request:
+        return Request("GET", f"/state/{quote(state, safe='')}", self._timeout, None, query)
+
+    def functions(self) -> Request:
+        """Return the request for the list of functions."""
+        return Request("GET", "/drpc", self._timeout)
+
+    def states(self) -> Request:
+        """Return the request for the list of states."""
+        return Request("GET", "/state", self._timeout)
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def rows(self, response: Any) -> ServedRows:
+        """Return the rows of an answer. Later answers show at least its batches."""
+        rows = read_table(response.content, response.headers)
+        self._session.note(rows.txids)
+        return rows
+
+    def outcome(self, response: Any) -> Exception | None:
+        """Return None for an answer, and the error after which the request is to be sent again; raise any other.
+
+        Reads change nothing, so it is safe to send them again.
+        """
+        if response.status_code == 200:
+            return None
+        error = error_of(response.status_code, response.content, self.url)
+        if response.status_code not in (*SAFE_STATUSES, 409):
+            raise error
+        return error
+
+    def no_answer(self, error: Exception) -> ServerUnavailableError:
+        """Return the error for a request that did not reach the server, or got no answer."""
+        return ServerUnavailableError(f"{self.url} does not answer: {error}")
+
+
+class Patience:
+    """The pauses between the sends of one request."""
+
+    def __init__(self, limit: float) -> None:
+        self._deadline = time.monotonic() + limit
+        self._pause = _FIRST_PAUSE
+
+    def next(self, error: Exception) -> float:
+        """Return the seconds to wait before the request is sent again. Raises `error` if there is no time left."""
+        pause = self._pause
+        if time.monotonic() + pause >= self._deadline:
+            raise error
+        self._pause = min(pause * 2, _LONGEST_PAUSE)
+        return pause
