@@ -26,7 +26,10 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is a cluster's id."""
+    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is a cluster's id.
+
+    `step` is the label of the step, as progress events name it; for a state, of the step that writes it.
+    """
 
     id: str
     kind: Role
@@ -34,6 +37,7 @@ class Box:
     lines: tuple[str, ...]
     hint: str
     cluster: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,13 @@ def _box(node: Node, id: str, cluster: str) -> Box:
         title, lines = f"{node.function}({', '.join(node.schema.names)})", [ddl(node.schema)]
     lines.append(policy_of(node))
     return Box(
-        id, traits.role, title, tuple(line for line in lines if line), f"{node.step}, {node.site.location}", cluster
+        id,
+        traits.role,
+        title,
+        tuple(line for line in lines if line),
+        f"{node.step}, {node.site.location}",
+        cluster,
+        node.step,
     )
 
 
@@ -156,4 +166,5 @@ def _state_box(node: HeldState, id: str, cluster: str) -> Box:
     kind = "static" if isinstance(node, StaticState) else factory.kind.value
     value = ", ".join(parts_of(node) or [value_of(node).name])
     lines = (f"{type(factory).__name__}, {kind}", f"{keys} → {value}" if keys else "")
-    return Box(id, "state", node.state.name, tuple(line for line in lines if line), f"state {node.state.name}", cluster)
+    shown = tuple(line for line in lines if line)
+    return Box(id, "state", node.state.name, shown, f"state {node.state.name}", cluster, node.step)

@@ -4,6 +4,7 @@ import zlib
 from html import escape
 
 from trident.picture.layout import HEAD, LINE, PAD_Y, PictureLayout, Rectangle, lay_out, shortened
+from trident.picture.paths import path_of
 from trident.picture.picture import Arrow, Box, Picture
 
 _FONT = "ui-sans-serif, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -87,12 +88,7 @@ def _cylinder(x: float, y: float, width: float, height: float, fill: str, stroke
 
 
 def _arrow(at: int, arrow: Arrow, layout: PictureLayout, mark: str) -> str:
-    if at in layout.routes:
-        points = layout.routes[at]
-        path = _down(points)
-    else:
-        points = _ends(layout.boxes[arrow.source], layout.boxes[arrow.target])
-        path = _across(*points)
+    path, points = path_of(at, arrow, layout)
     colour, head = (_READ, "r") if arrow.dashed else (_ARROW, "a")
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
     drawn = (
@@ -104,28 +100,3 @@ def _arrow(at: int, arrow: Arrow, layout: PictureLayout, mark: str) -> str:
     side = "end" if left else "start"
     position = f'x="{x - 6 if left else x + 6:g}" y="{y - 10:g}" text-anchor="{side}"'
     return drawn + f'<text {position} fill="{_SOFT}" font-size="10">{escape(arrow.label)}</text>'
-
-
-def _down(points: list[tuple[float, float]]) -> str:
-    """Return a smooth path from top to bottom: straight through every layer, bent between two layers."""
-    path = f"M{points[0][0]:g},{points[0][1]:g}"
-    for at in range(1, len(points)):
-        (x1, y1), (x2, y2) = points[at - 1], points[at]
-        between = at % 2 == 1
-        bend = (y1 + y2) / 2
-        path += f" C{x1:g},{bend:g} {x2:g},{bend:g} {x2:g},{y2:g}" if between and x1 != x2 else f" L{x2:g},{y2:g}"
-    return path
-
-
-def _ends(source: Rectangle, target: Rectangle) -> list[tuple[float, float]]:
-    """Return the two ends of a path between boxes in two columns: on the sides of the boxes that face each other."""
-    right = target.middle > source.middle
-    out, into = (source.x + source.width, target.x) if right else (source.x, target.x + target.width)
-    return [(out, source.y + source.height / 2), (into, target.y + target.height / 2)]
-
-
-def _across(begin: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return a smooth path between boxes in two columns. It leaves and enters the boxes at their sides."""
-    (x1, y1), (x2, y2) = begin, end
-    pull = max(40.0, abs(x2 - x1) / 2) * (1 if x2 > x1 else -1)
-    return f"M{x1:g},{y1:g} C{x1 + pull:g},{y1:g} {x2 - pull:g},{y2:g} {x2:g},{y2:g}"

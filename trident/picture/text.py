@@ -2,8 +2,11 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
-from trident.picture.picture import Box, Picture
+from trident.picture.layout import PictureLayout, lay_out
+from trident.picture.paths import path_of
+from trident.picture.picture import Arrow, Box, Picture
 
 _MERMAID = {"source": ('(["', '"])'), "state": ('[("', '")]'), "query": ('[/"', '"/]'), "meeting": ('{{"', '"}}')}
 _DOT = {"source": "oval", "state": "cylinder", "query": "parallelogram", "meeting": "hexagon"}
@@ -41,8 +44,24 @@ def dot(drawn: Picture) -> str:
 
 
 def as_json(drawn: Picture) -> str:
-    """Return the picture as JSON: boxes, arrows, clusters."""
-    return json.dumps(asdict(drawn), indent=2, ensure_ascii=False) + "\n"
+    """Return the picture as JSON: boxes, arrows and clusters, each with its place in the layout.
+
+    Boxes and clusters have the corner and size of their rectangles, arrows a `path` in the language of SVG.
+    """
+    layout = lay_out(drawn)
+    content = {
+        "width": round(layout.width),
+        "height": round(layout.height),
+        "boxes": [asdict(box) | asdict(layout.boxes[box.id]) for box in drawn.boxes],
+        "arrows": [_arrow(at, arrow, layout) for at, arrow in enumerate(drawn.arrows)],
+        "clusters": [asdict(cluster) | asdict(layout.clusters[cluster.id]) for cluster in drawn.clusters],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _arrow(at: int, arrow: Arrow, layout: PictureLayout) -> dict[str, Any]:
+    path, points = path_of(at, arrow, layout)
+    return asdict(arrow) | {"path": path, "points": points}
 
 
 def _mermaid_box(box: Box) -> str:
