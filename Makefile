@@ -18,7 +18,7 @@ LOWEST_SPARK_TESTS := tests/house/test_wheel.py tests/spouts/test_on_spark.py te
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host: counts in Redis; SOURCE=kafka: from a Kafka
+demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host: counts in Redis; SOURCE=kafka: from a Kafka; SERVE=1: with a page
 	@$(RUN) -m trident.demo
 
 test: test-classic test-connect ## tests, doctests and notebooks, then those marked `connect` through Spark Connect

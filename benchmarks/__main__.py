@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from benchmarks.bench import FULL, QUICK, Bench
@@ -14,6 +14,7 @@ from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
 from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
+from benchmarks.rows.jdbc import jdbc
 from benchmarks.rows.joins import joins
 from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
@@ -30,6 +31,9 @@ from benchmarks.rows.windows import windows
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
 from benchmarks.workload import Workload, make_workload
+from tests.support.kafka import connector_jars
+from tests.support.kafka import out_of_reach as kafka_out_of_reach
+from tests.support.postgres import driver_jar
 from tests.support.server import Aof, RedisServer
 
 FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
@@ -55,6 +59,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
     "kafka": kafka,
+    "jdbc": jdbc,
     "objects": objects,
 }
 
@@ -73,7 +78,7 @@ def main() -> None:
         folder = Path(name)
         print("making the workload", flush=True)
         load = make_workload(folder / "load", scale.files, scale.lines)
-        bench = Bench(bench_spark(folder, kafka="kafka" in asked.only), server, folder, scale)
+        bench = Bench(bench_spark(folder, _jars(asked.only)), server, folder, scale)
         rows: list[Row] = []
         for family in asked.only:
             print(f"{family}:", flush=True)
@@ -85,6 +90,13 @@ def main() -> None:
     notes = {"rounds": scale.rounds, "words": load.words, "batches": scale.files, "appendfsync": AOF, "confs": CONFS}
     write_report(rows, notes, out)
     print((out / "latest.md").read_text())
+
+
+def _jars(families: Collection[str]) -> list[Path]:
+    """Return the connectors that plain Spark needs in these families, as far as they can be fetched."""
+    jars = [] if "kafka" not in families or kafka_out_of_reach() else [*connector_jars()]
+    driver = driver_jar()[0] if "jdbc" in families else None
+    return [*jars, driver] if driver else jars
 
 
 if __name__ == "__main__":

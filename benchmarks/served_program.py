@@ -1,6 +1,10 @@
-"""The program of the serving rows: words counted in Redis or in memory, and a function over four of them."""
+"""The program of the serving rows: words counted in Redis or in memory, and a function over four of them.
+
+``python -m benchmarks.served_program FOLDER`` is its driver, until its standard input ends.
+"""
 
 import os
+import sys
 
 from trident import Count, MapGet, Sum, TridentTopology
 from trident.spouts import RateSpout
@@ -24,3 +28,13 @@ def topology() -> TridentTopology:
         .aggregate("count", Sum(), "sum")
     )
     return made
+
+
+def main() -> None:
+    with topology().start(engine="embedded", name="served", checkpointLocation=sys.argv[1]):
+        print("started", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

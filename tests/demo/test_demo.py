@@ -33,7 +33,8 @@ def _check(output: str) -> None:
     assert before == list(range(1, KILLED_IN))
     assert after == list(range(KILLED_IN, after[-1] + 1)) and after[-1] > KILLED_IN
     assert "asked while it runs" in output
-    assert lines[-1] == "0 lost, 0 counted twice"
+    assert lines[-2] == "0 lost, 0 counted twice"
+    assert lines[-1].startswith("make demo SERVE=1 ends with the address of its page")
 
 
 @pytest.mark.spark

@@ -44,17 +44,19 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[
         process.wait()
 
 
-def test_answers_go_on_while_the_driver_stops_and_starts_again(tmp_path: Path) -> None:
-    def run(*words: str) -> None:
-        topology, feeder = counting()
-        with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path / "checkpoint") as running:
-            feeder.feed([(word,) for word in words])
-            running.processAllAvailable()
+def run(folder: Path, *words: str) -> None:
+    """Count some words by a driver that then stops."""
+    topology, feeder = counting()
+    with topology.start(engine="embedded", name="wc", checkpointLocation=folder / "checkpoint") as running:
+        feeder.feed([(word,) for word in words])
+        running.processAllAvailable()
 
-    run("dog", "cat")
+
+def test_answers_go_on_while_the_driver_stops_and_starts_again(tmp_path: Path) -> None:
+    run(tmp_path, "dog", "cat")
     with served(tmp_path, "--workers", "2") as (url, process), DRPCClient(url) as client:
         assert client.execute("count", "dog") == [("dog", 1)]
-        run("dog")
+        run(tmp_path, "dog")
         wait_until(lambda: client.execute("count", "dog") == [("dog", 2)])
         assert [client.get("counts", "dog") for _ in range(20)] == [2] * 20
         process.send_signal(signal.SIGTERM)
@@ -84,3 +86,12 @@ def test_a_program_that_is_none_is_refused(
     told = CliRunner().invoke(main, ["serve", program, "--port", "0"])
     assert told.exit_code in (1, 2)
     assert message in told.output
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_line_for_each_request_is_logged_where_that_is_asked_for(tmp_path: Path, asked: bool) -> None:
+    run(tmp_path, "dog")
+    with served(tmp_path, *(["--audit"] if asked else [])) as (url, process), DRPCClient(url) as client:
+        assert client.execute("count", "dog") == [("dog", 1)]
+    assert process.stderr is not None
+    assert ("127.0.0.1 POST /drpc/count: 200 in" in process.stderr.read()) is asked

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -9,16 +10,20 @@ from trident.access.follower import GroupFollower
 from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import Followed, FollowedStore
 from trident.access.replica import MemoryReplica
+from trident.access.watched_topology import WatchedTopology
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
+from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name, did_you_mean
 from trident.compiler.program import Program, RequestPlan
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
 from trident.log import RedisLog
+from trident.log.protocol import LogReading
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StateWriter
 from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
@@ -97,8 +102,11 @@ def openTopology(
             undo.callback(opened[state].close)
         statics = open_statics(program)
         undo.callback(close_statics, statics)
-        source = _OpenedSource(name, program, opened, statics)
-        return OpenedTopology(name, program, source, timeout, undo.pop_all())
+        reading = None if location is None else location.open_log_to_read(name)
+        if reading is not None:
+            undo.callback(reading.close)
+        source = _OpenedSource(name, program, opened, statics, reading)
+        return OpenedTopology(name, topology, program, source, timeout, undo.pop_all())
 
 
 def _check_runs_here(plan: RequestPlan) -> None:
@@ -113,13 +121,13 @@ def _check_runs_here(plan: RequestPlan) -> None:
 def _location(
     writers: Mapping[str, StateWriter], checkpoint: str | Path | None, log: RedisLog | None
 ) -> StateLocation | None:
-    """Return where the log and the states in memory are; None if no state needs that."""
+    """Return where the log and the states in memory are; None if that was not given, and no state needs it."""
     kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
     if kept_here and checkpoint is None:
         raise TopologyError(
             f"state {kept_here[0]!r} is in the driver's memory: give the checkpointLocation of its topology"
         )
-    return read_location(checkpoint, log, None, "trident") if kept_here else None
+    return None if checkpoint is None and log is None else read_location(checkpoint, log, None, "trident")
 
 
 def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLocation | None) -> Followed:
@@ -161,11 +169,20 @@ def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateSh
         raise StateShapeError(f"{where} is {kind.value}, and in this program {declared.value}")
 
 
+def _unknown(txid: int) -> None:
+    """Return that no time is known: there is no log."""
+
+
 class _OpenedSource:
     """The `ReadSource` of a topology whose driver is another process."""
 
     def __init__(
-        self, name: str, program: Program, opened: Mapping[str, Followed], statics: Mapping[str, ReadableStore]
+        self,
+        name: str,
+        program: Program,
+        opened: Mapping[str, Followed],
+        statics: Mapping[str, ReadableStore],
+        log: LogReading | None,
     ) -> None:
         self._name = name
         self._opened = opened
@@ -188,10 +205,17 @@ class _OpenedSource:
             if len(copies[group]) == len(states)
         }
         self._members = {group: states for group, states in members.items() if group not in self._followers}
+        self._times = {
+            group: CommitTimes(partial(log.commit_time, group) if log is not None else _unknown) for group in members
+        }
         self.closed = False
 
     def group_of(self, state: str) -> str:
         return self._groups[state]
+
+    def times(self, group: str) -> CommitTimes:
+        """Return when the group's batches were committed."""
+        return self._times[group]
 
     def committed(self, group: str) -> int:
         """Return the last txid that every state of the group holds, as far as this process can see by now."""
@@ -242,6 +266,7 @@ class OpenedTopology:
     def __init__(
         self,
         name: str,
+        topology: TopologyPlan,
         program: Program,
         source: _OpenedSource,
         timeout: float | None,
@@ -252,8 +277,12 @@ class OpenedTopology:
         self._source, self._opened = source, opened
         self._shapes = program.shapes
         self._steps = {step.state.name: step for group in program.groups for step in group.states}
+        self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid)
+        """What the page of a server asks."""
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
+        self.metrics = MetricsRegistry()
+        """The metrics of your own; those of the batches are the running topology's."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -265,6 +294,10 @@ class OpenedTopology:
         """The last committed txid of each batch group, by name, as a read would see it now."""
         self._source.check()
         return self._source.asOf
+
+    def commitTimes(self, group: str) -> CommitTimes:
+        """Return when the batches of a group were committed, if the log was given and says so."""
+        return self._source.times(group)
 
     def group_of(self, state: str) -> str | None:
         """Return the batch group whose txids the state's reads name; None for a non-transactional state."""

@@ -13,6 +13,7 @@ import click
 
 from trident.access.opened_topology import openTopology
 from trident.base.errors import TopologyError
+from trident.base.json_logs import JsonFormatter
 from trident.log import RedisLog
 from trident.server.http_server import bind, rules_for, uvicorn_server
 from trident.server.limits import Limits
@@ -31,6 +32,8 @@ from trident.topology import TridentTopology
 @click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server.")
 @click.option("--insecure", is_flag=True, help="Let other machines ask without a token.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
+@click.option("--log-json", is_flag=True, help="Write logs as lines of JSON.")
+@click.option("--audit", is_flag=True, help="Log a line for each request: who, what, the status, the time.")
 def serve(
     program: str,
     name: str,
@@ -43,18 +46,20 @@ def serve(
     allowed_host: tuple[str, ...],
     insecure: bool,
     workers: int,
+    log_json: bool,
+    audit: bool,
 ) -> None:
     """Answer the DRPC functions and states of the TOPOLOGY in MODULE over HTTP, without its driver.
 
     The topology may run elsewhere, or be stopped and started again meanwhile. MODULE is imported from the current
     folder or the installed packages, and its code runs here.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(log_json, audit)
     load_topology(program)  # errors of the program show here, before a worker begins
     rules_for(host, token, allowed_host, insecure)
     listening = bind(host, port)
     address = "{}:{}".format(*listening.getsockname()[:2])
-    settings = (program, name, checkpoint, log_url, log_prefix, host, token, allowed_host, insecure)
+    settings = (program, name, checkpoint, log_url, log_prefix, host, token, allowed_host, insecure, log_json, audit)
     click.echo(f"topology {name!r} is served at http://{address}", err=True)
     if workers == 1:
         answer(listening, *settings)
@@ -85,11 +90,28 @@ def answer(
     token: str | None,
     allowed_host: tuple[str, ...],
     insecure: bool,
+    log_json: bool,
+    audit: bool,
 ) -> None:
     """Open the topology, and answer on a listening socket until a signal ends the process."""
+    log_to_stderr(log_json, audit)
     log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
     with openTopology(load_topology(program), name=name, checkpointLocation=checkpoint, log=log) as opened:
         uvicorn_server(opened, rules_for(host, token, allowed_host, insecure), Limits()).run(sockets=[listening])
+
+
+def log_to_stderr(as_json: bool, audit: bool) -> None:
+    """Write logs from INFO on to stderr, as lines of text or of JSON. Each process that answers calls this for itself.
+
+    `audit`: also a line for each request.
+
+    What is configured already stays as it is.
+    """
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if as_json else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("trident.audit").setLevel(logging.INFO if audit else logging.WARNING)
 
 
 def load_topology(program: str) -> TridentTopology:

@@ -5,6 +5,7 @@ It then shows that no word was lost or counted twice.
     python -m trident.demo                       # counts in memory, durable in the checkpoint
     REDIS=redis://localhost python -m trident.demo   # counts in Redis
     SOURCE=kafka python -m trident.demo          # the novel's lines are messages in a Kafka broker that it starts
+    SERVE=1 python -m trident.demo               # with a page for the browser, which stays until Ctrl-C
 
 The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts the driver,
 prints the driver's reports, starts a driver again after the kill, and compares the driver's counts with counts by plain
@@ -15,11 +16,14 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +43,14 @@ class DriverFailedError(RuntimeError):
 
 
 class Driver:
-    """A process that runs `trident.demo.driver`; `crash_at` names the crash point at which it is killed."""
+    """A process that runs `trident.demo.driver`; `crash_at` names the crash point at which it is killed.
 
-    def __init__(self, name: str, folder: Path, crash_at: str = "", source: Source | None = None) -> None:
+    With a `port` it serves its page there, and goes on with that after the counting until `finish`.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, crash_at: str = "", source: Source | None = None, port: int = 0
+    ) -> None:
         self._log = folder / "driver.log"
         environment = {
             **os.environ,
@@ -50,9 +59,11 @@ class Driver:
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
             **(source.environment if source else {}),
         }
-        command = [sys.executable, "-m", "trident.demo.driver", name, str(folder), source.servers if source else ""]
+        servers = source.servers if source else ""
+        command = [sys.executable, "-m", "trident.demo.driver", name, str(folder), servers, str(port)]
+        pipe = subprocess.PIPE
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, env=environment, text=True)
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """Yield the reports of the process until it ends."""
@@ -60,6 +71,11 @@ class Driver:
         for line in self._process.stdout:
             yield json.loads(line)
         self._process.wait()
+
+    def finish(self) -> None:
+        """Let a driver that serves its page end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def check_killed(self) -> None:
         """Raise DriverFailedError unless the process was killed by SIGKILL."""
@@ -131,13 +147,20 @@ def _count(folder: Path, source: Source) -> bool:
     print(f"counts live in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
     name = f"moby-dick-{secrets.token_hex(4)}"
 
-    answers = 0
+    port = _free_port() if os.environ.get("SERVE") else 0
+    if port:
+        print(f"watch it at {_page(port)}", flush=True)
+    answers, right = 0, False
     for crash_at in (CRASH_AT, ""):
-        driver = Driver(name, folder, crash_at, source)
+        driver = Driver(name, folder, crash_at, source, port)
         try:
             for report in driver.reports():
                 answers += report["kind"] == "answer"
                 show(report)
+                if report["kind"] == "counted":
+                    right = _compare_with_plain_python(folder)
+                    _wait_for_interrupt(port)
+                    driver.finish()
         finally:
             driver.end()
         if crash_at:
@@ -149,7 +172,32 @@ def _count(folder: Path, source: Source) -> bool:
 
     if not answers:
         raise DriverFailedError("no query was answered while it ran")
+    if port:
+        return right
+    right = _compare_with_plain_python(folder)
+    print("make demo SERVE=1 ends with the address of its page, and serves it until Ctrl-C", flush=True)
+    return right
+
+
+def _compare_with_plain_python(folder: Path) -> bool:
     return compare(json.loads((folder / "counts.json").read_text()), count_independently(CORPUS))
+
+
+def _free_port() -> int:
+    """Return a port for both drivers, so that a browser finds the second one under the address of the first."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def _page(port: int) -> str:
+    return f"http://127.0.0.1:{port}/"
+
+
+def _wait_for_interrupt(port: int) -> None:
+    print(f"its page: {_page(port)} until Ctrl-C", flush=True)
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,17 @@ class Reporter:
                 report("batch", txid=self.last, words=keys, ms=event["durationMs"]["total"])
 
 
-def run(name: str, folder: Path, redis: str | None, servers: str = "") -> None:
-    """Count the words of the whole novel, with queries on the way. Then write all counts to ``counts.json``."""
+def run(name: str, folder: Path, redis: str | None, servers: str = "", port: int = 0) -> None:
+    """Count the words of the whole novel, with queries on the way. Then write all counts to ``counts.json``.
+
+    With a `port`, serve the page of the run there, also after the counting, until stdin ends.
+    """
     spark = _spark(folder)
     topology = wordcount(redis, servers)
     reporter = Reporter()
     with topology.start(spark, name=name, checkpointLocation=str(folder / "checkpoint")) as running:
+        if port:
+            running.serve(port)
         running.progress.listen(reporter.hear)
         for event in running.recentProgress:
             reporter.hear(event)
@@ -100,6 +106,10 @@ def run(name: str, folder: Path, redis: str | None, servers: str = "") -> None:
         if running.exception() is None:
             counts = dict(running.state("counts").items())
             (folder / "counts.json").write_text(json.dumps(counts))
+            if port:
+                report("counted")
+                with suppress(KeyboardInterrupt):  # Ctrl-C is for the parent, and comes here too
+                    sys.stdin.read()
     topology.reset(name, str(folder / "checkpoint"))
     spark.stop()
 
@@ -130,4 +140,4 @@ def _spark(folder: Path) -> SparkSession:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path(sys.argv[2]), os.environ.get("REDIS") or None, sys.argv[3])
+    run(sys.argv[1], Path(sys.argv[2]), os.environ.get("REDIS") or None, sys.argv[3], int(sys.argv[4]))

@@ -24,7 +24,7 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
     >>> key_of_text('["dog", 7]', pa.schema({"word": pa.string(), "n": pa.int64()}), "counts")
     ('dog', 7)
     """
-    if len(fields) == 1 and _is_written_plainly(fields.field(0).type):
+    if len(fields) == 1 and is_written_plainly(fields.field(0).type):
         return key_of_json(text, fields, state)
     try:
         value = json.loads(text, parse_float=decimal.Decimal)
@@ -52,7 +52,8 @@ def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
     return key[0] if len(fields) == 1 else key
 
 
-def _is_written_plainly(kind: pa.DataType) -> bool:
+def is_written_plainly(kind: pa.DataType) -> bool:
+    """Return whether values of this type are written in JSON as texts, and so on a command line as they are."""
     return bool(kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 

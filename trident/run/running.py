@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any
 
@@ -15,10 +15,12 @@ from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
+from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry, sigterm
+from trident.run.batch_spans import exporting
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import html_of, status_of
@@ -28,6 +30,8 @@ from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress, show_run
 from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
+from trident.run.watched_run import WatchedRun
+from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.server.limits import Limits
 from trident_spouts.executor import ReadSoFar
@@ -70,6 +74,8 @@ class RunningTopology:
         self.engine = context.engine.name
         """The engine that computes the batches: "spark" or "embedded"."""
         self.progress = context.progress
+        self.metrics = context.metrics
+        """The metrics of the run, which the guide's page on metrics lists: ``running.metrics.value(...)``."""
         self._context, self._runs, self._close = context, dict(runs), close
         self._logger = RunLogger(logger, topology=self.name)
         begun, settings = context.begun, context.settings
@@ -81,11 +87,14 @@ class RunningTopology:
         )
         """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
         self._servers: list[Server] = []
+        self._stop_asked = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._end_spans: Callable[[], None] = lambda: None
 
     def launch(self) -> None:
         """Start the watch and the loops of the groups. `start` calls this once, after it has registered the run."""
+        self._end_spans = exporting(self.progress.listen)
         self._watch.start()
         for run in self._runs.values():
             run.start(self._group_ended)
@@ -246,10 +255,13 @@ class RunningTopology:
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
             self._logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+        if self._ended.is_set():
+            self._stop_servers()  # those that went on to show why the run had failed
         sigterm.unwatch()
 
     def stop_soon(self) -> None:
         """Ask the run to stop, and return at once."""
+        self._stop_asked = True
         for run in self._runs.values():
             run.post(on.StopAsked())
         if not self._runs:
@@ -289,11 +301,24 @@ class RunningTopology:
         self._read_source.check()
         return {name: run.committed for name, run in self._runs.items()}
 
+    def commitTimes(self, group: str) -> CommitTimes:
+        """Return when the batches of a group were committed."""
+        return self._read_source.times(group)
+
     def group_of(self, state: str) -> str | None:
         """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
         return (
             None if self._read_source.kind(state) is StateKind.NON_TRANSACTIONAL else self._read_source.group_of(state)
         )
+
+    @cached_property
+    def watched(self) -> WatchedRun:
+        """What the page of a server asks of this run; from the first time on it keeps the newest events."""
+        return WatchedRun(self, self._context.topology)
+
+    def group_of_stream(self, stream: str) -> str:
+        """Return the batch group of a stream from a spout."""
+        return next(name for name, run in self._runs.items() for spout in run.group.spouts if spout.stream == stream)
 
     def serve(
         self,
@@ -304,11 +329,14 @@ class RunningTopology:
         allowedHosts: Collection[str] = (),
         limits: Limits | None = None,
         insecure: bool = False,
+        tokens: Mapping[str, Rights] | None = None,
     ) -> Server:
         """Serve the DRPC functions and states over HTTP, from a thread of this process, and return at once.
 
-        The server answers until its `stop`, or until the run ends. For a server that goes on while the pipeline is
-        stopped, see ``trident serve``. The guide's page on serving lists the paths.
+        A browser that opens ``.url`` of the returned server sees the run at work. The server answers until its `stop`,
+        or until the run is stopped; after a run that failed it goes on to show why, until either is called. For a
+        server that goes on while the pipeline is stopped, see ``trident serve``. The guide's page on serving lists the
+        paths.
 
         Parameters
         ----------
@@ -326,6 +354,9 @@ class RunningTopology:
             How much a client may send, ask and wait for.
         insecure : bool
             Whether other machines may ask without a token.
+        tokens : mapping of str to Rights, optional
+            More tokens, written as `token` is, each with what it may ask:
+            ``{"env:SHOP_TOKEN": Rights(functions=["count"], states=["counts"])}``.
 
         Raises
         ------
@@ -334,7 +365,7 @@ class RunningTopology:
         MissingPackageError
             The packages of the extra ``trident-pyspark[server]`` are not installed.
         """
-        server = serve(self, port, host, token, allowedHosts, limits, insecure)
+        server = serve(self, port, host, token, allowedHosts, limits, insecure, tokens)
         self._servers.append(server)
         return server
 
@@ -432,6 +463,10 @@ class RunningTopology:
         """Close the run after its last group has ended. The loop of each group calls this at its end."""
         self._end()
 
+    def _stop_servers(self) -> None:
+        for server in self._servers:
+            server.stop()
+
     def _end(self) -> None:
         """Close the run, unless a group is still at work."""
         with self._lock:
@@ -439,11 +474,12 @@ class RunningTopology:
                 return
             try:
                 self._watch.stop()
-                for server in self._servers:
-                    server.stop()
+                if self._stop_asked:
+                    self._stop_servers()
                 idle = self._context.state_threads.close(_PATIENCE)
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
+                self._end_spans()
             except Exception:  # committed batches stay committed, even if the run does not close well
                 self._logger.exception("topology %r did not close in good order", self.name)
             finally:

@@ -2,7 +2,8 @@
 
 import hmac
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from trident.base.errors import TopologyError
 from trident.base.secrets import read_secret
@@ -36,29 +37,75 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Rights:
+    """What a token may ask: these DRPC functions and states, and nothing else of the server.
+
+    Parameters
+    ----------
+    functions, states : collection of str
+        Their names. A function may read any state.
+
+    Examples
+    --------
+    >>> Rights(functions=["count"])
+    Rights(functions=('count',), states=())
+    """
+
+    functions: Collection[str] = ()
+    states: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        for what in ("functions", "states"):
+            names = getattr(self, what)
+            if isinstance(names, str):
+                raise TopologyError(f"Rights({what}={names!r}): expected a collection of names, such as [{names!r}]")
+            object.__setattr__(self, what, tuple(names))
+
+    def check(self, function: str | None, state: str | None) -> None:
+        """Raise RequestError unless a request for this function or state may be answered."""
+        if function in self.functions or state in self.states:
+            return
+        allowed = [*(f"POST /drpc/{name}" for name in self.functions), *(f"/state/{name}" for name in self.states)]
+        raise RequestError(403, "Forbidden", f"this token may ask only: {', '.join(allowed) or 'nothing'}")
+
+
 class AccessRules:
-    """Checks each request: its token, and its Host header.
+    """Checks each request: its token, and its Host header. `limited`: tokens that may ask for some things only.
 
     A web page that a user visits may send requests to this machine under a name of its own (DNS rebinding): so a
     server answers only under the names that it knows.
     """
 
-    def __init__(self, token: bytes | None, hosts: Collection[str]) -> None:
-        self._token = token
+    def __init__(
+        self, token: bytes | None, hosts: Collection[str], limited: Mapping[bytes, Rights] | None = None
+    ) -> None:
+        self._token, self._limited = token, dict(limited or {})
         self._hosts = {host.lower() for host in hosts}
 
-    def check(self, host: str, authorization: str | None) -> None:
-        """Raise RequestError if a request may not be answered."""
+    @property
+    def needsToken(self) -> bool:
+        """Whether a request must bring a token."""
+        return self._token is not None or bool(self._limited)
+
+    def check(self, host: str, authorization: str | None) -> Rights | None:
+        """Return what the request may ask, None for everything. Raises RequestError if it may not be answered."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if "*" not in self._hosts and name.strip("[]").lower() not in self._hosts:
             raise RequestError(421, "HostNotAllowed", "the server does not answer under this Host; see allowedHosts")
-        if self._token is None:
-            return
+        if not self.needsToken:
+            return None
         scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+        secret = given.strip().encode() if scheme.lower() == "bearer" else b""
+        # All are compared, so that the time tells nothing of which one it is.
+        rights = [held for token, held in self._limited.items() if hmac.compare_digest(secret, token)]
+        if self._token is not None and hmac.compare_digest(secret, self._token):
+            return None
+        if not rights:
             raise RequestError(
                 401,
                 "Unauthorized",
                 "give the server's token: Authorization: Bearer ...",
                 {"WWW-Authenticate": "Bearer"},
             )
+        return rights[0]

@@ -2,30 +2,38 @@
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from trident.base.errors import TridentError
 from trident.base.json_values import from_json, jsonable
+from trident.base.metrics import MetricsRegistry
 from trident.base.values import type_name
 from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
-from trident.server import bodies
+from trident.server import bodies, metrics_page, page_routes
 from trident.server.access_rules import AccessRules
 from trident.server.desk import Desk
 from trident.server.errors import RequestError, body_of, status_of
+from trident.server.freshness import Freshness
 from trident.server.limits import Limits
+from trident.server.openapi import description
+from trident.server.rate_limit import RateLimit
 from trident.server.served import Served
-from trident.server.state_pages import page_of
+from trident.server.state_pages import page_of, value_fields
 from trident.user_calls.threads import Threads
 
 logger = logging.getLogger(__name__)
+audit = logging.getLogger("trident.audit")
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.005
@@ -46,21 +54,30 @@ class _Answers:
         self._served, self._rules, self._limits = served, rules, limits
         self._threads = Threads("trident-server", most=32, idle=10.0)
         self._desks = {name: Desk(served.drpc.function(name), self._threads) for name in served.drpc.functions}
+        self._freshness = Freshness(served, self._in_thread)
+        self._requests = MetricsRegistry()
+        self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
         self._in_flight = 0
 
     def app(self) -> Starlette:
-        return Starlette(
+        app = Starlette(
             routes=[
+                *metrics_page.routes(self._served, self._requests, self._guarded, self._in_thread),
                 Route("/drpc", self._guarded(self._functions), methods=["GET"]),
                 Route("/drpc/{function}", self._guarded(self._execute), methods=["POST"]),
                 Route("/state", self._guarded(self._states), methods=["GET"]),
-                Route("/state/{state}", self._guarded(self._entries), methods=["GET"]),
-                Route("/state/{state}", self._guarded(self._multi_get), methods=["POST"]),
+                # One route for both methods: an answer 405 names all that the path allows.
+                Route("/state/{state}", self._guarded(self._state), methods=["GET", "POST"]),
                 Route("/state/{state}/{key:path}", self._guarded(self._get), methods=["GET"]),
+                *page_routes.routes(self._served, self._guarded, self._in_thread, self._body, self._count),
+                Route("/openapi.json", self._guarded(self._description), methods=["GET"]),
                 Route("/healthz", self._health, methods=["GET"]),
                 Route("/readyz", self._ready, methods=["GET"]),
             ],
+            exception_handlers={HTTPException: _no_route},
         )
+        app.router.routes = metrics_page.counted(app.router.routes, self._requests)
+        return app
 
     # --- every request -------------------------------------------------------------------------------------------
 
@@ -68,9 +85,18 @@ class _Answers:
         """Return an endpoint that checks who asks, limits what is in flight, and turns errors into answers."""
 
         async def endpoint(request: Request) -> Response:
+            began = time.perf_counter()
+            response = await checked(request)
+            _tell(request, response, time.perf_counter() - began)
+            return response
+
+        async def checked(request: Request) -> Response:
             self._in_flight += 1
             try:
-                self._rules.check(request.headers.get("host", ""), request.headers.get("authorization"))
+                rights = self._rules.check(request.headers.get("host", ""), request.headers.get("authorization"))
+                if rights is not None:
+                    rights.check(request.path_params.get("function"), request.path_params.get("state"))
+                self._check_rate(request)
                 if self._in_flight > self._limits.inFlight:
                     raise RequestError(
                         503, "Overloaded", f"{self._limits.inFlight} requests are in flight", {"Retry-After": "1"}
@@ -82,6 +108,18 @@ class _Answers:
                 self._in_flight -= 1
 
         return endpoint
+
+    def _check_rate(self, request: Request) -> None:
+        """Raise RequestError if the client has sent too many requests lately."""
+        # All clients of a server with a token have the same one, so an address stands for a client there, too.
+        client = "" if request.client is None else request.client.host
+        if self._rate is not None and (wait := self._rate.wait(client)):
+            raise RequestError(
+                429,
+                "TooManyRequests",
+                f"{self._limits.requestsPerSec:g} requests a second are allowed; ask again in {wait:.3g} s",
+                {"Retry-After": str(math.ceil(wait))},
+            )
 
     async def _body(self, request: Request) -> bytes:
         """Return the body of a request that is JSON. Raises RequestError if it is too large or too slow."""
@@ -143,7 +181,7 @@ class _Answers:
             values = function.bind([*known, *call.args[len(known) :]], {})
         await self._reach(call.minTxid, timeout)
         result = await self._desks[function.name].ask(values, timeout)
-        return _rows(request, result.toArrow(), result.txids)
+        return _rows(request, result.toArrow(), await self._freshness.of(result.txids))
 
     def _timeout(self, asked: float | None) -> float:
         most = self._limits.timeoutSecs
@@ -175,7 +213,10 @@ class _Answers:
         values, txid = await self._in_thread(lambda: view.multiGetWithTxid([key]))
         if values[0] is None:
             raise RequestError(404, "StateKeyNotFoundError", f"state {view.name!r} has nothing under {text!r}")
-        return _json({"value": jsonable(values[0]), "asOfTxid": self._txids(view, txid)})
+        return _json({"value": jsonable(values[0]), **await self._freshness.of(self._txids(view, txid))})
+
+    async def _state(self, request: Request) -> Response:
+        return await (self._multi_get(request) if request.method == "POST" else self._entries(request))
 
     async def _multi_get(self, request: Request) -> Response:
         view = self._view(request)
@@ -185,10 +226,10 @@ class _Answers:
         keys = [key_of_json(each, view.keyFields, view.name) for each in wanted.keys]
         await self._reach(wanted.minTxid, self._limits.timeoutSecs)
         values, txid = await self._in_thread(lambda: view.multiGetWithTxid(keys))
-        txids = self._txids(view, txid)
+        fresh = await self._freshness.of(self._txids(view, txid))
         if bodies.ARROW in request.headers.get("accept", ""):
-            return _rows(request, pa.table({"value": view.asColumn(values)}), txids)
-        return _json({"values": [jsonable(value) for value in values], "asOfTxid": txids})
+            return _rows(request, pa.table({"value": view.asColumn(values)}), fresh)
+        return _json({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
         """Answer a page of entries in the order of their keys, or the entries with the greatest values."""
@@ -198,14 +239,19 @@ class _Answers:
             raise RequestError(
                 400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected limit, after, top, by"
             )
+        if twice := [name for name in asked if len(asked.getlist(name)) > 1]:
+            raise RequestError(400, "InvalidQuery", f"{twice[0]} came {len(asked.getlist(twice[0]))} times")
+        limit = self._count("limit", asked.get("limit", "100"))
         if "top" in asked:
-            count = self._count("top", asked["top"])
-            table = await self._in_thread(lambda: view.ranked(count, asked.get("by")))
-            return _rows(request, table, self._txids(view, _txid_of(table)))
-        count = self._count("limit", asked.get("limit", "100"))
-        table, after = await self._in_thread(lambda: page_of(view, count, asked.get("after")))
+            count, by = self._count("top", asked["top"]), asked.get("by")
+            if by is not None and by not in value_fields(view):
+                fields = ", ".join(value_fields(view)) or "none, as it is no struct"
+                raise RequestError(400, "InvalidQuery", f"by={by!r}: the fields of the value are {fields}")
+            table = await self._in_thread(lambda: view.ranked(count, by))
+            return _rows(request, table, await self._freshness.of(self._txids(view, _txid_of(table))))
+        table, after = await self._in_thread(lambda: page_of(view, limit, asked.get("after")))
         more = {} if after is None else {"after": after}
-        return _rows(request, table, self._txids(view, _txid_of(table)), more)
+        return _rows(request, table, await self._freshness.of(self._txids(view, _txid_of(table))), more)
 
     def _count(self, name: str, text: str) -> int:
         if not text.isdecimal() or not 0 < int(text) <= self._limits.rows:
@@ -217,6 +263,10 @@ class _Answers:
         return {} if txid is None or group is None else {group: txid}
 
     # --- the server itself -----------------------------------------------------------------------------------------
+
+    async def _description(self, request: Request) -> Response:
+        """Answer the OpenAPI description."""
+        return _json(await self._in_thread(lambda: description(self._served, self._limits, self._rules.needsToken)))
 
     async def _health(self, request: Request) -> Response:
         """Answer that the process lives."""
@@ -251,19 +301,41 @@ def _txid_of(table: pa.Table) -> int | None:
 
 
 def _rows(
-    request: Request, table: pa.Table, txids: Mapping[str, int], more: Mapping[str, Any] | None = None
+    request: Request, table: pa.Table, fresh: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> Response:
     """Answer a table: as JSON, or as an Arrow stream if the client accepts that."""
     if bodies.ARROW in request.headers.get("accept", ""):
-        headers = {"Trident-As-Of-Txid": bodies.json_body(dict(txids)).decode()}
+        headers = {
+            "Trident-As-Of-Txid": bodies.json_body(fresh["asOfTxid"]).decode(),
+            "Trident-Committed-At": bodies.json_body(fresh["committedAt"]).decode(),
+            "Trident-Staleness-Ms": bodies.json_body(fresh["stalenessMs"]).decode(),
+        }
         headers |= {f"Trident-{name.title()}": str(value) for name, value in (more or {}).items()}
         return Response(bodies.arrow_body(table), media_type=bodies.ARROW, headers=headers)
-    content = {"fields": table.column_names, "rows": bodies.json_rows(table), "asOfTxid": dict(txids), **(more or {})}
+    content = {"fields": table.column_names, "rows": bodies.json_rows(table), **fresh, **(more or {})}
     return _json(content)
 
 
 def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(bodies.json_body(content), status, headers, bodies.JSON)
+
+
+def _tell(request: Request, response: Response, seconds: float) -> None:
+    """Log who asked for what. Keys, arguments and tokens are in no log."""
+    if audit.isEnabledFor(logging.INFO):
+        client = "" if request.client is None else request.client.host
+        path = request.url.path
+        if "key" in request.path_params:
+            path = f"/state/{request.path_params['state']}/..."
+        audit.info("%s %s %s: %d in %.1f ms", client, request.method, path, response.status_code, seconds * 1000)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer a request for a path or a method that there is not."""
+    assert isinstance(error, HTTPException)
+    kind = "MethodNotAllowed" if error.status_code == 405 else "NotFound"
+    message = f"{request.method} {request.url.path}: {error.detail}; GET /openapi.json describes what there is"
+    return _refusal(RequestError(error.status_code, kind, message, dict(error.headers or {})))
 
 
 def _refusal(error: Exception) -> Response:

@@ -4,12 +4,12 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trident.base.errors import MissingPackageError, TopologyError
-from trident.server.access_rules import AccessRules, is_loopback, read_token
+from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token
 from trident.server.limits import Limits
 from trident.server.served import Served
 
@@ -24,18 +24,30 @@ _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 
-def rules_for(host: str, token: str | None, allowedHosts: Collection[str], insecure: bool) -> AccessRules:
+def rules_for(
+    host: str,
+    token: str | None,
+    allowedHosts: Collection[str],
+    insecure: bool,
+    tokens: Mapping[str, Rights] | None = None,
+) -> AccessRules:
     """Return who may ask a server that is bound to `host`.
 
     Raises TopologyError if other machines could ask without a token, unless that is wanted (`insecure`).
     """
-    secret = read_token(token)
-    if not is_loopback(host) and secret is None and not insecure:
+    secret, limited = read_token(token), {_read(each): rights for each, rights in (tokens or {}).items()}
+    if not is_loopback(host) and secret is None and not limited and not insecure:
         raise TopologyError(
             f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), or listen "
             f"at 127.0.0.1"
         )
-    return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts})
+    return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts}, limited)
+
+
+def _read(token: str) -> bytes:
+    secret = read_token(token)
+    assert secret is not None
+    return secret
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -58,23 +70,28 @@ def uvicorn_server(served: Served, rules: AccessRules, limits: Limits) -> "uvico
         import uvicorn
 
         from trident.server.app import web_app
+        from trident.server.http_protocol import MOST_HEAD_BYTES, http_protocol
     except ImportError as error:
         raise MissingPackageError(
             f"a server needs the package {error.name!r}: pip install 'trident-pyspark[server]'"
         ) from None
+    app = web_app(served, rules, limits)
     config = uvicorn.Config(
-        web_app(served, rules, limits),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
         limit_concurrency=limits.connections,
         timeout_keep_alive=30,
-        h11_max_incomplete_event_size=64 << 10,
+        http=http_protocol(),
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         lifespan="off",
         ws="none",
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    app.state.ending = lambda: server.should_exit  # answers without an end, such as events, end themselves
+    return server
 
 
 class Server:
@@ -134,7 +151,8 @@ def serve(
     allowedHosts: Collection[str],
     limits: Limits | None,
     insecure: bool,
+    tokens: Mapping[str, Rights] | None = None,
 ) -> Server:
     """Start a server of `served`; see ``RunningTopology.serve``."""
-    rules = rules_for(host, token, allowedHosts, insecure)
+    rules = rules_for(host, token, allowedHosts, insecure, tokens)
     return Server(served, bind(host, port), rules, limits or Limits())

@@ -24,7 +24,7 @@ class Limits:
     connections : int
         The open connections (503 beyond).
     requestsPerSec : float, optional
-        The requests of one token, or of one address where there are no tokens, in a second (429 beyond).
+        The requests of one address in a second (429 beyond); as many may come at once after a pause.
     """
 
     bodyBytes: int = 1 << 20

@@ -2,9 +2,12 @@
 
 from typing import Protocol
 
+from trident.base.metrics import MetricsRegistry
 from trident.drpc.local import LocalDRPC
+from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateView
+from trident.server.watched import Watched
 
 
 class Served(Protocol):
@@ -12,6 +15,7 @@ class Served(Protocol):
 
     name: str
     drpc: LocalDRPC
+    metrics: MetricsRegistry
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -21,6 +25,15 @@ class Served(Protocol):
     @property
     def asOfTxid(self) -> dict[str, int]:
         """The last committed txid of each batch group, by name, as a read would see it now."""
+        ...
+
+    def commitTimes(self, group: str) -> CommitTimes:
+        """Return when the batches of a group were committed."""
+        ...
+
+    @property
+    def watched(self) -> Watched:
+        """What the page asks."""
         ...
 
     def group_of(self, state: str) -> str | None:

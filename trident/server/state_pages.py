@@ -26,6 +26,12 @@ def page_of(view: StateView, rows: int, after: str | None) -> tuple[pa.Table, st
     return table.take(page), _cursor(keys[page[-1].as_py()].as_py()) if more else None
 
 
+def value_fields(view: StateView) -> list[str]:
+    """Return the names of the fields of a state's values; none unless they are structs."""
+    kind = view.valueType
+    return [kind.field(at).name for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+
+
 def _cursor(key: bytes) -> str:
     return base64.urlsafe_b64encode(key).decode()
 

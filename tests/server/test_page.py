@@ -1,0 +1,297 @@
+"""The page in a real browser: every view, links, keys, a run that stops while one looks, and axe-core's checks."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.browser import axe, chromium
+from tests.server.shop import Shop
+from trident import openTopology
+from trident.errors import TridentError
+from trident.run.running import RunningTopology
+from trident.server.http_server import serve
+
+TOKEN = "0123456789abcdef"
+VIEWS = ("topology", "batches", "states", "functions", "dead-letters")
+_SECONDS = 10_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+class Looking:
+    """A person who looks at the page of a running shop."""
+
+    def __init__(self, browser: Any, shop: Shop, running: RunningTopology, url: str, **options: Any) -> None:
+        self.shop, self.running, self.url = shop, running, url
+        self.page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page.set_default_timeout(_SECONDS)
+        self.faults: list[str] = []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", self._told)
+        self.go("topology")
+
+    def _told(self, message: Any) -> None:
+        # The browser itself tells of answers like 404 and 401, which the page handles.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.faults.append(message.text)
+
+    def go(self, place: str) -> None:
+        self.page.goto(f"{self.url}/#/{place}")
+
+    def see(self, what: str, within: str = "body") -> None:
+        """Wait until this text (a regular expression) is on the page."""
+        self.page.locator(within).get_by_text(re.compile(what)).first.wait_for()
+
+    def text(self, within: str = "main") -> str:
+        return str(self.page.locator(within).inner_text())
+
+    def hash(self) -> str:
+        return str(self.page.evaluate("location.hash"))
+
+    def wait_hash(self, pattern: str) -> None:
+        self.page.wait_for_function(f"new RegExp({pattern!r}).test(location.hash)")
+
+
+Look = Callable[..., Looking]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[tuple[Shop, RunningTopology]]:
+    made = Shop(tmp_path)
+    running = made.topology().start(
+        engine="embedded", name="shop", checkpointLocation=tmp_path / "checkpoint", maxAttempts=2
+    )
+    try:
+        made.fill(running)
+        yield made, running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def look(browser: Any, shop: tuple[Shop, RunningTopology]) -> Iterator[Look]:
+    seen: list[Looking] = []
+
+    def begin(server: Any = None, **options: Any) -> Looking:
+        server = server or shop[1].serve()
+        seen.append(Looking(browser, *shop, server.url, **options))
+        return seen[-1]
+
+    yield begin
+    for looking in seen:
+        looking.page.close()
+        assert looking.faults == []
+
+
+def test_the_topology_is_drawn_with_its_groups_promises_and_live_rates(look: Look) -> None:
+    at = look()
+    at.see("running", "#condition")
+    at.see("batch group orders", ".cards")
+    assert at.page.locator(".box").count() > 8
+    at.page.locator(".box.state", has_text="sold").first.click()
+    at.see("exactly-once", ".detail")
+    assert "opaque, MemoryMapState" in at.text(".detail")
+    at.page.get_by_role("link", name="Browse this state").click()
+    at.wait_hash("^#/states/sold$")
+    at.go("topology")
+    at.shop.order(at.running, "apple,1,3", "fig,1,4")
+    at.see(r"\d/s", ".picture")
+    at.page.locator(".card", has_text="orders").get_by_text(re.compile(r"^3$")).first.wait_for()
+    assert "watermark of hours" in at.text(".cards")
+
+
+def test_batches_are_a_timeline_and_each_has_an_address(look: Look) -> None:
+    at = look()
+    at.go("batches")
+    at.page.locator("table.batches tbody tr").nth(2).wait_for()
+    assert at.page.locator("svg.bar rect.commit").count() >= 3
+    at.page.get_by_role("link", name="orders", exact=True).click()
+    at.page.locator("table.batches a", has_text="2").first.click()
+    at.see("phases", ".detail")
+    assert "sold" in at.text(".detail") and "freeze" in at.text(".detail")
+    shared = look(viewport={"width": 390, "height": 844})
+    shared.page.goto(at.url + "/" + at.hash())
+    shared.see("phases", ".detail")
+    at.shop.order(at.running, "apple,1,3")
+    at.page.locator("table.batches a", has_text="3").first.wait_for()
+    assert "phases" in at.text(".detail"), "what is selected stays selected when a batch comes"
+
+
+def test_states_are_browsed_by_pages_top_and_key(look: Look) -> None:
+    at = look()
+    at.go("states/sold")
+    at.see("item 001", ".result")
+    first = at.text(".result tbody")
+    at.page.get_by_role("link", name="Next page").click()
+    at.wait_hash("after=")
+    at.see("item 060", ".result")
+    assert at.text(".result tbody") != first
+    at.page.get_by_role("link", name="greatest").click()
+    at.see("item 119", ".result")
+    assert at.text(".result tbody").split()[:3] == ["item", "119", "119"]
+    at.page.locator("#key").fill("pear")
+    at.page.keyboard.press("Enter")
+    at.see("^7$", ".result")
+    assert at.hash() == "#/states/sold?key=pear" and "as of batch orders 2" in at.text(".result")
+    at.go("states/sold?key=durian")
+    at.see("Nothing is stored under durian", ".result")
+    at.go("states/nothing")
+    at.see("There is no state nothing")
+
+
+def test_functions_are_asked_with_typed_arguments(look: Look) -> None:
+    at = look()
+    at.go("functions/enough")
+    at.page.get_by_label("items").fill("apple pear")
+    at.page.get_by_label("least").fill("5")
+    at.page.get_by_role("button", name="Ask").click()
+    at.see("1 row in", ".result")
+    assert "pear" in at.text(".result") and "apple" not in at.text(".result")
+    assert at.hash() == "#/functions/enough?items=apple+pear&least=5"
+    at.go("functions/enough?items=apple&least=many")
+    at.see("argument 'least' came as 'many'", ".result")
+    at.go("functions/sold?item=apple")  # an address that somebody shared
+    at.see("^3$", ".result")
+
+
+def test_dead_letters_are_read_and_put_back(look: Look) -> None:
+    at = look()
+    at.shop.lenient = True
+    at.go("dead-letters")
+    at.see("plum,many,56")
+    at.page.locator("table.letters a").first.click()
+    at.see("each", ".detail")
+    assert at.hash().startswith("#/dead-letters?letter=")
+    at.page.get_by_role("button", name="Put 1 letter back into orders").click()
+    at.page.get_by_role("button", name="Put back", exact=True).click()
+    at.see("No dead letters")
+    at.go("states/sold?key=plum")
+    at.see("^0$", ".result")
+
+
+def test_a_topology_stops_while_one_looks(look: Look) -> None:
+    at = look()
+    at.go("batches")
+    at.see("running", "#condition")
+    with pytest.raises(TridentError):
+        at.shop.order(at.running, "fire,1,1")
+    at.see("Batch group orders stopped: A function of your code failed on a tuple", "#notice")
+    said = at.text("#notice")
+    assert "the till is on fire" in said and "What to do" in said and 'onError="skip"' in said
+    assert at.text("#condition") == "failed"
+    at.page.get_by_role("link", name="failed", exact=True).click()
+    at.see("the till is on fire", "table.batches")
+    at.page.reload()
+    at.see("stopped: A function", "#notice")
+    at.running.stop()
+    at.see("lost its server", "#notice")
+
+
+def test_keys_lead_through_the_page(look: Look) -> None:
+    at = look()
+    at.see("batch group orders")
+    for number, view in enumerate(VIEWS, 1):
+        at.page.keyboard.press(str(number))
+        at.wait_hash(f"^#/{view}$")
+    at.page.keyboard.press("2")
+    at.page.locator("table.batches a").first.wait_for()
+    at.page.keyboard.press("j")
+    at.wait_hash("batch=")
+    first = at.hash()
+    at.page.keyboard.press("j")
+    at.page.wait_for_function(f"location.hash != {first!r}")
+    at.page.keyboard.press("Escape")
+    at.wait_hash("^#/batches$")
+    at.page.keyboard.press("3")
+    at.page.locator("#key").wait_for()
+    at.page.keyboard.press("/")
+    at.page.keyboard.type("2")  # into the field: no other view opens
+    assert at.page.locator("#key").input_value() == "2" and at.hash() == "#/states"
+    at.page.keyboard.press("Escape")
+    at.page.keyboard.press("?")
+    at.page.get_by_role("dialog").get_by_label("Single keys").uncheck()
+    at.page.keyboard.press("Escape")
+    at.page.keyboard.press("1")
+    assert at.hash() == "#/states", "keys that are off do nothing"
+    at.page.evaluate("document.querySelector('.skip').focus()")
+    at.page.keyboard.press("Enter")
+    assert at.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_a_token_is_asked_for_and_stays_in_the_tab(look: Look, shop: tuple[Shop, RunningTopology]) -> None:
+    at = look(shop[1].serve(token=TOKEN))
+    at.page.locator("#token").fill("a wrong token")
+    at.page.keyboard.press("Enter")
+    at.see("did not take this token")
+    at.page.locator("#token").fill(TOKEN)
+    at.page.keyboard.press("Enter")
+    at.see("batch group orders")
+    at.see("running", "#condition")
+    assert at.page.evaluate("[localStorage.length, document.cookie, location.href.includes('0123')]") == [0, "", False]
+    assert at.page.evaluate("Object.values(sessionStorage)") == [TOKEN]
+
+
+def test_what_a_topology_says_is_never_read_as_html(look: Look) -> None:
+    at = look()
+    at.shop.order(at.running, "<img src=x onerror=alert(1)>,1,5", "<b>bold</b>,many,5")
+    for place, said in (("states/sold", "<img"), ("dead-letters", "<b>bold")):
+        at.go(place)
+        at.page.get_by_text(said).first.wait_for()
+        assert at.page.locator("main img").count() == 0
+
+
+def test_without_a_driver_states_are_browsed(browser: Any, shop: tuple[Shop, RunningTopology]) -> None:
+    made, running = shop
+    topology = Shop(made.folder).topology()
+    with (
+        openTopology(topology, name="shop", checkpointLocation=made.folder / "checkpoint") as opened,
+        serve(opened, 0, "127.0.0.1", None, (), None, False) as server,
+    ):
+        at = Looking(browser, made, running, server.url)
+        at.see("following", "#condition")
+        at.go("batches")
+        at.see("reads the states without the driver")
+        at.go("states/sold?key=pear")
+        at.see("^7$", ".result")
+        at.go("dead-letters")
+        at.see("only through a driver that runs")
+        at.page.close()
+        assert at.faults == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_and_nothing_is_cut_off(look: Look, width: int, theme: str) -> None:
+    source = axe()
+    at = look(viewport={"width": width, "height": 844}, color_scheme=theme)
+    at.see("batch group orders")
+    places = {
+        "topology?node=n2": ".detail h3",
+        "batches?group=orders": "svg.bar",
+        "states/visited": ".result table",
+        "functions/sold?item=apple": ".result table",
+        "dead-letters": "table.letters",
+    }
+    at.page.evaluate(source)
+    for place, there in places.items():
+        at.go(place)
+        at.page.locator(there).first.wait_for()
+        assert violations(at.page) == [], place
+        assert at.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+    with pytest.raises(TridentError):
+        at.shop.order(at.running, "fire,1,1")
+    at.see("What to do", "#notice")
+    assert violations(at.page) == [], "stopped"
+
+
+def violations(page: Any) -> list[str]:
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    nodes = [(each["id"], node) for each in found for node in each["nodes"]]
+    return [f"{rule}: {node['html'][:160]} {node['failureSummary'][:300]}" for rule, node in nodes]

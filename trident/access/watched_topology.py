@@ -1,0 +1,34 @@
+"""An opened topology as its page shows it: without a driver, there are its txids, and no progress events."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from trident.base.errors import LogError, StateError, TopologyError
+from trident.plan.topology_protocol import TopologyPlan
+from trident.server.event_ring import EventRing
+from trident.server.watched import GroupStatus, TopologyStatus
+from trident.server.ways_out import fault_of
+
+
+class WatchedTopology:
+    """The `Watched` of an opened topology. `committed` returns the last committed txid of each group."""
+
+    def __init__(self, name: str, plan: TopologyPlan, committed: Callable[[], Mapping[str, int]]) -> None:
+        self._name, self._committed = name, committed
+        self.plan = plan
+        self.engine: str | None = None
+        self.events: EventRing | None = None
+
+    def status(self) -> TopologyStatus:
+        """Return the txids that can be read now, or why none can be."""
+        try:
+            groups = [GroupStatus(group, txid) for group, txid in self._committed().items()]
+        except (StateError, LogError) as error:
+            return TopologyStatus(self._name, "unreachable", [], fault=fault_of(error))
+        return TopologyStatus(self._name, "following", groups)
+
+    def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
+        """Raise TopologyError: only a driver puts dead letters back."""
+        raise TopologyError(
+            "dead letters come back only through the driver: open the page of running.serve(), or call "
+            "running.replayDeadLetters there"
+        )

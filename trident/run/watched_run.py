@@ -1,0 +1,96 @@
+"""A running topology as its page shows it: its status, its newest progress events, and the way back of dead letters."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
+
+from pyspark.sql import Row
+
+from trident.plan.topology_protocol import TopologyPlan
+from trident.run.event_time import DROPPED
+from trident.run.progress import Progress
+from trident.server.event_ring import EventRing
+from trident.server.watched import CallStatus, Condition, GroupStatus, SourceStatus, TopologyStatus, WindowStatus
+from trident.server.ways_out import fault_of
+from trident_spouts.executor import ReadSoFar
+
+
+class Run(Protocol):
+    """The part of a running topology that its page asks."""
+
+    name: str
+    runId: str
+    progress: Progress
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def status(self) -> dict[str, Any]: ...
+
+    @property
+    def isActive(self) -> bool: ...
+
+    @property
+    def readSoFar(self) -> Mapping[str, ReadSoFar]: ...
+
+    def exception(self) -> BaseException | None: ...
+
+    def group_of_stream(self, stream: str) -> str: ...
+
+    def replayDeadLetters(self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str) -> int: ...
+
+
+class WatchedRun:
+    """The `Watched` of a running topology. It keeps the newest events from the time on at which it is made."""
+
+    def __init__(self, run: Run, plan: TopologyPlan) -> None:
+        self._run = run
+        self.plan = plan
+        self.engine: str | None = run.engine
+        self.events: EventRing | None = EventRing(run.runId)
+        run.progress.listen(self.events.add, fromRecent=True)
+
+    def status(self) -> TopologyStatus:
+        """Return how the run is now, or why it has stopped."""
+        told, error = self._run.status, self._run.exception()
+        condition: Condition = "failed" if error is not None else "running" if self._run.isActive else "stopped"
+        sources: dict[str, list[SourceStatus]] = {}
+        for stream, read in self._run.readSoFar.items():
+            group = self._run.group_of_stream(stream)
+            sources.setdefault(group, []).append(SourceStatus(stream, read.unit, read.done, read.total, read.lag))
+        return TopologyStatus(
+            self._run.name,
+            condition,
+            [_group(name, group, sources.get(name, [])) for name, group in told["groups"].items()],
+            self._run.engine,
+            self._run.runId,
+            None if error is None else fault_of(error),
+            _calls(told["hanging"]),
+        )
+
+    def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
+        """Put dead letters back into a stream, and return how many."""
+        wanted = None if ids is None else frozenset(ids)
+        return self._run.replayDeadLetters(
+            stream, None if wanted is None else lambda letter: letter.id in wanted, state=state
+        )
+
+
+def _group(name: str, told: Mapping[str, Any], sources: list[SourceStatus]) -> GroupStatus:
+    return GroupStatus(
+        name,
+        told["committed"],
+        told["isActive"],
+        told["inFlight"],
+        told["waitingFor"],
+        _calls(told["hanging"]),
+        [
+            WindowStatus(state, window["watermark"], window.get(DROPPED, 0))
+            for state, window in told.get("windows", {}).items()
+        ],
+        sources,
+    )
+
+
+def _calls(hanging: Collection[Mapping[str, Any]]) -> list[CallStatus]:
+    return [CallStatus(call["call"], call["since"], call["at"]) for call in hanging]

@@ -1,0 +1,55 @@
+"""The newest progress events of a run, kept as JSON for readers that each go at their own pace."""
+
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+import msgspec
+
+_CAPACITY = 500
+
+
+class Numbered(NamedTuple):
+    """An event with its number; the first event of a ring has the number 1."""
+
+    number: int
+    json: bytes
+
+
+class EventRing:
+    """Keeps the newest events, and numbers them. Thread-safe.
+
+    A reader holds no queue: it remembers the number of the last event that it has, so that a slow reader costs nothing
+    but is told how many events it missed.
+
+    >>> ring = EventRing("run", capacity=2)
+    >>> for txid in (1, 2, 3):
+    ...     ring.add({"txid": txid})
+    >>> ring.after(0)
+    (1, [Numbered(number=2, json=b'{"txid":2}'), Numbered(number=3, json=b'{"txid":3}')])
+    >>> ring.after(3)
+    (0, [])
+    """
+
+    def __init__(self, runId: str, capacity: int = _CAPACITY) -> None:
+        self.runId = runId
+        """The run whose events these are: numbers of another run mean other events."""
+        self._lock = threading.Lock()
+        self._events: deque[Numbered] = deque(maxlen=capacity)
+        self._last = 0
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Keep an event; the oldest one goes if there are too many."""
+        content = msgspec.json.encode(event)
+        with self._lock:
+            self._last += 1
+            self._events.append(Numbered(self._last, content))
+
+    def after(self, number: int) -> tuple[int, list[Numbered]]:
+        """Return how many events behind this number are no longer kept, and those that are."""
+        if number == self._last:
+            return 0, []
+        with self._lock:
+            events = [event for event in self._events if event.number > number]
+            oldest = self._events[0].number if self._events else 1
+        return max(0, oldest - 1 - number), events

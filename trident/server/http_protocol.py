@@ -1,0 +1,39 @@
+"""HTTP as uvicorn reads it by httptools, with a limit that it lacks: the bytes of a request's head."""
+
+from typing import TYPE_CHECKING
+
+MOST_HEAD_BYTES = 64 << 10
+"""The most bytes of a request's line and headers; as many as uvicorn allows where it reads by h11."""
+
+if TYPE_CHECKING:
+    from asyncio import Protocol
+
+
+def http_protocol() -> "type[Protocol] | str":
+    """Return what uvicorn's ``http=`` takes: the limited protocol, or h11 where httptools is not installed."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ImportError:
+        return "h11"
+
+    class Limited(HttpToolsProtocol):
+        _head: int | None = 0
+        """The bytes of a head that is not complete yet; None while a body is read."""
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._head is None:
+                return
+            self._head += len(data)
+            if self._head > MOST_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response(f"the head of a request may have {MOST_HEAD_BYTES} bytes at most")
+
+        def on_headers_complete(self) -> None:
+            self._head = None
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._head = 0
+            super().on_message_complete()
+
+    return Limited

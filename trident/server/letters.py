@@ -1,0 +1,74 @@
+"""Dead letters over HTTP: the newest of each state that keeps them, and their way back into their stream."""
+
+from typing import Any
+
+import msgspec
+import pyarrow.compute as pc
+
+from trident.base.errors import TridentError
+from trident.reads.state_view import StateView
+from trident.server.errors import RequestError
+from trident.server.served import Served
+from trident.server.topology_body import letter_states, replayable_streams
+
+
+class LettersKept(msgspec.Struct):
+    """The newest dead letters of a state."""
+
+    state: str
+    count: int
+    """How many the state keeps."""
+    letters: list[dict[str, Any]]
+    """The newest, each with ``id, stream, step, function, error, message, tuple, txid, attempt``."""
+
+
+class LettersBody(msgspec.Struct):
+    """The body of ``GET /dead-letters``."""
+
+    states: list[LettersKept]
+    replayable: list[str]
+    """The streams into which dead letters come back."""
+    canReplay: bool
+    """Whether this server can put them back: the driver is here, and at work."""
+
+
+class ReplayWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /dead-letters/replay``: the stream, and the ids of the letters; without ids, all of them."""
+
+    stream: str
+    state: str = "deadLetters"
+    ids: list[str] | None = None
+
+
+class Replayed(msgspec.Struct):
+    """The answer to ``POST /dead-letters/replay``."""
+
+    replayed: int
+
+
+def letters_of(served: Served, most: int) -> LettersBody:
+    """Return the newest `most` dead letters of each state that keeps them."""
+    plan = served.watched.plan
+    status = served.watched.status()
+    can = status.condition == "running"
+    kept = [_newest(served.state(name), most) for name in letter_states(plan)]
+    return LettersBody(kept, replayable_streams(plan), can)
+
+
+def replay(served: Served, wanted: ReplayWanted) -> Replayed:
+    """Put dead letters back into their stream. Raises RequestError where none can come back."""
+    if wanted.state not in letter_states(served.watched.plan):
+        raise RequestError(404, "StateNotFound", f"{wanted.state!r} is no state that keeps dead letters")
+    try:
+        return Replayed(served.watched.replay(wanted.stream, wanted.state, wanted.ids))
+    except TridentError as error:
+        raise RequestError(409, type(error).__name__, str(error)) from None
+
+
+def _newest(view: StateView, most: int) -> LettersKept:
+    """Return the newest letters of a state: their ids grow with the txid."""
+    table = view.toArrow()
+    newest = table.take(pc.sort_indices(table, [("id", "descending")]).slice(0, most))
+    values = newest.column(newest.num_columns - 1).to_pylist()
+    letters = [{"id": id, **value} for id, value in zip(newest.column("id").to_pylist(), values, strict=True)]
+    return LettersKept(view.name, table.num_rows, letters)

@@ -1,0 +1,108 @@
+"""What the page of a served topology asks: its plan, how it is, its progress events, and its dead letters."""
+
+from collections.abc import Collection
+from typing import Literal, Protocol
+
+import msgspec
+
+from trident.plan.topology_protocol import TopologyPlan
+from trident.server.event_ring import EventRing
+
+Condition = Literal["running", "stopped", "failed", "following", "unreachable"]
+"""How a topology is: with a driver here, "running", "stopped" (it ended in good order) or "failed" (by an error);
+without one, "following" (what the driver commits shows here) or "unreachable" (its states cannot be read now)."""
+
+
+class SourceStatus(msgspec.Struct):
+    """How far a stream's source was read: `read` of what is `known`, in the `unit`; the rest is the `lag`."""
+
+    stream: str
+    unit: str
+    read: int
+    known: int
+    lag: int
+
+
+class WindowStatus(msgspec.Struct):
+    """The time of a window: its watermark (ISO 8601; None before the first tuple), and the rows that came too late."""
+
+    state: str
+    watermark: str | None
+    numRowsDroppedByWatermark: int
+
+
+class CallStatus(msgspec.Struct):
+    """A call of a user's code that is over its limit: which, since when (ISO 8601), and the line where it is."""
+
+    call: str
+    since: str | None
+    at: str | None
+
+
+class GroupStatus(msgspec.Struct):
+    """A batch group: its last committed txid, and, where the driver is here, what it does."""
+
+    name: str
+    committed: int
+    isActive: bool | None = None
+    """Whether the group is at work; None where the driver is elsewhere."""
+    inFlight: dict[str, str] = {}
+    """The attempts under way, each with its state."""
+    waitingFor: str | None = None
+    hanging: list[CallStatus] = []
+    windows: list[WindowStatus] = []
+    sources: list[SourceStatus] = []
+
+
+class Fault(msgspec.Struct):
+    """An error that stopped a topology: its type, its message, and the same of what caused it, the nearest first."""
+
+    type: str
+    message: str
+    causes: list[str]
+    meaning: str
+    """What has happened, in a sentence."""
+    kept: str
+    """What became of the batches and states."""
+    wayOut: list[str]
+    """What to do, step by step."""
+
+
+class TopologyStatus(msgspec.Struct):
+    """How a topology is."""
+
+    name: str
+    condition: Condition
+    groups: list[GroupStatus]
+    engine: str | None = None
+    runId: str | None = None
+    fault: Fault | None = None
+    hanging: list[CallStatus] = []
+    """The DRPC requests that hang."""
+
+
+class Watched(Protocol):
+    """A topology as its page shows it."""
+
+    @property
+    def plan(self) -> TopologyPlan:
+        """The topology's plan."""
+        ...
+
+    @property
+    def engine(self) -> str | None:
+        """The engine that computes the batches; None where the driver is elsewhere."""
+        ...
+
+    @property
+    def events(self) -> EventRing | None:
+        """The newest progress events; None where the driver is elsewhere."""
+        ...
+
+    def status(self) -> TopologyStatus:
+        """Return how the topology is now. This may ask a store."""
+        ...
+
+    def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
+        """Put dead letters back into a stream, and return how many. Raises TridentError where that cannot be."""
+        ...

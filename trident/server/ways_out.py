@@ -1,0 +1,209 @@
+"""What to do when a topology has stopped, in plain words, by the type of the error that stopped it."""
+
+from typing import NamedTuple
+
+from trident.base import errors
+from trident.server.watched import Fault
+
+_MOST_CAUSES = 5
+
+
+class _Advice(NamedTuple):
+    """What an error means, what became of batches and states, and what to do."""
+
+    meaning: str
+    kept: str
+    ways: tuple[str, ...]
+
+
+_COMMITTED = "Everything that was committed is kept, exactly. The next start goes on behind it."
+_FROZEN = "The batch is frozen: its results are kept in the log, and the next start commits them. Nothing is lost."
+_AGAIN = "Start the topology again with the same name and checkpoint."
+
+_ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
+    (
+        errors.FencedError,
+        _Advice(
+            "Another driver has taken this topology over.",
+            "This driver has stopped writing. The other one goes on exactly where this one was.",
+            (
+                "Look at the page of the driver that runs now.",
+                "If nobody was meant to start a second one, look for a scheduler that starts the program twice.",
+            ),
+        ),
+    ),
+    (
+        errors.CallHangsError,
+        _Advice(
+            "A function of your code did not come back, and could not be called again.",
+            _COMMITTED,
+            (
+                "The message names the call and its line: give what it waits for a time limit.",
+                "If it is only slow, raise messageTimeoutSecs.",
+                _AGAIN,
+            ),
+        ),
+    ),
+    (
+        errors.StateUnavailableError,
+        _Advice(
+            "The store of a state did not answer for as long as commits are repeated (commitRetrySecs).",
+            _FROZEN,
+            ("Bring the store's server up again, and check its address and password.", _AGAIN),
+        ),
+    ),
+    (
+        errors.StateFullError,
+        _Advice(
+            "The store of a state takes no more data.",
+            _FROZEN,
+            ("Give it more memory or disk, or let values expire (ttlSecs).", _AGAIN),
+        ),
+    ),
+    (
+        errors.StateLostError,
+        _Advice(
+            "A store lost a state, or more of it than the log can write again.",
+            "The log still has what was committed last, but not the whole state.",
+            (
+                "Restore the store from its backup, as of the txid that the message names.",
+                "Or drop the state (trident state drop), so that it begins anew.",
+                _AGAIN,
+            ),
+        ),
+    ),
+    (
+        errors.StateShapeError,
+        _Advice(
+            "The stored state was written with other keys, another kind or another aggregator.",
+            "Nothing was changed.",
+            ("Put the former declaration back, give the state another name, or drop the state.", _AGAIN),
+        ),
+    ),
+    (
+        errors.StateError,
+        _Advice(
+            "A state could not be read or written.",
+            _FROZEN,
+            ("The message names the state and the reason.", "Once that is put right: " + _AGAIN.lower()),
+        ),
+    ),
+    (
+        errors.OutputUnavailableError,
+        _Advice(
+            "The target of an output was away or full for as long as hand-overs are repeated (commitRetrySecs).",
+            _FROZEN,
+            ("Bring the target up again, or make room.", _AGAIN),
+        ),
+    ),
+    (
+        errors.OutputError,
+        _Advice(
+            "An output did not take a batch.",
+            _FROZEN,
+            ("The message names the output and the reason: put that right.", _AGAIN),
+        ),
+    ),
+    (
+        errors.DataLossError,
+        _Advice(
+            "A source lost tuples before the topology read them.",
+            _COMMITTED,
+            (
+                "The message says what is lost, and which option of the spout goes on without it.",
+                "To lose nothing the next time, let the source keep its data for longer.",
+            ),
+        ),
+    ),
+    (
+        errors.SourceChangedError,
+        _Advice(
+            "A source that should only grow has changed or deleted rows.",
+            _COMMITTED,
+            ("The message says which rows, and how to go on without them.",),
+        ),
+    ),
+    (
+        errors.SpoutError,
+        _Advice(
+            "A source could not give its tuples.",
+            _COMMITTED,
+            ("The message names the source and the reason: put that right.", _AGAIN),
+        ),
+    ),
+    (
+        errors.CodeChangedError,
+        _Advice(
+            "The program was changed, and cannot commit a batch that the former program has frozen.",
+            _FROZEN,
+            ("Start the former program once, so that it commits the batch.", "Then start the new one."),
+        ),
+    ),
+    (
+        errors.UserFunctionError,
+        _Advice(
+            "A function of your code failed on a tuple, every time.",
+            _COMMITTED,
+            (
+                "The message names the step, the function and the tuple: correct the function.",
+                'Or let such tuples out of the batch: onError="skip", or onError="deadLetter" to keep them.',
+                _AGAIN,
+            ),
+        ),
+    ),
+    (
+        errors.SparkFailedError,
+        _Advice(
+            "Spark could not do the work.",
+            _COMMITTED,
+            ("Spark's own log says why: memory of the workers, a lost executor, a missing package.", _AGAIN),
+        ),
+    ),
+    (
+        errors.BatchTimeoutError,
+        _Advice(
+            "A batch took longer than messageTimeoutSecs, every time.",
+            _COMMITTED,
+            ("Make the batches smaller, or raise messageTimeoutSecs.", _AGAIN),
+        ),
+    ),
+    (
+        errors.LogError,
+        _Advice(
+            "The transaction log cannot be read or written.",
+            _COMMITTED,
+            ("Check the disk under the checkpoint, or the server of the log.", _AGAIN),
+        ),
+    ),
+)
+
+_ANY = _Advice(
+    "The topology stopped because of an error that it could not repair by trying again.",
+    _COMMITTED,
+    ("Put right what the message names.", _AGAIN),
+)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return an error as the page shows it: in the words of its type, with its causes and what to do.
+
+    Of a batch that failed for good, the advice is that for its cause.
+
+    >>> fault_of(errors.FencedError("epoch 2 holds the log")).meaning
+    'Another driver has taken this topology over.'
+    """
+    chain = _chain(error)
+    telling = chain[1:] if isinstance(error, errors.BatchFailedError) and len(chain) > 1 else chain
+    advice = next((advice for each in telling for kind, advice in _ADVICE if isinstance(each, kind)), _ANY)
+    causes = [f"{type(each).__name__}: {each}" for each in chain[1:_MOST_CAUSES]]
+    return Fault(type(error).__name__, str(error), causes, advice.meaning, advice.kept, list(advice.ways))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes, the nearest first."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__
+    return chain
