@@ -47,6 +47,9 @@ lowest: $(LOWEST)/.ready ## the wheel, and tests of each use of a dependency, wi
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak and not spark" $(LOWEST_TESTS)
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_SPARK_TESTS)
 
+tools: ## a PostgreSQL and a browser for the tests, where apt-get may install them; without them some tests are skipped
+	@.ci/tools
+
 format: $(READY) ## put the code into that format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
@@ -96,4 +99,4 @@ $(LOWEST)/.ready: pyproject.toml | $(UV)
 
 export NO_MKDOCS_2_WARNING := 1  # an advertisement for other tools
 
-.PHONY: help demo test test-classic test-connect again soak check lowest format docs bench torture lock clean
+.PHONY: help demo test test-classic test-connect again soak check tools lowest format docs bench torture lock clean
