@@ -119,12 +119,15 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         self,
         spark: "SparkSession | None" = None,
         *,
-        engine: EngineName = "spark",
+        engine: EngineName | None = None,
         name: str | None = None,
         checkpointLocation: str | Path | None = None,
         **options: "Unpack[StartOptions]",
     ) -> "RunningTopology":
         """Start the topology, and return the handle of the run without waiting for a batch.
+
+        An option that the call leaves out has the value that the environment or the file ``trident.toml`` gives it, and
+        its default where neither does; ``trident config`` shows them.
 
         Parameters
         ----------
@@ -132,8 +135,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
             sessions of its own, which copy the runtime confs of this session, and never changes this session.
         engine : "spark" or "embedded"
-            ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over Arrow
-            columns, without a JVM, for development, tests, and small topologies that must answer within milliseconds.
+            Default ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over
+            Arrow columns, without a JVM, for development, tests, and small topologies that must answer within
+            milliseconds.
             Log, states, guarantees and meaning are the same, and a topology may change its engine between two starts.
             Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are refused.
         name : str, optional
@@ -186,16 +190,18 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
                 "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
                 "each(Debug()), peek(...) or show()"
             )
-        named = {"name": name, "checkpointLocation": checkpointLocation}
-        given = {key: value for key, value in named.items() if value is not None}
+        from trident.configuration.layers import with_configured
+
+        named = {"engine": engine, "name": name, "checkpointLocation": checkpointLocation}
+        given = with_configured({key: value for key, value in named.items() if value is not None} | options)
         warm_up = None
-        if engine == "spark":
+        if given.get("engine", "spark") == "spark":
             from trident.compiler.spark.warm_up import WarmUp
 
             warm_up = WarmUp.begin(spark, self.nodes)  # first of all: the imports below take long
         from trident.run.start import start
 
-        return start(self, spark, warm_up, engine=engine, **given, **options)
+        return start(self, spark, warm_up, **given)
 
     def reset(
         self,

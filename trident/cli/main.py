@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` foun
 import click
 
 from trident.base.errors import TridentError
+from trident.cli.config import config
 from trident.cli.query import query
 from trident.cli.serve import serve
 from trident.cli.state import state
@@ -34,3 +35,4 @@ def main() -> None:
 main.add_command(state)
 main.add_command(serve)
 main.add_command(query)
+main.add_command(config)

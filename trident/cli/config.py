@@ -1,0 +1,30 @@
+"""``trident config``: the options of a start, and the layer from which each has its value."""
+
+import dataclasses
+from typing import Any
+
+import click
+
+from trident.cli.output import format_option, show
+from trident.configuration.layers import configured
+
+
+@click.command()
+@click.option("--name", default="topology", show_default=True, help="The topology, which may have a table of its own.")
+@click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of the file. [env: TRIDENT_PROFILE]")
+@format_option
+def config(name: str, profile: str | None, form: str | None) -> None:
+    """Show the options of a start: what each is here, and whether a default, trident.toml or the environment says so.
+
+    Arguments of start() in the program outrank all of these. Secrets are not shown.
+    """
+    rows = [
+        {"option": option, "value": _shown(each.value), "from": each.layer}
+        for option, each in configured(name, profile).items()
+    ]
+    show(rows, ["option", "value", "from"], form)
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as JSON has it. The text of a log hides its password."""
+    return repr(value) if dataclasses.is_dataclass(value) else value

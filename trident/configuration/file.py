@@ -1,0 +1,115 @@
+"""The configuration file: TOML, with options for all topologies, for one, and for each profile.
+
+defaultProfile = "dev"
+
+[start]                               # every topology
+maxAttempts = 3
+
+[topologies.wordcount]                # the topology of this name
+maxSpoutPending = 4
+
+[profiles.prod.start]                 # every topology, under this profile
+requireExactlyOnce = true
+
+[profiles.prod.topologies.wordcount]
+checkpointLocation = "/data/checkpoint"
+"""
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.base.names import did_you_mean
+from trident.configuration.option_table import OPTIONS
+
+DEFAULT_FILE = "trident.toml"
+"""The file that is read in the working directory, unless another one is named."""
+
+_SECTIONS = ("defaultProfile", "start", "topologies", "profiles")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationFile:
+    """A file that was read and checked: its path, and the tables in it."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def default_profile(self) -> str | None:
+        return self.content.get("defaultProfile")
+
+    def sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the tables that hold for a topology, each with its name; a later one outranks an earlier one.
+
+        Raises TopologyError if the file has no such profile.
+        """
+        profiles = self.content.get("profiles", {})
+        if profile is not None and profile not in profiles:
+            known = f"its profiles are {', '.join(profiles)}" if profiles else "it has no profiles"
+            raise TopologyError(f"{self.path} has no profile {profile!r}{did_you_mean(profile, profiles)}; {known}")
+        chosen = [] if profile is None else [(f"profiles.{profile}.", profiles[profile])]
+        found = []
+        for section in ("start", "topologies"):
+            for prefix, content in [("", self.content), *chosen]:
+                table = content.get(section, {})
+                name = f"{prefix}{section}" if section == "start" else f"{prefix}{section}.{topology}"
+                found.append((f"[{name}]", table if section == "start" else table.get(topology, {})))
+        return found
+
+
+def read_file(path: Path) -> ConfigurationFile:
+    """Return the configuration in a file.
+
+    Raises TopologyError if the file cannot be read, is not TOML, or has a key or a value that no option takes.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TopologyError(f"the configuration {path} cannot be read: {reason}") from None
+    _check_keys(f"{path}", content, _SECTIONS)
+    profile = content.get("defaultProfile")
+    if not isinstance(profile, str | None):
+        raise TopologyError(f"{path}: defaultProfile={profile!r}: expected the name of a profile")
+    _check_sections(path, "", content)
+    for name, tables in _table(path, "profiles", content.get("profiles", {})).items():
+        prefix = f"profiles.{name}."
+        _check_keys(f"{path}, [profiles.{name}]", _table(path, f"profiles.{name}", tables), ("start", "topologies"))
+        _check_sections(path, prefix, tables)
+    return ConfigurationFile(path, content)
+
+
+def _check_sections(path: Path, prefix: str, content: Mapping[str, Any]) -> None:
+    """Check every option in the tables "start" and "topologies" of `content`."""
+    tables = {"start": content.get("start", {})}
+    topologies = _table(path, f"{prefix}topologies", content.get("topologies", {}))
+    tables |= {f"topologies.{name}": table for name, table in topologies.items()}
+    for name, table in tables.items():
+        where = f"{path}, [{prefix}{name}]"
+        _check_keys(where, _table(path, f"{prefix}{name}", table), OPTIONS)
+        for option, value in table.items():
+            check_value(where, option, value)
+
+
+def check_value(where: str, option: str, value: Any) -> Any:
+    """Return the value of an option as `start` takes it. Raises TopologyError, which says `where` the value stands."""
+    try:
+        return OPTIONS[option].check(option, value)
+    except TopologyError as error:
+        raise TopologyError(f"{where}: {error}") from None
+
+
+def _table(path: Path, name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TopologyError(f"{path}: {name} is {value!r}; expected a table, [{name}]")
+    return value
+
+
+def _check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise TopologyError(f"{where}: there is no {key!r}{did_you_mean(key, known)}; known are {', '.join(known)}")
