@@ -55,6 +55,7 @@ def test_help_lists_the_targets() -> None:
 def test_ci_runs_the_checks_the_tests_and_a_bounded_soak() -> None:
     steps = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
     assert steps == [
+        "make tools",
         "make check",
         "make test-classic || make again",
         "make test-connect || SPARK_API_MODE=connect make again",
