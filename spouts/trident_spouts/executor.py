@@ -211,6 +211,15 @@ class WakingExecutor(Protocol):
         ...
 
 
+@runtime_checkable
+class ReasonedExecutor(Protocol):
+    """An executor that wants to know why an attempt failed. `failed` is called for it in place of `fail`."""
+
+    def failed(self, attempt: TransactionAttempt, reason: str) -> None:
+        """Do what `fail` does. `reason` is the error's type and message."""
+        ...
+
+
 class Spout(Protocol):
     """A frozen, picklable description of a source, as users write it. It opens nothing before the topology starts."""
 

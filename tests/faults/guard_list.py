@@ -1497,4 +1497,28 @@ GUARDS = [
         "{column.sql} < coalesce(({last}), {column.literal(final)})",
         "tests/spouts/jdbc/test_late_rows.py -k 'one_time or budget'",
     ),
+    Guard(
+        "messages, delivered twice",
+        "a message that comes again after a crash is counted twice",
+        "spouts/trident_spouts/messages/executor.py",
+        "            if message in self._seen:",
+        "            if False:",
+        "tests/spouts/messages/test_in_topologies.py -k 'dies_anywhere and freeze.after'",
+    ),
+    Guard(
+        "messages, lost acks",
+        "a message whose ack did not reach the queue is counted twice",
+        "spouts/trident_spouts/messages/seen_messages.py",
+        "earlier = earlier[max(0, len(earlier) - remember) :]",
+        "earlier = ()",
+        "tests/spouts/messages/test_executor.py -k newest",
+    ),
+    Guard(
+        "messages, ack after the commit",
+        "a message that only a frozen batch holds is deleted from its queue",
+        "spouts/trident_spouts/messages/executor.py",
+        "if number <= self._committed:",
+        "if True:",
+        "tests/spouts/messages/test_executor.py -k earlier_run",
+    ),
 ]

@@ -88,10 +88,11 @@ def test_a_failed_attempt_is_read_again_under_the_same_txid_and_plan() -> None:
     coordinator = made(pending=1)
     coordinator.start()
     coordinator.handle(planned(1))
-    actions = coordinator.handle(on.RunFailed(attempt(1), ValueError("no")))
+    error = ValueError("no")
+    actions = coordinator.handle(on.RunFailed(attempt(1), error))
     assert actions == [
         on.Cancel(attempt(1)),
-        on.Fail(attempt(1)),
+        on.Fail(attempt(1), error),
         on.Run(attempt(1, 1), {"s": {"end": 10}}, {}, 0.0),
     ]
 

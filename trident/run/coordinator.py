@@ -184,7 +184,7 @@ class Coordinator:
         if batch is not None:
             # Cancel first: an attempt that overran its limit still works, and must be void before the next one begins.
             self._do(on.Cancel(event.attempt))
-            self._do(on.Fail(event.attempt))
+            self._do(on.Fail(event.attempt, event.error))
             self._again(batch, event.error)
 
     def _froze(self, event: on.Frozen) -> None:

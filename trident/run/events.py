@@ -153,9 +153,10 @@ class Succeed(Action, frozen=True):
 
 
 class Fail(Action, frozen=True):
-    """Tell the spouts that the attempt failed. No answer."""
+    """Tell the spouts that the attempt failed, and why. No answer."""
 
     attempt: TransactionAttempt
+    error: BaseException
 
 
 class Sleep(Action, frozen=True):

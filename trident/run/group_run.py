@@ -247,7 +247,7 @@ class GroupRun:
     def _do_fail(self, action: on.Fail) -> None:
         # Called in the loop, so that `fail` enters the spout's lane before the next attempt's `emit`, which a run
         # thread submits later (tests/run/test_limits.py::test_fail_reaches_a_spout_before_its_next_emit).
-        self._context.sources.fail(action.attempt)
+        self._context.sources.fail(action.attempt, action.error)
 
     # --- actions: freezing and committing ------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from trident_spouts.executor import (
     MeasuredExecutor,
     Metadata,
     ReadSoFar,
+    ReasonedExecutor,
     Spout,
     SpoutExecutor,
     SpoutKind,
@@ -191,14 +192,17 @@ class Sources:
         for call in calls:
             call.exception()
 
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """Tell the spouts that the attempt failed.
+    def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
+        """Tell the spouts that the attempt failed, and those that want to know, why.
 
         This does not wait for them. Each spout is told before it emits the next attempt, because its lane keeps
         the order.
         """
         for stream, executor in self._executors.items():
-            self._tell(stream, executor.fail, attempt)
+            if isinstance(executor, ReasonedExecutor):
+                self._tell(stream, executor.failed, attempt, f"{type(error).__name__}: {error}")
+            else:
+                self._tell(stream, executor.fail, attempt)
 
     def close(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Close every spout, after what its lane still does. Wait `timeout` seconds at most for all of them."""

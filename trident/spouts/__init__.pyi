@@ -19,6 +19,8 @@ from trident_spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_spouts.iterable import IterableSpout as IterableSpout
 from trident_spouts.jdbc.spout import JdbcSpout as JdbcSpout
 from trident_spouts.kafka.spout import KafkaSpout as KafkaSpout
+from trident_spouts.messages.collector import Collector as Collector
+from trident_spouts.messages.rich_spout import RichSpout as RichSpout
 from trident_spouts.polling_spout import PollingSpout as PollingSpout
 from trident_spouts.protocols import BatchCoordinator as BatchCoordinator
 from trident_spouts.protocols import BatchSpout as BatchSpout

@@ -12,6 +12,7 @@ from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
+from trident_spouts.messages.executor import MessageExecutor
 from trident_spouts.rows import read_schema
 
 _Opener = Callable[[Any, StructType], SpoutExecutor]
@@ -45,13 +46,14 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
     (("emitBatch",), None, _batch_executor),
+    (("nextTuple",), None, MessageExecutor),
 ]
 """The contracts: the methods of each, the kind that it implies (None: the spout declares its kind), and what makes its
 executor. A user's object has the first contract of which it has all methods."""
 
 
 def as_spout(candidate: Any) -> Spout:
-    """Return the Spout for what a user gave: a Spout as it is, an object of one of the four contracts in a wrapper.
+    """Return the Spout for what a user gave: a Spout as it is, an object of one of the contracts in a wrapper.
 
     Raises TopologyError if `candidate` is not a spout, or is a class and not an instance.
     """
@@ -65,7 +67,8 @@ def as_spout(candidate: Any) -> Spout:
         return spout
     raise TopologyError(
         f"{brief(candidate)} is not a spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches), or "
-        f"an object of your own that extends BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout"
+        f"an object of your own that extends BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout or "
+        f"RichSpout"
     )
 
 

@@ -1,0 +1,1 @@
+"""Spouts over message queues: each message is acknowledged once its batch is committed, and fails with it."""

@@ -1,0 +1,52 @@
+"""The collector that a RichSpout emits its messages into."""
+
+import datetime
+import decimal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trident_spouts.messages.seen_messages import MessageId
+
+_FIXED_BYTES = 8
+"""The size of a number, a date, a flag or a null."""
+
+
+class Collector:
+    """Takes the messages of one batch. ``nextTuple`` of a RichSpout gets it."""
+
+    def __init__(self, take: Callable[[Any, MessageId | None], None]) -> None:
+        self._take = take
+
+    def emit(self, values: Any, messageId: MessageId | None = None) -> None:
+        """Emit a message: a tuple of its fields, a dict or Row, or the value of the only field.
+
+        Parameters
+        ----------
+        values : tuple, dict, Row or a value
+        messageId : str or int
+            What ``ack`` and ``fail`` name the message by. It must be the same at every delivery of the message, also
+            in another process, and another message must not have it. A spout with ``tracking = "none"`` gives none.
+
+        Raises
+        ------
+        SpoutContractError
+            The id is missing, is not a str or an int, or was given where ids are not tracked.
+        """
+        self._take(values, messageId)
+
+
+def size_of(values: Any) -> int:
+    """Return about how many bytes a message has.
+
+    >>> size_of(("dog", 7)), size_of({"word": "dog", "tags": ["a", "bc"]})
+    (11, 6)
+    """
+    if isinstance(values, str | bytes):
+        return len(values)
+    if isinstance(values, Mapping):
+        return sum(map(size_of, values.values()))
+    if isinstance(values, list | tuple | set | frozenset):
+        return sum(map(size_of, values))
+    if isinstance(values, decimal.Decimal | datetime.timedelta):
+        return 2 * _FIXED_BYTES
+    return _FIXED_BYTES

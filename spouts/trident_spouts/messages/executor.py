@@ -1,0 +1,233 @@
+"""The executor of a RichSpout: gathers messages into batches, and tells each message's end to its source."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError
+from trident.base.text import typed_brief
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor
+from trident_spouts.messages.collector import Collector, size_of
+from trident_spouts.messages.rich_spout import RichSpout, check_limits
+from trident_spouts.messages.seen_messages import MessageId, SeenMessages, seen_in
+from trident_spouts.rows import table_of
+from trident_spouts.single_reader import claim, release
+from trident_spouts.user_calls import call
+
+logger = logging.getLogger(__name__)
+
+ACKS = 5
+"""How often an `ack` that raises is called in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Messages that were gathered into one batch; it is not committed yet."""
+
+    messages: Sequence[MessageId]
+    emission: Emission
+
+
+class MessageExecutor(SpoutExecutor):
+    """An executor that calls ``nextTuple`` while it plans, so that an idle source makes no batch.
+
+    Batches have numbers of their own (`SeenMessages`). A batch that was planned ahead keeps its messages when the plan
+    of an earlier one changes: they were delivered to this run, and would not come again.
+    """
+
+    plans_ahead = True
+
+    def __init__(self, spout: RichSpout, schema: StructType) -> None:
+        check_limits(spout)
+        self._spout, self._schema = spout, schema
+        self._name = type(spout).__name__
+        self._tracked = spout.tracking == "tracked"
+        self._batches: dict[int, _Batch] = {}
+        """The batches of this run that are not committed, by number."""
+        self._numbers: dict[int, int] = {}
+        """The number of the batch that was planned last for each txid."""
+        self._in_flight: set[MessageId] = set()
+        """The messages of these batches."""
+        self._late: dict[int, list[MessageId]] = {}
+        """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
+        self._unacknowledged: dict[MessageId, int] = {}
+        """Messages whose `ack` raised, each with the number of times that it was called."""
+        self._committed = 0
+        """The greatest number of which it is known that its batch is committed."""
+        claim(spout, self._name)
+        try:
+            call(spout, "open")
+            call(spout, "activate")
+        except BaseException:
+            release(spout)
+            raise
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        for message in list(self._unacknowledged):
+            self._ack(message)
+        seen = seen_in(previous, self._name)
+        number = seen.number + 1
+        if number not in self._batches:
+            batch = self._gather(seen, budget) or self._planned_ahead(number)
+            if batch is None:
+                return None
+            self._batches[number] = batch
+        self._numbers[attempt.txid] = number
+        return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
+
+    def _planned_ahead(self, number: int) -> _Batch | None:
+        """Return the next batch that was planned ahead of this one, which has failed and finds no messages any more."""
+        later = min((planned for planned in self._batches if planned > number), default=None)
+        return None if later is None else self._batches.pop(later)
+
+    def _gather(self, seen: SeenMessages, budget: Budget) -> _Batch | None:
+        """Return a batch of the messages that are there now; None if there are none.
+
+        Messages that `seen` has are left out, and acknowledged once their batch is committed.
+        """
+        spout, gathered = self._spout, _Gathered(self._name, _tracks(self._spout), dict(seen), self._in_flight)
+        rows, size = budget.rows_within(spout.maxRows), budget.bytes_within(spout.maxBytes)
+        if spout.maxPending is not None:
+            rows = min(rows, spout.maxPending - len(self._in_flight))
+        end = monotonic() + budget.seconds_within(spout.maxSecs)
+        collector = Collector(gathered.take)
+        try:
+            while len(gathered.rows) < rows and gathered.size < size and monotonic() < end:
+                calls = gathered.calls
+                call(spout, "nextTuple", collector)
+                self._acknowledge_again(gathered)
+                if gathered.calls == calls:
+                    break
+            if not gathered.rows:
+                return None
+            table = table_of(gathered.rows, self._schema, f"{self._name}.nextTuple")
+        except BaseException as error:  # the messages were delivered, and no batch has them
+            self._fail(gathered.messages, f"{type(error).__name__}: {error}")
+            raise
+        messages = tuple(gathered.messages)
+        if self._tracked:
+            self._in_flight.update(messages)
+            return _Batch(messages, ArrowEmission(table))
+        for message in messages:
+            self._ack(message)
+        return _Batch((), ArrowEmission(table))
+
+    def _acknowledge_again(self, gathered: "_Gathered") -> None:
+        """Acknowledge messages that came a second time, as far as their batch is committed."""
+        for message, number in gathered.again:
+            if number <= self._committed:
+                self._ack(message)
+            else:
+                self._late.setdefault(number, []).append(message)
+        gathered.again.clear()
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        return self._batches[seen_in(metadata, self._name).number].emission
+
+    # --- what became of them -------------------------------------------------------------------------------------
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        number = seen_in(metadata, self._name).number
+        self._committed = max(self._committed, number)
+        self._numbers = {later: planned for later, planned in self._numbers.items() if later > txid}
+        for done in [planned for planned in sorted(self._batches) if planned <= number]:
+            batch = self._batches.pop(done)
+            self._in_flight.difference_update(batch.messages)
+            for message in batch.messages:
+                self._ack(message)
+        for done in [late for late in sorted(self._late) if late <= number]:
+            for message in self._late.pop(done):
+                self._ack(message)
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        self.failed(attempt, "the batch failed")
+
+    def failed(self, attempt: TransactionAttempt, reason: str) -> None:
+        """Have the messages of a failed attempt delivered again. Untracked ones stay for the next attempt."""
+        number = self._numbers.pop(attempt.txid, None)
+        if number is None or number not in self._batches or not self._tracked:
+            return
+        batch = self._batches.pop(number)
+        self._in_flight.difference_update(batch.messages)
+        self._fail(batch.messages, reason)
+
+    def close(self) -> None:
+        self._batches.clear()
+        self._in_flight.clear()
+        release(self._spout)
+        try:
+            call(self._spout, "deactivate")
+        finally:
+            call(self._spout, "close")
+
+    def _fail(self, messages: Iterable[MessageId], reason: str) -> None:
+        """Have messages delivered again, where they are tracked."""
+        for message in messages if self._tracked else ():
+            self._tell("fail", message, reason)
+
+    def _ack(self, message: MessageId) -> None:
+        """Acknowledge a message. If that fails, it is tried again with the next plan, a few times."""
+        calls = self._unacknowledged.pop(message, 0) + 1
+        if not self._tell("ack", message) and calls < ACKS:
+            self._unacknowledged[message] = calls
+
+    def _tell(self, method: str, message: MessageId, *arguments: str) -> bool:
+        """Call `ack` or `fail`, and return whether it did not raise.
+
+        An error is only logged: the other messages are to hear of their end, too.
+        """
+        try:
+            call(self._spout, method, message, *arguments)
+        except Exception as error:
+            logger.warning("%s failed in %s(%r): %s", self._name, method, message, error)
+            return False
+        return True
+
+
+def _tracks(spout: RichSpout) -> bool | None:
+    """Return whether messages are tracked; None if they have no ids."""
+    return None if spout.tracking == "none" else spout.tracking == "tracked"
+
+
+class _Gathered:
+    """What calls of ``nextTuple`` emit for one batch."""
+
+    def __init__(self, name: str, tracked: bool | None, seen: dict[MessageId, int], in_flight: set[MessageId]) -> None:
+        self._name, self._tracked, self._seen, self._in_flight = name, tracked, seen, in_flight
+        self.rows: list[Any] = []
+        self.messages: dict[MessageId, None] = {}
+        self.again: list[tuple[MessageId, int]] = []
+        """Messages that earlier batches hold, each with the number of its batch."""
+        self.size = 0
+        self.calls = 0
+        """How often something was emitted."""
+
+    def take(self, values: Any, message: MessageId | None) -> None:
+        self._check(message)
+        self.calls += 1
+        if self._tracked and message is not None:
+            if message in self._in_flight or message in self.messages:
+                return  # it is under way: its ack or fail is to come
+            if message in self._seen:
+                self.again.append((message, self._seen[message]))
+                return
+        if message is not None:
+            self.messages[message] = None
+        self.rows.append(values)
+        self.size += size_of(values)
+
+    def _check(self, message: MessageId | None) -> None:
+        where = f"{self._name}.nextTuple: emit(..., messageId={typed_brief(message)})"
+        if self._tracked is None and message is not None:
+            raise SpoutContractError(f"{where}: tracking is 'none', so nobody would acknowledge the message")
+        if self._tracked is not None and (not isinstance(message, str | int) or isinstance(message, bool)):
+            raise SpoutContractError(f"{where}: expected the message's id, a str or an int; or set tracking = 'none'")

@@ -1,0 +1,121 @@
+"""RichSpout: the base class of a source whose messages are acknowledged one by one, as a queue wants it."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, TypeAlias, get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.checks import check_whole_number
+from trident.base.durations import read_seconds
+from trident.base.errors import TopologyError
+from trident_spouts.executor import SpoutKind
+from trident_spouts.messages.collector import Collector
+from trident_spouts.messages.seen_messages import MessageId
+
+Tracking: TypeAlias = Literal["tracked", "emission", "none"]
+
+
+class RichSpout(ABC):
+    """A source of messages: ``nextTuple`` emits them, and ``ack`` or ``fail`` tells what became of each one.
+
+    The library calls all methods on one thread, one at a time. It gathers messages into batches: it calls ``nextTuple``
+    until a call emits nothing, or the batch has `maxRows` messages, `maxBytes` bytes, or took `maxSecs` seconds.
+
+    What happens to a message depends on `tracking`, which also decides what ``explain()`` promises:
+
+    - ``"tracked"``: every message has a `messageId`. ``ack`` comes after every state and output holds the message's
+      batch. ``fail`` comes when the batch failed or ran out of time; the source should deliver the message again, and
+      the batch is made anew from what comes then. Ids of messages that a batch holds are kept with it in the log. So a
+      message that is delivered twice, because the driver or the queue died before the ack, is counted once: it is
+      acknowledged and left out. The spout is opaque: exactly once with transactional and opaque states.
+    - ``"emission"``: a message is acknowledged at once, before its batch is computed. A batch that fails is computed
+      again from memory. If the driver dies, the messages under way are lost.
+    - ``"none"``: messages have no ids, and ``ack`` and ``fail`` are not called.
+
+    Attributes
+    ----------
+    outputFields : str or StructType
+        The fields with their types, ``"user long, word string"``.
+    tracking : "tracked", "emission" or "none"
+    maxRows, maxBytes, maxSecs : int, int, float
+        How much a batch gathers. One call of ``nextTuple`` is never divided.
+    maxPending : int or None
+        ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
+    remember : int
+        How many acknowledged ids are kept in the log, beside those that wait for their ack. An ack may be lost on its
+        way to the queue, which then delivers the message again: give as many as the queue hands out at most without an
+        ack (RabbitMQ's prefetch count). Each batch stores them.
+
+    Examples
+    --------
+    >>> class Orders(RichSpout):
+    ...     outputFields = "word string"
+    ...     def open(self):
+    ...         self.waiting = {1: "dog", 2: "cat"}
+    ...         self.out = {}
+    ...     def nextTuple(self, collector):
+    ...         if self.waiting:
+    ...             id, word = self.waiting.popitem()
+    ...             self.out[id] = word
+    ...             collector.emit(word, messageId=id)
+    ...     def ack(self, messageId):
+    ...         del self.out[messageId]
+    ...     def fail(self, messageId, reason):
+    ...         self.waiting[messageId] = self.out.pop(messageId)
+
+    Notes
+    -----
+    Meaning: Storm's ``IRichSpout``. There, a message id may be any object; here it is a str or an int that is the same
+    at every delivery of the message, also by another process, because it is what tells two deliveries of one message
+    from two messages.
+    """
+
+    outputFields: str | StructType
+    tracking: Tracking = "tracked"
+    maxRows: int = 1000
+    maxBytes: int = 8 << 20
+    maxSecs: float = 0.1
+    maxPending: int | None = None
+    remember: int = 1000
+
+    @property
+    def kind(self) -> SpoutKind:
+        """The kind of the spout, which follows from `tracking`."""
+        return SpoutKind.OPAQUE if self.tracking == "tracked" else SpoutKind.NON_TRANSACTIONAL
+
+    def open(self) -> None:  # noqa: B027  may be left out
+        """Connect. Called once at the beginning of each run."""
+
+    def activate(self) -> None:  # noqa: B027
+        """Begin to take messages. Called after ``open``."""
+
+    @abstractmethod
+    def nextTuple(self, collector: Collector) -> None:
+        """Emit the next message, or several, by ``collector.emit``; nothing if there is none now. Must not wait."""
+
+    def ack(self, messageId: MessageId) -> None:  # noqa: B027
+        """Forget a message of this run, whose batch is committed. May raise, and is called again then."""
+
+    def fail(self, messageId: MessageId, reason: str) -> None:  # noqa: B027
+        """Have a message delivered again, because its batch failed."""
+
+    def deactivate(self) -> None:  # noqa: B027
+        """Take no more messages. Called before ``close``."""
+
+    def close(self) -> None:  # noqa: B027
+        """Disconnect. Called once at the end of each run. Messages under way are neither acknowledged nor failed."""
+
+
+def check_limits(spout: Any) -> None:
+    """Raise TopologyError for a limit or a way of tracking that a spout cannot have."""
+    name = type(spout).__name__
+    if not isinstance(spout, RichSpout):
+        raise TopologyError(f"{name} has nextTuple, and does not extend RichSpout; write class {name}(RichSpout)")
+    if spout.tracking not in get_args(Tracking):
+        raise TopologyError(f"{name}.tracking is {spout.tracking!r}: expected 'tracked', 'emission' or 'none'")
+    for limit in ("maxRows", "maxBytes"):
+        check_whole_number(f"{name}.{limit}", getattr(spout, limit))
+    if spout.maxPending is not None:
+        check_whole_number(f"{name}.maxPending", spout.maxPending)
+    check_whole_number(f"{name}.remember", spout.remember, 0)
+    read_seconds(f"{name}.maxSecs", spout.maxSecs)

@@ -1,0 +1,235 @@
+"""The executor of a RichSpout, called by hand: what a batch gathers, and what becomes of each message."""
+
+from typing import Any
+
+import pytest
+
+from tests.spouts.messages.queue_spout import Queue, QueueSpout
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError, TopologyError, UserFunctionError
+from trident.spouts import Budget, Collector, RichSpout
+from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.messages.executor import MessageExecutor
+from trident_spouts.messages.seen_messages import SeenMessages
+
+
+def opened(spout: RichSpout) -> MessageExecutor:
+    executor = as_spout(spout).open()
+    assert isinstance(executor, MessageExecutor)
+    return executor
+
+
+def planned(executor: SpoutExecutor, txid: int, previous: Any, attempt: int = 0) -> Any:
+    return executor.plan(TransactionAttempt(txid, attempt, 1), previous, 0.0, Budget())
+
+
+def rows(executor: SpoutExecutor, txid: int, plan: Any) -> list[Any]:
+    return executor.emit(TransactionAttempt(txid, 0, 1), plan).arrow()["word"].to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        ({"maxRows": 2}, [2, 2, 1]),
+        ({"maxRows": 2, "at_once": 3}, [3, 2]),
+        ({"maxBytes": 6}, [2, 2, 1]),
+        ({"maxRows": 3, "maxPending": 4}, [3, 1]),
+        ({}, [5]),
+    ],
+)
+def test_a_batch_gathers_what_is_there_up_to_its_limits(limits: dict[str, Any], sizes: list[int]) -> None:
+    executor = opened(QueueSpout(Queue(dict.fromkeys(range(5), "dog")), **limits))
+    plan, gathered = None, []
+    for txid in range(1, 7):
+        following = planned(executor, txid, plan)
+        if following is None:
+            break
+        plan = following
+        gathered.append(len(rows(executor, txid, plan)))
+    assert gathered == sizes
+
+
+def test_messages_are_acknowledged_with_their_batch_and_all_before_it() -> None:
+    queue = Queue({1: "a", 2: "b", 3: "c"})
+    executor = opened(QueueSpout(queue, maxRows=1))
+    first = planned(executor, 4, None)
+    second = planned(executor, 6, first)
+    assert queue.acked == []
+    executor.success(6, second)
+    assert queue.acked == [1, 2] and queue.taken == {}
+    executor.success(6, second)
+    assert queue.acked == [1, 2]
+
+
+def test_a_failed_batch_is_delivered_again_with_the_reason_and_others_keep_theirs() -> None:
+    queue = Queue({1: "a", 2: "b", 3: "c"})
+    executor = opened(QueueSpout(queue, maxRows=1))
+    first = planned(executor, 1, None)
+    second = planned(executor, 2, first)
+    executor.failed(TransactionAttempt(1, 0, 1), "ValueError: no")
+    assert queue.failed == [(1, "ValueError: no")]
+    again = planned(executor, 1, None, 1)  # the failed message stands behind the third
+    assert rows(executor, 1, again) == ["c"]
+    after = planned(executor, 2, again, 1)
+    assert rows(executor, 2, after) == rows(executor, 2, second) == ["b"]
+    assert rows(executor, 3, planned(executor, 3, after)) == ["a"]
+
+
+def test_a_batch_that_finds_no_messages_any_more_takes_over_those_of_the_next_one() -> None:
+    queue = Queue({1: "a", 2: "b"})
+    executor = opened(QueueSpout(queue, maxRows=1))
+    planned(executor, 2, planned(executor, 1, None))
+    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    queue.waiting.clear()  # the queue gives the failed message up
+    again = planned(executor, 1, None, 1)
+    assert rows(executor, 1, again) == ["b"]
+    assert planned(executor, 2, again, 1) is None
+
+
+def test_a_second_delivery_of_a_message_that_is_under_way_is_left_out() -> None:
+    queue = Queue({1: "a"})
+    executor = opened(QueueSpout(queue))
+    plan = planned(executor, 1, None)
+    queue.reconnect()
+    assert planned(executor, 2, plan) is None
+    executor.success(1, plan)
+    assert queue.acked == [1] and queue.taken == {}
+
+
+def test_a_message_of_an_earlier_run_is_acknowledged_when_its_batch_is_known_to_be_committed() -> None:
+    queue = Queue({1: "a", 2: "b"})
+    plan = planned(opened(QueueSpout(queue, maxRows=1)), 1, None)
+    executor = opened(QueueSpout(queue, maxRows=5))  # the queue delivers both again
+    following = planned(executor, 2, plan)
+    assert rows(executor, 2, following) == ["b"] and queue.acked == []
+    executor.success(1, plan)
+    assert queue.acked == [1]
+    executor.success(2, following)
+    assert queue.acked == [1, 2] and queue.taken == {}
+
+
+def test_a_message_whose_ack_was_lost_is_left_out_and_acknowledged_once_more() -> None:
+    queue = Queue({1: "a"})
+    queue.lose_acks = True
+    executor = opened(QueueSpout(queue))
+    plan = planned(executor, 1, None)
+    executor.success(1, plan)
+    queue.lose_acks = False
+    queue.reconnect()
+    assert planned(executor, 2, plan) is None
+    assert queue.acked == [1, 1] and queue.taken == {}
+
+
+def test_only_the_newest_acknowledged_ids_are_kept_and_all_that_wait() -> None:
+    seen = SeenMessages().then([1, 2, 3], 0, 2).then([4], 0, 2)
+    assert dict(seen) == {1: 1, 2: 1, 3: 1, 4: 2}
+    assert dict(seen.then([5], 2, 2)) == {3: 1, 4: 2, 5: 3}
+    assert dict(seen.then([5], 1, 0)) == {4: 2, 5: 3}
+
+
+def test_nothing_is_kept_of_what_was_committed() -> None:
+    executor = opened(QueueSpout(Queue(dict.fromkeys(range(1000), "dog")), maxRows=10, remember=20))
+    plan = None
+    for txid in range(1, 101):
+        plan = planned(executor, txid, plan)
+        executor.success(txid, plan)
+    assert not executor._batches and not executor._in_flight and not executor._numbers and not executor._late
+    assert sum(1 for _ in plan["batches"]) <= 4
+
+
+def test_messages_of_a_call_that_raises_are_delivered_again() -> None:
+    class Breaks(QueueSpout):
+        def nextTuple(self, collector: Collector) -> None:
+            super().nextTuple(collector)
+            if len(self.queue.taken) == 2:
+                raise OSError("cut")
+
+    queue = Queue({1: "a", 2: "b"})
+    executor = opened(Breaks(queue))
+    with pytest.raises(UserFunctionError, match="nextTuple.*raised OSError: cut"):
+        planned(executor, 1, None)
+    assert [message for message, _ in queue.failed] == [1, 2] and queue.taken == {}
+
+
+def test_a_value_of_another_type_names_the_spout_and_its_messages_come_again() -> None:
+    queue = Queue({1: 7})
+    executor = opened(QueueSpout(queue))
+    with pytest.raises(SpoutContractError, match=r"QueueSpout.nextTuple, row 0, field 'word': expected string, got 7"):
+        planned(executor, 1, None)
+    assert [message for message, _ in queue.failed] == [1]
+
+
+def test_an_ack_that_raises_is_logged_and_tried_again_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    class Breaks(QueueSpout):
+        tries = 0
+
+        def ack(self, messageId: Any) -> None:
+            if messageId == 1:
+                self.tries += 1
+                raise OSError("cut")
+            super().ack(messageId)
+
+    queue = Queue({1: "a", 2: "b"})
+    spout = Breaks(queue)
+    executor = opened(spout)
+    plan = planned(executor, 1, None)
+    executor.success(1, plan)
+    assert queue.acked == [2] and spout.tries == 1
+    assert "Breaks failed in ack(1)" in caplog.text and "OSError: cut" in caplog.text
+    for _ in range(9):
+        assert planned(executor, 2, plan) is None
+    assert spout.tries == 5
+
+
+@pytest.mark.parametrize(
+    ("tracking", "message", "expected"),
+    [
+        ("tracked", None, "expected the message's id, a str or an int"),
+        ("tracked", True, "expected the message's id"),
+        ("emission", 1.5, "expected the message's id"),
+        ("none", 7, "tracking is 'none'"),
+    ],
+)
+def test_an_id_that_does_not_fit_the_tracking_is_refused(tracking: Any, message: Any, expected: str) -> None:
+    class Emits(RichSpout):
+        outputFields = "word string"
+
+        def nextTuple(self, collector: Collector) -> None:
+            collector.emit("dog", messageId=message)
+
+    spout = Emits()
+    spout.tracking = tracking
+    with pytest.raises((SpoutContractError, UserFunctionError), match=expected):
+        planned(opened(spout), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"tracking": "acked"}, "QueueSpout.tracking is 'acked': expected 'tracked', 'emission' or 'none'"),
+        ({"maxRows": 0}, "QueueSpout.maxRows=0: expected a whole number of at least 1"),
+        ({"maxSecs": "soon"}, "QueueSpout.maxSecs='soon' is no duration"),
+        ({"remember": -1}, "QueueSpout.remember=-1"),
+    ],
+)
+def test_wrong_limits_are_refused(limits: dict[str, Any], expected: str) -> None:
+    with pytest.raises(TopologyError, match=expected):
+        opened(QueueSpout(Queue({}), **limits))
+
+
+@pytest.mark.parametrize(
+    ("tracking", "kind"),
+    [("tracked", SpoutKind.OPAQUE), ("emission", SpoutKind.NON_TRANSACTIONAL), ("none", SpoutKind.NON_TRANSACTIONAL)],
+)
+def test_the_kind_follows_from_the_tracking(tracking: Any, kind: SpoutKind) -> None:
+    assert as_spout(QueueSpout(Queue({}), tracking)).kind is kind
+
+
+def test_without_tracking_a_failed_batch_is_kept_and_emission_acknowledges_at_once() -> None:
+    queue = Queue({1: "a"})
+    executor = opened(QueueSpout(queue, "emission"))
+    plan = planned(executor, 1, None)
+    assert queue.acked == [1]
+    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    assert rows(executor, 1, plan) == ["a"] and queue.failed == []
