@@ -47,7 +47,7 @@ lowest: $(LOWEST)/.ready ## the wheel, and tests of each use of a dependency, wi
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak and not spark" $(LOWEST_TESTS)
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -m "not soak" $(LOWEST_SPARK_TESTS)
 
-tools: ## a PostgreSQL and a browser for the tests, where apt-get may install them; without them some tests are skipped
+tools: ## a PostgreSQL, a RabbitMQ and a browser for the tests, where apt-get may install them; without them some tests are skipped
 	@.ci/tools
 
 format: $(READY) ## put the code into that format

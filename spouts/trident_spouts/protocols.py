@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.executor import Emission, Metadata, SpoutKind
+from trident_spouts.messages.rich_spout import RichSpout
 from trident_spouts.rows import RowsLike
 
 Emitted: TypeAlias = RowsLike | Emission | None
@@ -187,5 +188,5 @@ class OpaquePartitionedSpout(ABC):
         """Release connections and files. Called once at the end of each run."""
 
 
-UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout
+UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout | RichSpout
 """The objects that a user may give as a spout in place of a Spout of the library."""

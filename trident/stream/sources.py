@@ -39,8 +39,8 @@ class SourceVerbs(Drawable):
         name : str
             The stream's name: letters, digits, ``-``, ``_`` and ``.``. The transaction log keeps the position of the
             source under this name.
-        spout : Spout, BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout
-            The source: a spout of `trident.spouts`, or an object of your own that extends one of the four contracts.
+        spout : Spout, BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout or RichSpout
+            The source: a spout of `trident.spouts`, or an object of your own that extends one of the contracts.
         formerly : str, optional
             The name that this stream had in earlier programs; the stream goes on at the position of the stream of that
             name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Take it out

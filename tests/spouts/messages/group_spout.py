@@ -1,21 +1,12 @@
-"""A driver that counts the words of a Redis consumer group, in a process of its own, to be killed."""
+"""A spout that reads a stream of Redis as a consumer of a group."""
 
 import os
-import random
-import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import redis
 
-from trident import Count, TridentTopology
-from trident.base import crash_points
-from trident.base.errors import FailedException
-from trident.errors import StateUnavailableError
 from trident.spouts import Collector, RichSpout
-from trident.state import RedisMapState
-from trident.testing.local import start_local
 
 STREAM, GROUP = "orders", "counters"
 
@@ -70,32 +61,3 @@ class GroupSpout(RichSpout):
 
     def close(self) -> None:
         self._server.close()
-
-
-def counting(url: str, failing: float) -> TridentTopology:
-    """Count words, with a function that fails with this probability."""
-    chance = random.Random()
-
-    def fails_at_times(word: str) -> bool:
-        if chance.random() < failing:
-            raise FailedException("now and then")
-        return True
-
-    topology = TridentTopology()
-    words = topology.newStream("words", GroupSpout(url)).each("word", fails_at_times).groupBy("word")
-    words.persistentAggregate(RedisMapState.opaque(url), Count(), "count", name="counts")
-    return topology
-
-
-def run(url: str, folder: Path, crash_at: str) -> None:
-    """One life of the driver. Killed at a point, or at the end, when all is committed."""
-    crash_points.arm(crash_at)
-    while True:
-        try:
-            topology = counting(url, 0.01)
-            running = start_local(topology, name="t", checkpointLocation=folder, maxAttempts=50)
-            break
-        except StateUnavailableError:  # a start needs its states; whoever starts a driver does so again
-            time.sleep(0.05)
-    running.processAllAvailable(timeout=60)
-    os.kill(os.getpid(), signal.SIGUSR1)  # it dies of another signal than a killed one

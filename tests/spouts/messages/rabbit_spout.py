@@ -1,0 +1,56 @@
+"""A spout that reads a queue of RabbitMQ, through its well-kept client pika."""
+
+from contextlib import suppress
+from typing import Any
+
+import pika
+from pika.exceptions import AMQPError
+
+from trident.spouts import Collector, RichSpout
+
+QUEUE = "orders"
+PREFETCH = 50
+
+
+class RabbitSpout(RichSpout):
+    """Reads a queue whose senders give every message an id. Acknowledgements are not confirmed by the server."""
+
+    outputFields = "word string"
+    maxRows = 12
+    remember = PREFETCH  # of so many messages at most the server may not have heard the ack
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def open(self) -> None:
+        self._tags: dict[str, int] = {}
+        self._channel: Any = None
+
+    def _connected(self) -> Any:
+        if self._channel is None or not self._channel.is_open:
+            self._tags.clear()  # they belong to the former channel; the server delivers what they named again
+            parameters = pika.ConnectionParameters("127.0.0.1", self._port, heartbeat=0, socket_timeout=5)
+            self._channel = pika.BlockingConnection(parameters).channel()
+            self._channel.basic_qos(prefetch_count=PREFETCH)
+        return self._channel
+
+    def nextTuple(self, collector: Collector) -> None:
+        with suppress(AMQPError, OSError):  # the server is away: asked again by the next batch
+            delivered, properties, body = self._connected().basic_get(QUEUE)
+            if delivered is not None:
+                self._tags[properties.message_id] = delivered.delivery_tag
+                collector.emit(body.decode(), messageId=properties.message_id)
+
+    def ack(self, messageId: Any) -> None:
+        tag = self._tags.pop(messageId, None)
+        if tag is not None:  # without one the server will deliver the message again
+            self._channel.basic_ack(tag)
+
+    def fail(self, messageId: Any, reason: str) -> None:
+        tag = self._tags.pop(messageId, None)
+        if tag is not None:
+            self._channel.basic_nack(tag, requeue=True)
+
+    def close(self) -> None:
+        if self._channel is not None and self._channel.is_open:
+            self._channel.connection.close()
