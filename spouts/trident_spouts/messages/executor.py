@@ -1,7 +1,7 @@
 """The executor of a RichSpout: gathers messages into batches, and tells each message's end to its source."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -31,7 +31,7 @@ ACKS = 5
 class _Batch:
     """Messages that were gathered into one batch; it is not committed yet."""
 
-    messages: Sequence[MessageId]
+    messages: tuple[MessageId, ...]
     emission: Emission
 
 
@@ -59,6 +59,8 @@ class MessageExecutor(SpoutExecutor):
         """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
         self._unacknowledged: dict[MessageId, int] = {}
         """Messages whose `ack` raised, each with the number of times that it was called."""
+        self._begun: int | None = None
+        """The number of the last batch that was frozen before this run; None before the first plan."""
         self._committed = 0
         """The greatest number of which it is known that its batch is committed."""
         claim(spout, self._name)
@@ -76,6 +78,10 @@ class MessageExecutor(SpoutExecutor):
             self._ack(message)
         seen = seen_in(previous, self._name)
         number = seen.number + 1
+        if self._begun is None:
+            self._begun = seen.number
+        if self._is_void(seen):
+            return None
         if number not in self._batches:
             batch = self._gather(seen, budget) or self._planned_ahead(number)
             if batch is None:
@@ -83,6 +89,19 @@ class MessageExecutor(SpoutExecutor):
             self._batches[number] = batch
         self._numbers[attempt.txid] = number
         return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
+
+    def _is_void(self, seen: SeenMessages) -> bool:
+        """Return whether a position rests on a batch of this run that has failed since.
+
+        The run has not heard of the failure yet when it asks for this plan, and will not use it. Messages that failed
+        and come again now would count as seen: they would be left out here, and be acknowledged although no batch has
+        them.
+        """
+        known = max(self._committed, self._begun or 0)
+        return any(
+            number > known and (number not in self._batches or self._batches[number].messages != ids)
+            for number, ids in seen.batches
+        )
 
     def _planned_ahead(self, number: int) -> _Batch | None:
         """Return the next batch that was planned ahead of this one, which has failed and finds no messages any more."""

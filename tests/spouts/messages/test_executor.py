@@ -87,6 +87,21 @@ def test_a_batch_that_finds_no_messages_any_more_takes_over_those_of_the_next_on
     assert planned(executor, 2, again, 1) is None
 
 
+def test_a_plan_that_rests_on_a_failed_batch_takes_no_messages() -> None:
+    queue = Queue({1: "a", 2: "b"})
+    executor = opened(QueueSpout(queue, maxRows=1))
+    first = planned(executor, 1, None)
+    second = planned(executor, 2, first)
+    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    assert planned(executor, 2, first) is None, "asked before the run heard of the failure"
+    assert planned(executor, 3, second) is None, "the failed batch is farther back"
+    again = planned(executor, 1, None, 1)
+    assert rows(executor, 1, again) == ["a"]
+    assert planned(executor, 3, planned(executor, 2, again, 1)) is None
+    executor.success(2, planned(executor, 2, again, 1))
+    assert queue.acked == [1, 2]
+
+
 def test_a_second_delivery_of_a_message_that_is_under_way_is_left_out() -> None:
     queue = Queue({1: "a"})
     executor = opened(QueueSpout(queue))
