@@ -32,7 +32,7 @@ class Late(Exception):
 
 
 class Audience:
-    """The callers who wait for one batch of answers."""
+    """The callers who wait for the answers to one batch of questions."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -111,7 +111,7 @@ class Combining(Generic[Q, A]):
 
     @property
     def hanging(self) -> list[Audience]:
-        """The audiences of batches that are still being answered though no caller waits for them any more."""
+        """The batches of questions that a thread still works on though all callers have left; the oldest is first."""
         with self._lock:
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
