@@ -152,7 +152,7 @@ class KafkaOutlet:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def _has(self, txid: int, rows: int) -> bool:
-        """Return whether Kafka has the batch. Raises OutputConflictError if that cannot be known, or it is another."""
+        """Return whether Kafka has the batch. Raises OutputConflictError if nobody can say, or it is another batch."""
         if not self._exactly_once:
             return False
         if txid <= self._doubtful:

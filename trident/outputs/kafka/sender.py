@@ -44,11 +44,11 @@ class Sender:
             self._lost = error
 
     def renew(self) -> None:
-        """Begin to wait anew for brokers that do not answer: whatever follows may take `PATIENCE_SECS`, all in all."""
+        """Restart the clock: what follows may wait `PATIENCE_SECS` in all for brokers that do not answer."""
         self._until = monotonic() + PATIENCE_SECS
 
     def call(self, what: str, method: str, *arguments: Any) -> None:
-        """Call a method of the producer by its name. Each but `begin_transaction` gets its seconds, too."""
+        """Call a method of the producer by its name. All but `begin_transaction` get the seconds that are left, too."""
         seconds = max(1.0, self._until - monotonic())
         called = partial(getattr(self._producer, method), *arguments)
         try:
