@@ -142,7 +142,7 @@ class Combining(Generic[Q, A]):
         return call.answer  # type: ignore[return-value]
 
     def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
-        """Wait to be woken. If it is still queued after its patience, it leads. At `deadline` raise Late."""
+        """Wait until woken. A call that is still queued after `patience` leads a batch. Raise Late at `deadline`."""
         limits = [self._patience] if call.queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))

@@ -39,7 +39,7 @@ REFUSALS = LOGIN_REFUSALS | {
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 
-class Faults:
+class OutputErrors:
     """Makes errors of an output. `step` is the output's label, `servers` are its brokers."""
 
     def __init__(self, step: str, servers: str) -> None:
