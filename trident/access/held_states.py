@@ -30,7 +30,7 @@ class HeldStates:
         return [name for name in watermark_names(state) if self._is_watermark(name)]
 
     def owner_of(self, state: str) -> str | None:
-        """Return the state that is there and goes by this one; None if this is no watermark, or its owner is gone."""
+        """Return the owner of a watermark; None if `state` is no watermark, or its owner is gone."""
         owners = possible_owners(state)
         if not owners or not self._is_watermark(state):
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from trident.base.errors import TopologyError
 
 SOURCES = ("env:", "file:")
-"""How a text begins that names an environment variable or a file, which hold what is meant."""
+"""The beginnings of a text that names where a secret is: in an environment variable, or in a file."""
 
 
 def read_secret(name: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:

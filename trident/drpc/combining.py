@@ -32,7 +32,7 @@ class Late(Exception):
 
 
 class Audience:
-    """The callers who wait for one batch of answers."""
+    """The callers who wait for the answers to one batch of questions."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -111,7 +111,7 @@ class Combining(Generic[Q, A]):
 
     @property
     def hanging(self) -> list[Audience]:
-        """The audiences of batches that are still being answered though no caller waits for them any more."""
+        """The batches of questions that a thread still works on though all callers have left; the oldest is first."""
         with self._lock:
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
@@ -142,7 +142,7 @@ class Combining(Generic[Q, A]):
         return call.answer  # type: ignore[return-value]
 
     def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
-        """Wait to be woken. If it is still queued after its patience, it leads. At `deadline` raise Late."""
+        """Wait until woken. A call that is still queued after `patience` leads a batch. Raise Late at `deadline`."""
         limits = [self._patience] if call.queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))

@@ -165,7 +165,7 @@ class Emitting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PandasAggregation:
-    """A function over pandas objects in a plan: called once for each group, with all its tuples, it gives one value."""
+    """A function over pandas objects, in a plan. One call gets all tuples of a group, and returns one value."""
 
     aggregator: Callable[..., Any]
     site: CallSite

@@ -1,1 +1,1 @@
-"""Outputs, by which tuples leave the topology: functions, Parquet files, best-effort branches."""
+"""Outputs, by which tuples leave the topology: functions, Parquet files, Kafka topics, best-effort branches."""

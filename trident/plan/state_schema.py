@@ -58,7 +58,7 @@ def value_fields(node: nodes.HeldState) -> Mapping[str, DataType] | None:
 
 
 def queried_parts(node: nodes.HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
-    """Return `outputs` if they name fields of the state's value, which a query then gives; None if it gives the value.
+    """Return `outputs` if they name fields of the state's value; None if a query gives the value as a whole.
 
     A single name that is no field of the value stands for the value itself, a struct.
     """

@@ -242,7 +242,7 @@ def _check_missed(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Raise CodeChangedError if a stream comes back to a state after batches in which it did not feed it."""
+    """Raise CodeChangedError if a stream feeds a state again, after batches in which the stream fed only others."""
     parted = {state: position for state, position in stream.parted.items() if state in births and state in feeds}
     missed = [state for state, position in parted.items() if position != stream.position]
     if missed:

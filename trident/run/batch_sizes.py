@@ -143,7 +143,7 @@ class BatchSizes:
             self._under_way[txid] = amounts, began
 
     def committed(self, txid: int, now: float) -> None:
-        """Take a batch into account that was committed `now`; not one that an earlier run froze."""
+        """Take a batch that was committed `now` into account, unless an earlier run froze it."""
         with self._lock:
             amounts, began = self._under_way.pop(txid, ({}, now))
             self._took(amounts, now - began)

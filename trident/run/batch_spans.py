@@ -89,7 +89,7 @@ class BatchSpans:
 
 
 def exporting(listen: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]) -> Callable[[], None]:
-    """Export spans of the events that `listen` tells of, where OTEL_ variables say so. Return what ends this.
+    """Export spans of the events that `listen` passes on, if OTEL_ variables ask for it. Return what ends this.
 
     The end gives what is waiting to the exporter, for 2 seconds at most, whether that answers or not.
     """

@@ -132,7 +132,7 @@ class RunMetrics:
 
 
 def dropped_counter(registry: MetricsRegistry, topology: str) -> Callable[[], None]:
-    """Return what to call for each progress event that a slow listener does not get."""
+    """Return the function that counts one progress event more that a slow listener did not get."""
     text = "Progress events that a slow listener did not get."
     return lambda: registry.count("trident_events_dropped_total", text, 1, topology=topology)
 

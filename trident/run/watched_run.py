@@ -41,7 +41,7 @@ class Run(Protocol):
 
 
 class WatchedRun:
-    """The `Watched` of a running topology. It keeps the newest events from the time on at which it is made."""
+    """The `Watched` of a running topology. It keeps the newest events: those that the run still has, and later ones."""
 
     def __init__(self, run: Run, plan: TopologyPlan) -> None:
         self._run = run

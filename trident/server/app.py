@@ -331,7 +331,7 @@ def _tell(request: Request, response: Response, seconds: float) -> None:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Answer a request for a path or a method that there is not."""
+    """Answer a request whose path or method does not exist."""
     assert isinstance(error, HTTPException)
     kind = "MethodNotAllowed" if error.status_code == 405 else "NotFound"
     message = f"{request.method} {request.url.path}: {error.detail}; GET /openapi.json describes what there is"

@@ -40,7 +40,7 @@ class EventStreams:
         self._looked = -_STATUS_SECONDS
 
     def open(self, request: Request) -> StreamingResponse:
-        """Return the answer that goes on with events until its reader leaves. Raises RequestError if there are many.
+        """Return the answer that goes on until its reader leaves. Raises RequestError if too many readers are there.
 
         The header Last-Event-ID, or the query ``after``, names the last event that the reader has.
         """

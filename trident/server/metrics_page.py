@@ -39,7 +39,7 @@ def routes(
 
 
 def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
-    """Return these routes, such that their requests are counted by path and status, and their seconds are observed."""
+    """Return routes that also count their requests by path and status, and measure the seconds that they take."""
     return [
         Route(
             route.path,

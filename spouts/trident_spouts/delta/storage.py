@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -12,9 +11,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+from trident.base.secrets import read_secret
 from trident_spouts.tables.data_files import one_line
-
-_SOURCES = ("env:", "file:")
 
 _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}
 """How long a store may take, unless the options say otherwise. The package's file system holds Python's lock while it
@@ -76,7 +74,7 @@ class TableFolder:
     @property
     def storage_options(self) -> dict[str, str] | None:
         """The options with their secrets."""
-        return {name: _resolved(name, value) for name, value in self.options} or None
+        return {name: read_secret(f"storageOptions: {name}", value, _refused) for name, value in self.options} or None
 
 
 def folder_of(path: str | os.PathLike[str], options: Mapping[str, str]) -> TableFolder:
@@ -99,17 +97,5 @@ def _file_system(folder: TableFolder) -> pa.fs.FileSystem:
     return pa.fs.PyFileSystem(DeltaStorageHandler(folder.uri, _LIMITS | (folder.storage_options or {})))
 
 
-def _resolved(name: str, value: str) -> str:
-    """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds."""
-    kind, _, place = value.partition(":")
-    try:
-        if value.startswith(_SOURCES):
-            return os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
-    except KeyError:
-        raise TopologyError(
-            f"DeltaSpout: storageOptions: {name}={value!r}: the environment variable {place} is not set"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise TopologyError(f"DeltaSpout: storageOptions: {name}={value!r}: cannot read the file ({reason})") from None
-    return value
+def _refused(problem: str) -> TopologyError:
+    return TopologyError(f"DeltaSpout: {problem}")

@@ -55,7 +55,7 @@ class Manifest:
         return zlib.crc32("\n".join(names).encode())
 
     def check_begins(self, names: Sequence[str], read: int, checksum: int) -> None:
-        """Raise SpoutContractError unless `names` begins with the `read` names that were read, with their checksum."""
+        """Raise SpoutContractError unless the first `read` names still have the checksum that they had when read."""
         if len(names) < read or self.checksum(names[:read]) != checksum:
             raise SpoutContractError(
                 f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "

@@ -206,7 +206,7 @@ def _errors() -> Any:
 
 @lru_cache(maxsize=8)
 def _open_store(bucket: str, options: tuple[tuple[str, str], ...], client: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client, which keeps its connections. Its key in this cache has the credentials: new ones, new client."""
+    """Return a client that keeps its connections. The cache's key holds the credentials: new ones get a new client."""
     _obstore()
     from_url = importlib.import_module("obstore.store").from_url
     try:

@@ -8,7 +8,7 @@ _GLOB = "*?["
 
 
 def wild_at(parts: Sequence[str]) -> int | None:
-    """Return the place of the first part of a path that has a wildcard; None if there is no such part.
+    """Return the index of the first part of a path that has a wildcard; None if no part has one.
 
     >>> wild_at(["data", "2024-*", "x"]), wild_at(["data"])
     (1, None)

@@ -431,7 +431,7 @@ class _FileExecutor(SpoutExecutor):
                 )
 
     def _listed_after(self, seen: ReadFiles) -> str:
-        """Return the name behind which a listing begins: all up to it was read long ago. Empty: from the beginning."""
+        """Return the name behind which a listing begins, as all up to it was read long ago; "" before the first."""
         alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
         return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
 

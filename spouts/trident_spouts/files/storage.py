@@ -1,11 +1,10 @@
 """The options of an object store: its address and its credentials, which are named and never held."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from trident.base.errors import SourceUnreadableError, TopologyError
+from trident.base.secrets import SOURCES, read_secret
 
 _OPEN = frozenset(
     {
@@ -27,7 +26,6 @@ _OPEN = frozenset(
 """The options that may be written down: none of them is a secret."""
 
 _OF_CLIENT = ("allow_http", "connect_timeout", "timeout")
-_SOURCES = ("env:", "file:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Storage:
                     f"FileSpout: storage[{name!r}] is of type {type(value).__name__}; names and values are texts, "
                     f'such as "true"'
                 )
-            if value in _SOURCES or (name not in _OPEN and not value.startswith(_SOURCES)):
+            if value in SOURCES or (name not in _OPEN and not value.startswith(SOURCES)):
                 raise TopologyError(
                     f'FileSpout: storage[{name!r}] may be a secret: write "env:NAME" or "file:path", and let the '
                     f"environment variable or the file hold it, on the driver and on every worker. Only these options "
@@ -83,20 +81,10 @@ class Storage:
 
 
 def _value(name: str, value: str) -> str:
-    if value.startswith("env:"):
-        variable = value.removeprefix("env:")
-        if variable not in os.environ:
-            raise SourceUnreadableError(
-                f"FileSpout: storage[{name!r}] is {value!r}, and this process has no environment variable {variable}; "
-                f"set it for the driver and for every worker"
-            )
-        return os.environ[variable].strip()
-    if value.startswith("file:"):
-        try:
-            return Path(value.removeprefix("file:")).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise SourceUnreadableError(
-                f"FileSpout: storage[{name!r}] is {value!r}, which cannot be read ({why})"
-            ) from None
-    return value
+    return read_secret(
+        f"storage[{name!r}]",
+        value,
+        lambda problem: SourceUnreadableError(
+            f"FileSpout: {problem}; it must be there for the driver and for every worker"
+        ),
+    )

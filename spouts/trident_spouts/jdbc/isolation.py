@@ -54,7 +54,7 @@ def under_way(session: Session, by_clock: bool) -> frozenset[str]:
 
 
 def check_sequence(session: Session, relation: Relation, source: Source, column: str, lag: float) -> None:
-    """Raise TopologyError if sessions of the database keep numbers for the column in store, and there is no lag."""
+    """Raise TopologyError if sessions reserve numbers of the column in advance (CACHE), and there is no lag."""
     if lag or not relation.versioned or source.table is None:
         return
     sequence = f"pg_get_serial_sequence({literal(source.table)}, {literal(column)})::regclass"

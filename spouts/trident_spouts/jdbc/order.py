@@ -1,4 +1,4 @@
-"""The column by which rows are ordered: which types it may have, and its values in plans and beside a clock."""
+"""The column by which rows are ordered: which types it may have, and its values in plans, in SQL and as numbers."""
 
 import datetime
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class OrderColumn(NamedTuple):
 
     @property
     def past(self) -> str:
-        """The condition on rows whose value is behind us: a later transaction takes no such value from the clock."""
+        """The condition on rows whose value lies in the past: the clock gives it to no later transaction."""
         if not self.type.by_clock:
             return "true"
         clock = "now()"

@@ -76,7 +76,7 @@ class PageReader:
         return table
 
     def _rows(self, database: Database, page: Page) -> tuple[pa.Table, str]:
-        """Return the rows as of the snapshot; as of now if nobody keeps it open any more: then the digest decides."""
+        """Return the rows as of the snapshot; as of now if that is gone, and then the digest shows a change."""
         rows = self.column.between(page.after, page.to)
         query = f"select {self.format.select} from {self.format.source.sql} where {rows}"
 

@@ -138,7 +138,7 @@ class IncrementalPlanner:
         return Plan(look.table, after, tuple(pages)) if pages else None
 
     def _pages_sql(self, after: str | None, final: str, limit: int) -> str:
-        """Return the query of the next pages: up to the value of the row number `limit`, with all rows that have it."""
+        """Return the query of the next pages. They end with row number `limit` and all rows of the same value."""
         column, rows = self._column, self._column.between(after, final)
         ordered = f"select {column.sql} from {column.source.sql} where {rows} order by {column.sql}"
         last = f"{ordered} limit 1 offset {limit - 1}"

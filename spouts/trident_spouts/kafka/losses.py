@@ -1,4 +1,4 @@
-"""Lost data: what Kafka has no longer of the offsets that a stream would read next, and what follows from that."""
+"""Lost data: offsets that a stream would read next and that Kafka no longer has, and what follows from that."""
 
 import logging
 from typing import Literal, TypeAlias

@@ -63,7 +63,7 @@ def check_options(
     ours: Mapping[str, str] = _OURS,
     error: Callable[[str], Exception] = _refused,
 ) -> None:
-    """Raise what `error` makes of a message if the options `name` are no mapping of texts to values, or set `ours`.
+    """Raise an error unless `options` map texts to values and leave out `ours`. `error` makes it of a message.
 
     `ours` are the options that the `owner` sets itself, each with the parameter that says the same.
     """

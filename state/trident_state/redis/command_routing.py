@@ -114,7 +114,7 @@ class Link:
         return check(reply, self._servers.where, self._servers.address)
 
     def succeeded(self, reply: Reply) -> bool:
-        """Return whether a script has done its work, by its reply; for work that may as well be done later.
+        """Return whether the reply says that a script has done its work. For scripts whose work may also be done later.
 
         The result is False if the server had forgotten the script, which is then loaded again, and if the script
         refused; then the next write gets the reason. Any other error is raised.

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.outputs.kafka.outlets import EXPECTED, outlet, rows, topology
 from tests.support.kafka import PASSWORD, KafkaBroker
 from trident.errors import GuaranteeError, OutputRefusedError, OutputUnavailableError, TopologyError
-from trident.outputs.kafka.faults import Faults
+from trident.outputs.kafka.errors import OutputErrors
 from trident.testing.local import start_local
 from trident_spouts.kafka import cluster
 
@@ -130,14 +130,14 @@ def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_broker_without_transactions_is_told_from_one_that_is_away() -> None:
-    faults = Faults("s/1:writeKafka", "host:1")
-    assert str(faults.error("begin", KafkaError(KafkaError._UNSUPPORTED_FEATURE))).endswith(
+    errors = OutputErrors("s/1:writeKafka", "host:1")
+    assert str(errors.error("begin", KafkaError(KafkaError._UNSUPPORTED_FEATURE))).endswith(
         "; if these brokers have no transactions, say guarantee='at-least-once': then a batch may come twice after a "
         "crash"
     )
-    assert isinstance(faults.error("begin", KafkaError(KafkaError._TRANSPORT)), OutputUnavailableError)
-    faults.hear(KafkaError(KafkaError._AUTHENTICATION))
-    assert isinstance(faults.error("begin", KafkaError(KafkaError._TIMED_OUT)), OutputRefusedError)
+    assert isinstance(errors.error("begin", KafkaError(KafkaError._TRANSPORT)), OutputUnavailableError)
+    errors.hear(KafkaError(KafkaError._AUTHENTICATION))
+    assert isinstance(errors.error("begin", KafkaError(KafkaError._TIMED_OUT)), OutputRefusedError)
 
 
 def test_at_least_once_is_less_than_a_topology_may_require(tmp_path: Path) -> None:

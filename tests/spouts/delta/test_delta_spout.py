@@ -245,6 +245,14 @@ def test_a_repr_shows_no_secret() -> None:
         read_all(DeltaSpout("s3://lake/orders", "id long", storageOptions={"AWS_SECRET": "env:NOT_SET"}))
 
 
+def test_a_secret_is_read_without_the_newline_at_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAKE_KEY", "key\n")
+    (tmp_path / "secret").write_text("hush\n")
+    options = {"AWS_ACCESS_KEY_ID": "env:LAKE_KEY", "AWS_SECRET_ACCESS_KEY": f"file:{tmp_path / 'secret'}"}
+    read = folder_of("s3://lake/orders", options).storage_options
+    assert read == {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hush"}
+
+
 # --- in a topology --------------------------------------------------------------------------------------------------
 
 

@@ -44,8 +44,8 @@ def test_a_variable_is_read_when_it_is_needed(objects: Objects, monkeypatch: pyt
     objects.put("a", "line\n")
     spout = objects.spout(storage={**objects.server.storage, "secret_access_key": "env:MY_SECRET"})
     said = (
-        r"storage\['secret_access_key'\] is 'env:MY_SECRET', and this process has no environment variable MY_SECRET; "
-        r"set it for the driver and for every worker"
+        r"storage\['secret_access_key'\]='env:MY_SECRET': the environment variable MY_SECRET is not set; it "
+        r"must be there for the driver and for every worker"
     )
     with pytest.raises(SourceUnreadableError, match=said):
         first_plan(spout)
@@ -55,7 +55,7 @@ def test_a_variable_is_read_when_it_is_needed(objects: Objects, monkeypatch: pyt
 
 def test_a_file_that_is_not_there_is_named(objects: Objects, tmp_path: Path) -> None:
     spout = objects.spout(storage={"endpoint": objects.server.endpoint, "session_token": f"file:{tmp_path}/token"})
-    with pytest.raises(SourceUnreadableError, match=r"is 'file:.*token', which cannot be read \(No such file or dir"):
+    with pytest.raises(SourceUnreadableError, match=r"='file:.*token': the file cannot be read \(No such file or dir"):
         first_plan(spout)
 
 

@@ -184,7 +184,7 @@ class ReadOnlyState:
 
 
 def _shown_kind(step: StateReader) -> pa.DataType:
-    """Return the type of the values that a MapGet or SnapshotGet sees, which may hold several output fields."""
+    """Return the type that a MapGet or SnapshotGet reads: the whole value if the query names fields of it."""
     outputs = arrow_schema(step.outputs)
     whole = shown_type(step.updated) if queried_parts(step.updated, outputs.names) is not None else None
     return outputs.field(0).type if whole is None else arrow_type(whole)

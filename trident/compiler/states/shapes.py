@@ -99,7 +99,7 @@ class WindowMeaning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the sizes."""
+        """The argument names of the window's sizes: "gap" of a session; "length", and "slide" if there is one."""
         return ("gap",) if self.kind == "SessionWindow" else ("length", "slide")[: len(self.sizes)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trident.base.errors import OutputError
-from trident.outputs.kafka.faults import REFUSALS, Faults
+from trident.outputs.kafka.errors import REFUSALS, OutputErrors
 from trident_spouts.kafka.cluster import Cluster
 
 
@@ -13,9 +13,9 @@ class OutputCluster(Cluster):
 
     refusals = REFUSALS
 
-    def __init__(self, config: Mapping[str, Any], faults: Faults, owner: str) -> None:
+    def __init__(self, config: Mapping[str, Any], errors: OutputErrors, owner: str) -> None:
         super().__init__(config, "read_committed", owner)
-        self._faults = faults
+        self._errors = errors
 
     def committed(self, group: str, topic: str, stable: bool) -> tuple[int, str | None] | None:
         """Return the offset that a group has committed for partition 0 of a topic, and its metadata; None without one.
@@ -33,7 +33,7 @@ class OutputCluster(Cluster):
         return None if stored.offset < 0 else (stored.offset, stored.metadata)
 
     def unreadable(self, what: str, why: str) -> OutputError:
-        return self._faults.unavailable(what, why)
+        return self._errors.unavailable(what, why)
 
     def refused(self, what: str, why: str) -> OutputError:
-        return self._faults.refused(what, why)
+        return self._errors.refused(what, why)

@@ -19,7 +19,7 @@ from trident.base.crash_points import reach
 from trident.base.errors import TopologyError
 from trident.compiler.results import Result
 from trident.outputs.kafka.cluster import OutputCluster
-from trident.outputs.kafka.faults import Faults
+from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message, messages
 from trident.outputs.kafka.record import Record, RecordKeeper
 from trident.outputs.kafka.sender import Sender
@@ -81,13 +81,13 @@ class KafkaOutlet:
     def _connect(self, tried: int, first: bool = False) -> None:
         """Begin a producer. `tried`: the last batch that may have been written already."""
         config = self._config()
-        faults = Faults(self._sink.step, str(config["bootstrap.servers"]))
-        self._cluster = OutputCluster(config, faults, self._sink.step)
+        errors = OutputErrors(self._sink.step, str(config["bootstrap.servers"]))
+        self._cluster = OutputCluster(config, errors, self._sink.step)
         self._topics.clear()
         self._check_topics({self._target.topic})
         name = str(config.pop("transactional.id", f"trident/{self._output}"))
         if not self._exactly_once:
-            self._sender = self._make_sender({**config, "enable.idempotence": True}, faults)
+            self._sender = self._make_sender({**config, "enable.idempotence": True}, errors)
             return
         keeper = RecordKeeper(self._cluster, self._sink, self._run, str(config.get("group.id", name)))
         if first:
@@ -95,7 +95,7 @@ class KafkaOutlet:
             # transaction that a dead driver left open: only the next producer ends it.
             keeper.read(stable=False)
         sender = self._make_sender(
-            {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, faults
+            {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, errors
         )
         sender.call(f"begin as transactional.id {name!r}", "init_transactions")
         self._last = keeper.read()
@@ -123,9 +123,9 @@ class KafkaOutlet:
         # Java's producer, and so Spark's and Kafka Streams', finds the partition of a key by murmur2.
         return {"partitioner": "murmur2_random", **client_options(self._target.servers, self._target.options, refused)}
 
-    def _make_sender(self, config: dict[str, Any], faults: Faults) -> Sender:
+    def _make_sender(self, config: dict[str, Any], errors: OutputErrors) -> Sender:
         try:
-            return Sender(self._kafka, config, faults)
+            return Sender(self._kafka, config, errors)
         except self._kafka.KafkaException as error:
             raise TopologyError(f"{self._sink.step}: options: {error.args[0].str()}") from None
 
@@ -152,7 +152,7 @@ class KafkaOutlet:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def _has(self, txid: int, rows: int) -> bool:
-        """Return whether Kafka has the batch. Raises OutputConflictError if that cannot be known, or it is another."""
+        """Return whether Kafka has the batch. Raises OutputConflictError if nobody can say, or it is another batch."""
         if not self._exactly_once:
             return False
         if txid <= self._doubtful:

@@ -54,9 +54,10 @@ class RecordKeeper:
     def _decode(self, offset: int, metadata: str | None) -> Record:
         try:
             stored = json.loads(metadata or "")
-            assert stored["format"] == _FORMAT
+            if stored["format"] != _FORMAT:
+                raise ValueError(stored["format"])
             record = Record(offset, int(stored["rows"]), str(stored["log"]), str(stored["output"]))
-        except (ValueError, KeyError, TypeError, AssertionError):
+        except (ValueError, KeyError, TypeError):
             raise self.conflict(
                 f"holds offset {offset} with the metadata {metadata!r:.100}, which no output wrote; it may have no "
                 f"consumers of its own"

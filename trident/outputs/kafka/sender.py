@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from trident.outputs.kafka.faults import Faults
+from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message
 from trident_spouts.kafka.cluster import PATIENCE_SECS
 
@@ -25,18 +25,18 @@ that it has forgotten (its issue 5511). Here the next producer forgets them."""
 class Sender:
     """A producer for one output. After an error it is of no more use: whoever uses it opens another one.
 
-    Raises OutputRefusedError or OutputUnavailableError, see `Faults`.
+    Raises OutputRefusedError or OutputUnavailableError, see `OutputErrors`.
     """
 
-    def __init__(self, kafka: Any, config: Mapping[str, Any], faults: Faults) -> None:
-        self._kafka, self._faults = kafka, faults
+    def __init__(self, kafka: Any, config: Mapping[str, Any], errors: OutputErrors) -> None:
+        self._kafka, self._errors = kafka, errors
         self._lost: KafkaError | None = None
         """The first error of a message that was not delivered."""
         self._until = 0.0
         self.renew()
         if kafka.libversion()[1] >= _REBOOTSTRAPS:
             config = {"metadata.recovery.strategy": "none", **config}
-        told = {"error_cb": faults.hear, "on_delivery": self._delivered, "delivery.report.only.error": True}
+        told = {"error_cb": errors.hear, "on_delivery": self._delivered, "delivery.report.only.error": True}
         self._producer = kafka.Producer({**config, **told})
 
     def _delivered(self, error: "KafkaError | None", message: object) -> None:
@@ -44,11 +44,11 @@ class Sender:
             self._lost = error
 
     def renew(self) -> None:
-        """Begin to wait anew for brokers that do not answer: whatever follows may take `PATIENCE_SECS`, all in all."""
+        """Restart the clock: what follows may wait `PATIENCE_SECS` in all for brokers that do not answer."""
         self._until = monotonic() + PATIENCE_SECS
 
     def call(self, what: str, method: str, *arguments: Any) -> None:
-        """Call a method of the producer by its name. Each but `begin_transaction` gets its seconds, too."""
+        """Call a method of the producer by its name. All but `begin_transaction` get the seconds that are left, too."""
         seconds = max(1.0, self._until - monotonic())
         called = partial(getattr(self._producer, method), *arguments)
         try:
@@ -59,7 +59,7 @@ class Sender:
             else:
                 called(seconds)
         except self._kafka.KafkaException as error:
-            raise self._faults.error(what, error.args[0]) from error
+            raise self._errors.error(what, error.args[0]) from error
 
     def _call_beside(self, what: str, call: Callable[[], None], seconds: float) -> None:
         """Make a call in a thread of its own, and leave it behind if it does not end in time.
@@ -80,7 +80,7 @@ class Sender:
         try:
             error = ended.get(timeout=seconds + 1)
         except queue.Empty:
-            raise self._faults.unavailable(what, "the client does not come back; it is left behind") from None
+            raise self._errors.unavailable(what, "the client does not come back; it is left behind") from None
         if error is not None:
             raise error
 
@@ -101,7 +101,7 @@ class Sender:
             except BufferError:  # as many messages wait as librdkafka keeps
                 self._wait(len(self._producer) // 2)
             except self._kafka.KafkaException as error:
-                raise self._faults.error(f"send row {message.row} of the batch", error.args[0]) from error
+                raise self._errors.error(f"send row {message.row} of the batch", error.args[0]) from error
 
     def _wait(self, most: int) -> None:
         """Wait until at most so many messages are left to deliver, for as long as there are fewer and fewer."""
@@ -113,8 +113,8 @@ class Sender:
                 left = len(self._producer)
                 self.renew()
             elif monotonic() > self._until:
-                why = "no broker answers" if self._faults.heard is None else self._faults.heard.str()
-                raise self._faults.unavailable("deliver the messages", why)
+                why = "no broker answers" if self._errors.heard is None else self._errors.heard.str()
+                raise self._errors.unavailable("deliver the messages", why)
 
     def _serve(self, seconds: float, most: int) -> None:
         """Let the producer call back for some time; raise the first error that it tells."""
@@ -122,9 +122,9 @@ class Sender:
             # Unlike `poll`, `flush` sends messages at once that would wait for more.
             self._producer.flush(seconds) if most == 0 else self._producer.poll(seconds)
         except self._kafka.KafkaException as error:
-            raise self._faults.error("deliver the messages", error.args[0]) from error
+            raise self._errors.error("deliver the messages", error.args[0]) from error
         if self._lost is not None:
-            raise self._faults.error("deliver a message", self._lost)
+            raise self._errors.error("deliver a message", self._lost)
 
     def drop(self, transactional: bool) -> None:
         """Forget the messages that are not delivered, and end an open transaction, if the brokers answer at once."""

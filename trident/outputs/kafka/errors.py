@@ -39,7 +39,7 @@ REFUSALS = LOGIN_REFUSALS | {
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 
-class Faults:
+class OutputErrors:
     """Makes errors of an output. `step` is the output's label, `servers` are its brokers."""
 
     def __init__(self, step: str, servers: str) -> None:
@@ -48,7 +48,7 @@ class Faults:
         """The last error that a client told beside its calls: a call that ran out of time does not say why."""
 
     def hear(self, error: "KafkaError") -> None:
-        """Note an error that a client tells beside its calls."""
+        """Note an error that a client reports between calls; it may explain the next one that fails."""
         self.heard = error
 
     def error(self, what: str, fault: "KafkaError") -> OutputError:
