@@ -137,8 +137,10 @@ class TestParquetFiles(SpoutContract):
 @pytest.mark.parametrize(
     ("options", "suffix"),
     [
-        *(({}, suffix) for suffix in ("", ".gz", ".bz2", ".zst")),
-        *(({"multiLine": True}, suffix) for suffix in ("", ".zst")),
+        ({}, ""),
+        *(pytest.param({}, suffix, marks=pytest.mark.soak) for suffix in (".gz", ".bz2", ".zst")),
+        pytest.param({"multiLine": True}, "", marks=pytest.mark.soak),
+        ({"multiLine": True}, ".zst"),
         ({"header": False, "sep": ";"}, ".gz"),
     ],
     ids=str,

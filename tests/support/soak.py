@@ -16,9 +16,10 @@ or its full number of draws where there is no everything.
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,13 @@ FIXED = 2 / 3
 """The part of the minutes within which soaks of a fixed length may begin, where others follow."""
 LEAST = 30.0
 """Seconds for each unit of weight, below which it is not worth a start: a soak that draws gets them where possible."""
+
+
+def some_of(cases: Iterable[Any], normal: Collection[Any]) -> list[Any]:
+    """Return a test's cases for `parametrize`, those that are not `normal` as soaks."""
+    cases = list(cases)
+    assert normal and all(case in cases for case in normal), f"{normal} must be some of {cases}"
+    return [case if case in normal else pytest.param(case, marks=pytest.mark.soak) for case in cases]
 
 
 @dataclass
