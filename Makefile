@@ -29,7 +29,8 @@ test-classic: $(READY)
 # What PySpark's client does otherwise there: sessions, plans, functions that travel, results, errors, cancelling. What
 # Spark's server makes of a plan is the same, so each kind of input, operation and output has one test with the mark.
 test-connect: $(READY)
-	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and connect and not soak" tests
+	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and connect and not soak" \
+		$$(grep -rl "mark\.connect" tests --include="test_*.py")
 
 again: $(READY) ## the tests that failed in the last run, one after the other
 	$(RUN) -m pytest -n 0 --last-failed --last-failed-no-failures none

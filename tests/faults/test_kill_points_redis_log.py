@@ -16,6 +16,10 @@ from trident.base.crash_points import POINTS
 TOTAL = 600
 AT = [p for p in POINTS if p.startswith(("start.", "plan.", "freeze.", "commit", "success.", "trim."))]
 ONCE_A_RUN = ("start.", "trim.")
+LOGGED = [
+    p for p in AT if p.startswith(("start.log", "start.enrolled", "freeze.", "commit.stage", "committed.", "trim."))
+]
+"""The points around a write of the log. At the others it does not matter where the log is."""
 
 
 def exact(end: End) -> None:
@@ -28,7 +32,7 @@ def exact(end: End) -> None:
     assert end.result["letters"] == letters
 
 
-@pytest.mark.parametrize("point", some_of(AT, AT[::2]))  # test_kill_points.py has each of them
+@pytest.mark.parametrize("point", some_of(AT, LOGGED))
 def test_a_driver_killed_at_this_point_is_followed_by_one_on_another_machine(
     point: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
