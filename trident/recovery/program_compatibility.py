@@ -192,7 +192,7 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
 
 
 def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
-    """Return in words which steps above a part differ."""
+    """Return in words how the steps above an output differ, between the program that froze it and this one."""
     lost, new = [step.shape for step in then], [step.shape for step in now]
     for shape in list(lost):  # a multiset difference: a shape may occur several times
         if shape in new:

@@ -50,7 +50,7 @@ def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructTy
 
 
 def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
-    """Append the fields for unreadable lines: null for each tuple that was read. `corrupt` is None if all were."""
+    """Append two fields, an unreadable line and the reason: null in rows that were read. No `corrupt`: all were."""
     if corrupt is None:
         lines = reasons = pa.nulls(table.num_rows, pa.string())
     else:

@@ -130,7 +130,7 @@ class ColumnAccumulators:
 def merged(
     numbers: Numbers, partials: pa.Array, combine: Callable[[pa.Array, pa.Array], pa.Array]
 ) -> tuple[Numbers, pa.Array]:
-    """Return each number once with the combination of all its partial accumulators, in the order in which they came."""
+    """Return each key's number once, ascending, and its partial accumulators combined in the order of the rows."""
     order = np.argsort(numbers, kind="stable")
     ranked = numbers[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=ranked[0] - 1))

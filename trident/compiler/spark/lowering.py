@@ -142,11 +142,11 @@ class Lowering:
         return here or self.layout.partitions[id(node)] is None
 
     def keep_input(self, node: Node) -> None:
-        """Read an input now and once, however many nodes read it."""
+        """Evaluate an input at once and keep the frame, so that it is read only once, however many nodes use it."""
         self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """Return the frame, evaluated now and once, however many nodes read it.
+        """Return the frame, evaluated at once and kept, so that it is read only once, however many nodes use it.
 
         Spark would fill a lost cache again, perhaps with other values. It does not fill a checkpoint again: a job that
         reads a lost part of a checkpoint fails.

@@ -99,7 +99,7 @@ class Reporting:
 
     @property
     def leaving(self) -> pa.Schema:
-        """The function's fields, then the report."""
+        """The schema of the rows that leave the worker: the fields that the function gives, then one for reports."""
         return self.schema.append(pa.field(REPORT, pa.string()))
 
     def __call__(self, batches: Batches) -> Batches:
