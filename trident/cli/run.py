@@ -19,9 +19,7 @@ from trident.plan.topology_protocol import EngineName
 @click.option("--engine", type=click.Choice(["spark", "embedded"]), default="spark", show_default=True)
 @click.option("--standby", is_flag=True, help="Wait until the driver that holds the log has stopped or is silent.")
 @click.option("--lease-secs", default=10.0, show_default=True, help="The seconds of silence that a standby waits for.")
-@click.option(
-    "--serve", "port", type=click.IntRange(0), help="Serve the run over HTTP at this port (0: a free one)."
-)
+@click.option("--serve", "port", type=click.IntRange(0), help="Serve the run over HTTP at this port (0: a free one).")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --serve: the address to listen at.")
 @click.option("--token", help="With --serve: what clients must send: env:NAME or file:path that holds it.")
 @click.option("--allowed-host", multiple=True, help="With --serve: another name under which clients may address it.")

@@ -29,13 +29,17 @@ _CHECK_UP_TO = 64 << 20
 """The largest file (bytes) of which all pages are checked when it is opened. That would delay the start with a
 larger one; its rows are checked as they are read."""
 
+_TOUCH = "UPDATE meta SET renewed = renewed + 1"
+"""A write for its own sake. It must change a value: SQLite neither writes nor fsyncs a row that stays as it is."""
+
 _NO_OUTPUT = ""
 """The output name in the row of a stage without outputs (one that only has effects). The row says that the stage is
 frozen."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
-  token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '');
+  token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '',
+  renewed INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
@@ -98,7 +102,9 @@ class SqliteLog(LogBase):
             if not tables:
                 for statement in TABLES.split(";"):
                     self._db.execute(statement)
-                self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '', '')", (FORMAT, topology, uuid.uuid4().hex))
+                self._db.execute(
+                    "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0)", (FORMAT, topology, uuid.uuid4().hex)
+                )
             elif "batches" in tables and "streams" not in tables:
                 migrate(self._db, self._where, TABLES, FORMAT)
                 add_holder(self._db)
@@ -147,14 +153,14 @@ class SqliteLog(LogBase):
 
     def holder(self) -> Holder | None:
         # All columns: a log that is only read may have been written before there was the one for the holder.
-        _, _, _, epoch, token, *text = self._rows("SELECT * FROM meta")[0]
-        return self._holder(next(iter(text), ""), Lease(epoch, token))
+        _, _, _, epoch, token, *others = self._rows("SELECT * FROM meta")[0]
+        return self._holder(next(iter(others), ""), Lease(epoch, token))
 
     def renew(self, lease: Lease) -> None:
         with self._lock:
             if not self._wrote:
                 with self._write(lease) as db:  # without fsync: who waits reads what the operating system has
-                    db.execute("UPDATE meta SET epoch = epoch")
+                    db.execute(_TOUCH)
             self._wrote = False
 
     def renewals(self) -> object:
@@ -355,7 +361,7 @@ class SqliteLog(LogBase):
 
     def sync(self, lease: Lease) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute("UPDATE meta SET epoch = epoch")
+            db.execute(_TOUCH)
 
     def close(self) -> None:
         if not self._reading:
