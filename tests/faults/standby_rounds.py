@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -42,8 +43,13 @@ class Driver:
     def text(self) -> str:
         return self.said.read_text(encoding="utf-8")
 
-    def ends(self, seconds: float = 20) -> int:
-        return self.process.wait(seconds)
+    def ends(self, seconds: float = 60) -> int:
+        """Return the exit code. Where it does not end, its threads say in `text` where they are."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            raise AssertionError(f"the driver does not end: {self.process.wait()}\n{self.text}") from None
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -60,7 +66,11 @@ class Place:
 
     def start(self, *, standby: bool) -> Driver:
         where = ["--checkpoint", str(self.folder / "checkpoint")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "state"), str(ROOT / "spouts")])}
+        env = {
+            **os.environ,
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "state"), str(ROOT / "spouts")]),
+        }
         if self.server is not None:
             where, env["STATE_URL"] = ["--log-url", self.server.url], self.server.url
         command = [sys.executable, "-m", "trident", "run", "tests.faults.standby_program:topology", "--name", NAME]
@@ -109,9 +119,26 @@ class Place:
     def seconds_to_commit(self, driver: Driver, how: signal.Signals) -> float:
         """Kill or stop the driver, and return after how many seconds a batch commits again."""
         driver.send(how)
+        while how == signal.SIGSTOP and self._is_locked():  # in the middle of a write: nobody takes such a file over
+            driver.send(signal.SIGCONT)
+            time.sleep(0.05)
+            driver.send(how)
         began, before = time.monotonic(), self.committed()
         wait_until(lambda: self.committed() > before, self.lease + 30)
         return time.monotonic() - began
+
+    def _is_locked(self) -> bool:
+        """Return whether a stopped process holds the lock of the log's file."""
+        if self.server is not None:
+            return False
+        path = self.folder / "checkpoint" / NAME / LOG_FILE
+        with contextlib.closing(sqlite3.connect(path, timeout=0.3, isolation_level=None)) as db:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return True
+        return False
 
     def check_exact(self) -> None:
         """Raise AssertionError unless the state holds every number of whole batches once."""

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -169,6 +170,22 @@ def test_a_standby_that_was_slower_waits_on(
     wait_until(lambda: "another driver took the log first; it stands by" in caplog.text)
     assert log.lease() == leases[0], "the winner keeps it"
     log.give_back(leases[0])
+    check_counts(result.result(10))
+
+
+def test_a_standby_waits_on_while_the_file_is_locked(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver was stopped in the middle of a write, and then dies: only that ends its lock."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **{**how, "timeout": 0.05}))
+    log.take(HOLDER)
+    result = standing_by(tmp_path)
+    driver = connect(tmp_path / "t" / "log.sqlite", isolation_level=None)
+    driver.execute("BEGIN IMMEDIATE")
+    wait_until(lambda: "cannot take over: the log" in caplog.text)
+    assert "database is locked; it stands by" in caplog.text and not result.done()
+    driver.close()
     check_counts(result.result(10))
 
 

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from trident.base.attempt import Holder, Lease
+from trident.base.errors import LogError
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, BatchPlan, History, Positions
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")
 """In the place of the lease in force, where a log has issued none."""
+
+
+class LogBusyError(LogError):
+    """Another process holds the file's lock and does not let it go. It may be stopped in the middle of a write."""
 
 
 @dataclass(frozen=True, slots=True)

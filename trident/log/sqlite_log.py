@@ -22,7 +22,7 @@ from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, add_holder, batch_checksum, migrate
-from trident.log.protocol import BatchRecord, Birth, Members
+from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
@@ -427,7 +427,8 @@ class SqliteLog(LogBase):
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise LogError(f"{self._where} cannot be used: {error}") from error
+            kind = LogBusyError if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY else LogError
+            raise kind(f"{self._where} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._corrupt(str(error)) from error
 

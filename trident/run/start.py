@@ -26,7 +26,7 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
-from trident.log.protocol import TransactionLog
+from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
@@ -264,6 +264,9 @@ def _begin(
             return begin(program, log, settings, waiting.wait(log), taken)
         except OvertakenError:
             logger.info("topology %r: another driver took the log first; it stands by", settings.name)
+        except LogBusyError as error:
+            # Until the driver that was stopped in the middle of a write goes on or dies, nobody can write the file.
+            logger.warning("topology %r cannot take over: %s; it stands by", settings.name, error)
 
 
 def _log_start(context: RunContext) -> None:
