@@ -113,7 +113,10 @@ class Place:
                 return self.committed() > 2
             return False
 
-        wait_until(commits, 30)
+        try:
+            wait_until(commits, 60)
+        except AssertionError:
+            raise AssertionError(f"the first driver commits nothing: {driver.text}") from None
         return driver
 
     def seconds_to_commit(self, driver: Driver, how: signal.Signals) -> float:
