@@ -170,6 +170,16 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             it the limits of each spout alone decide. A batch that was planned is never cut.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
+        standby : bool
+            Wait until the driver that holds the log, perhaps in another process or on another machine, has stopped, or
+            has been silent for `leaseSecs`; then start as ever. The call returns when it has taken over. Several may
+            stand by, and one of them takes over. Needs `checkpointLocation` or `log`.
+        takeover : bool, optional
+            True: take over at once, and fence a driver that still holds the log. This is what a start without `standby`
+            does, too.
+        leaseSecs : duration
+            How long a standby waits for a sign of life before it takes over: the larger one of its own and of that
+            which the driver was started with. A driver gives a sign at least four times in this time. Default 10.
 
         A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
 

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pytest
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogError
 from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import FrozenOutput, freeze, thaw
 from trident.log.history import AttemptRecord, History
-from trident.log.protocol import BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
+from trident.log.protocol import NO_LEASE, BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
 
@@ -64,6 +64,62 @@ class LogContract:
         with pytest.raises(FencedError):
             log.give_back(lease)
         assert log.take().epoch == 2
+
+    def test_only_one_of_those_who_follow_the_same_lease_gets_the_next_one(self, place: Place) -> None:
+        first, second = place.open(), place.open()
+        assert first.take(after=NO_LEASE).epoch == 1
+        with pytest.raises(FencedError, match=r"taken meanwhile by another driver \(epoch 1\)"):
+            second.take(after=NO_LEASE)
+        former = second.lease()
+        assert second.take(after=former).epoch == 2
+        with pytest.raises(FencedError, match=r"\(epoch 2\)"):
+            first.take(after=former)
+        assert former is not None
+        with pytest.raises(FencedError):
+            first.take(after=Lease(2, former.token))
+        assert first.lease() == second.lease() and first.take().epoch == 3
+
+    def test_the_log_tells_who_holds_it_as_long_as_somebody_does(self, place: Place) -> None:
+        log = place.open()
+        assert log.holder() is None
+        holder = Holder(0, 'a "host"', 17, 1700000000.25, 2.5)
+        lease = log.take(holder)
+        looking = place.look()
+        for each in (log, looking):
+            assert each.holder() == Holder(1, 'a "host"', 17, 1700000000.25, 2.5)
+        log.give_back(lease)
+        assert looking.holder() is None
+        log.take(holder)
+        log.take()
+        assert looking.holder() is None, "this one did not say who it is"
+
+    def test_who_waits_sees_that_the_driver_writes_or_renews_its_lease(self, place: Place) -> None:
+        log, waiting, other = place.open(), place.open(), place.open()
+        lease = log.take()
+        seen = [waiting.renewals()]
+
+        def moved() -> bool:
+            seen.append(waiting.renewals())
+            return seen[-1] != seen[-2]
+
+        assert not moved(), "nobody wrote"
+        log.renew(lease)  # the take has shown it
+        log.renew(lease)
+        assert moved() and not moved()
+        frozen(log, lease, 1)
+        assert moved()
+        log.renew(lease)
+        assert not moved(), "no write beside those that there are"
+        log.renew(lease)
+        assert moved()
+        place.open().close()
+        other.holder()
+        assert not moved(), "others who wait write nothing"
+        other.take()
+        assert moved()
+        with pytest.raises(FencedError):
+            log.renew(lease)
+        assert not moved()
 
     def test_who_only_looks_sees_what_the_driver_writes_and_can_write_nothing(self, place: Place) -> None:
         with pytest.raises(LogError, match="not there|no log"):

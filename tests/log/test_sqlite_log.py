@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.log_contract import LogContract, frozen
+from trident.base.attempt import Holder
 from trident.base.errors import LogCorruptError, LogError
 from trident.log import sqlite_log
 from trident.log.frozen_results import thaw
@@ -171,6 +172,38 @@ def test_a_log_from_before_times_of_commits_were_recorded_is_read_and_written_on
     frozen(log, lease, 2)
     log.committed(lease, "g", 2, 7.0)
     assert log.commit_time("g", 2) == 7.0
+    log.close()
+
+
+def test_a_log_from_before_holders_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path, "topology")
+    log.take()
+    log.close()
+    db = sqlite3.connect(path)
+    for column in ("holder", "renewed"):
+        db.execute(f"ALTER TABLE meta DROP COLUMN {column}")
+    db.commit()
+    db.close()
+    assert SqliteLog(path, "topology", reading=True).holder() is None
+    waiting = SqliteLog(path, "topology")
+    former = waiting.lease()
+    assert waiting.holder() is None and former is not None and former.token
+    log = SqliteLog(path, "topology")
+    lease, seen = log.take(Holder(0, "host", 17, 5.0, 10.0), former), waiting.renewals()
+    log.renew(lease)
+    log.renew(lease)
+    assert waiting.renewals() != seen and waiting.holder() == Holder(2, "host", 17, 5.0, 10.0)
+    for each in (log, waiting):
+        each.close()
+
+
+def test_a_sync_writes_something_else_sqlite_would_not_fsync(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.sqlite", "topology")
+    lease, wal = log.take(), tmp_path / "log.sqlite-wal"
+    before = wal.stat().st_size
+    log.sync(lease)
+    assert wal.stat().st_size > before
     log.close()
 
 

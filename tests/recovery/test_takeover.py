@@ -187,8 +187,8 @@ def test_a_take_whose_outcome_is_unknown_is_not_taken_for_another_driver(
 ) -> None:
     take = SqliteLog.take
 
-    def taken_and_no_reply(self: SqliteLog) -> Lease:
-        take(self)
+    def taken_and_no_reply(self: SqliteLog, *how: Any) -> Lease:
+        take(self, *how)
         raise LogError("the log cannot be used: disk I/O error")
 
     monkeypatch.setattr(SqliteLog, "take", taken_and_no_reply)

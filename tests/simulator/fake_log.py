@@ -5,8 +5,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from tests.simulator.scheduler import Scheduler
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, History, Positions
@@ -38,6 +40,8 @@ class LogDisk:
     epoch: int = 0
     token: str = ""
     takes: int = 0
+    writes: int = 0
+    holder: Holder | None = None
     leases: dict[int, str] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     members: Members = Members()
@@ -84,14 +88,19 @@ class FakeLog:
         self.frozen_heard: Callable[[str, int], None] = lambda group, txid: None
         self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
         self.uuid = disk.uuid
+        self._written, self._wrote = 0, False
+        """How often this handle wrote; whether it did since the last `renew`."""
 
     # --- lease ---------------------------------------------------------------------------------------------------
 
-    def take(self) -> Lease:
+    def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
         taken: list[Lease] = []
 
         def write(disk: LogDisk) -> Undo:
+            if after is not None and after != Lease(disk.epoch, disk.token):
+                raise FencedError(f"the log was taken meanwhile by another driver (epoch {disk.epoch})")
             disk.epoch += 1
+            disk.holder = holder and msgspec.structs.replace(holder, epoch=disk.epoch)
             disk.takes += 1
             disk.token = f"token{disk.takes}"
             disk.leases = {**disk.leases, disk.epoch: disk.token}
@@ -103,6 +112,17 @@ class FakeLog:
 
     def lease(self) -> Lease | None:
         return Lease(self._disk.epoch, self._disk.token) if self._disk.epoch else None
+
+    def holder(self) -> Holder | None:
+        return self._disk.holder if self._disk.token else None
+
+    def renew(self, lease: Lease) -> None:
+        if not self._wrote:
+            self._write(lease, "log.renew", lambda disk: _nothing)
+        self._wrote = False
+
+    def renewals(self) -> object:
+        return self._disk.writes - self._written
 
     def issued(self, lease: Lease) -> bool:
         return self._disk.leases.get(lease.epoch) == lease.token
@@ -319,6 +339,9 @@ class FakeLog:
         if lease is not None and (disk.epoch, disk.token) != (lease.epoch, lease.token):
             raise FencedError(f"the log was taken over by another driver (epoch {disk.epoch}, ours is {lease.epoch})")
         back = write(disk)
+        disk.writes += 1
+        self._written += 1
+        self._wrote = True
         if durable:
             disk.unsynced.clear()
         else:

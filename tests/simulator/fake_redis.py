@@ -325,9 +325,12 @@ class FakeRedis:
             return [b"GONE", at.get(b"uuid") or b""]
         if at.get(b"token") == argv[0]:
             return [b"OK", at[b"epoch"]]
+        if argv[3:] and [at.get(b"epoch"), at.get(b"token")] != argv[3:]:
+            return [b"TAKEN", at.get(b"epoch") or b""]
         self._add(undo, keys[0], b"epoch", 1)
         epoch = self.data[keys[0]][b"epoch"]
         self._set(undo, keys[0], {b"token": argv[0], b"last": b"0", b"lease:" + epoch: argv[0]})
+        self._set(undo, keys[0], {b"holder": b'{"epoch":' + epoch + argv[2] if argv[2] else b""})
         if b"since" not in self.data[keys[0]]:
             self._set(undo, keys[0], {b"since": epoch})
         return [b"OK", self.data[keys[0]][b"epoch"]]

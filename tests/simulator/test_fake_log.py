@@ -30,8 +30,8 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
     """A call and how it is shown."""
     kind = draw(
         st.sampled_from(
-            "take give_back enroll attempted attempted freeze freeze freeze freeze_stage committed committed "
-            "born forget publish trim sync".split()
+            "take follow renew give_back enroll attempted attempted freeze freeze freeze freeze_stage "
+            "committed committed born forget publish trim sync".split()
         )
     )
     which, txid, number = draw(st.sampled_from([-1, -1, -1, -2])), draw(st.integers(1, 4)), draw(st.integers(0, 2))
@@ -47,6 +47,8 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
 
     made: dict[str, Call] = {
         "take": lambda log, leases: leases.append(log.take()),
+        "follow": lambda log, leases: leases.append(log.take(after=lease(leases))),
+        "renew": lambda log, leases: log.renew(lease(leases)),
         "give_back": lambda log, leases: log.give_back(lease(leases)),
         "enroll": lambda log, leases: log.enroll(lease(leases), members),
         "attempted": lambda log, leases: log.attempted(lease(leases), "g", txid, record),

@@ -30,7 +30,7 @@ def written(token: bytes, epoch: bytes, number: bytes, musts: list[bytes], *deed
 
 
 FOUNDED = call(CREATE, [META], [b"format", b"t", b"uuid"])
-TAKEN = call(TAKE, [META], [b"one", b"uuid"])
+TAKEN = call(TAKE, [META], [b"one", b"uuid", b""])
 
 places = st.sampled_from([b"2", b"3"])
 fields = st.sampled_from(FIELDS)
@@ -63,7 +63,11 @@ def commands(draw: st.DrawFn) -> Command:
     if kind == "found":
         return call(CREATE, [META], [b"format", b"t", draw(st.sampled_from([b"uuid", b"other"]))])
     if kind == "take":
-        return call(TAKE, [META], [draw(st.sampled_from([b"one", b"two"])), draw(st.sampled_from([b"uuid", b"other"]))])
+        words = [draw(st.sampled_from([b"one", b"two"])), draw(st.sampled_from([b"uuid", b"other"]))]
+        words.append(draw(st.sampled_from([b"", b',"host":"h"}'])))
+        if draw(st.booleans()):
+            words += [draw(st.sampled_from([b"0", b"1", b"2"])), draw(st.sampled_from([b"", b"one", b"two"]))]
+        return call(TAKE, [META], words)
     if kind == "write":
         return draw(writes())
     key = draw(st.sampled_from(KEYS))

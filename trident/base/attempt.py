@@ -1,4 +1,6 @@
-"""The identity of an attempt (txid, attempt number, epoch) and of a driver's tenure (a lease)."""
+"""The identity of an attempt (txid, attempt number, epoch), of a driver's tenure (a lease), and of who has it."""
+
+import datetime
 
 import msgspec
 
@@ -29,3 +31,21 @@ class Lease(msgspec.Struct, frozen=True):
 
     epoch: int
     token: str
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The driver that took a lease, as it describes itself in the log. Nothing that fences rests on it.
+
+    `since`: when it took the lease, in seconds since 1970 by its own clock. `leaseSecs`: it shows more often than this
+    that it lives.
+    """
+
+    epoch: int
+    host: str
+    pid: int
+    since: float
+    leaseSecs: float
+
+    def __str__(self) -> str:
+        began = datetime.datetime.fromtimestamp(self.since, datetime.UTC)
+        return f"process {self.pid} on {self.host}, since {began:%Y-%m-%d %H:%M:%S} UTC"

@@ -301,6 +301,10 @@ class TopologyActiveError(TridentError, RuntimeError):
     """A topology of this name is already active in this process. The message names the ways out."""
 
 
+class StandbyStoppedError(TridentError):
+    """A start with ``standby=True`` was stopped while it waited for the driver that holds the log."""
+
+
 class CodeChangedError(TridentError):
     """The program was changed and cannot apply a waiting batch. The message names what changed and the way out."""
 

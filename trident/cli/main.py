@@ -1,4 +1,4 @@
-"""``trident``: the command line for operators, who read and drop states from outside of a program.
+"""``trident``: the command line for operators, who run and serve topologies, and look after their states.
 
 Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for one of its keys.
 """
@@ -8,6 +8,7 @@ import click
 from trident.base.errors import TridentError
 from trident.cli.config import config
 from trident.cli.query import query
+from trident.cli.run import run
 from trident.cli.serve import serve
 from trident.cli.state import state
 
@@ -29,9 +30,10 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="trident-pyspark", message="%(version)s")
 def main() -> None:
-    """Look after the states of Trident topologies: stopped ones, and those that run elsewhere."""
+    """Run and serve Trident topologies, and look after the states of those that are stopped or run elsewhere."""
 
 
+main.add_command(run)
 main.add_command(state)
 main.add_command(serve)
 main.add_command(query)

@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trident.base.attempt import Lease
+import msgspec
+
+from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.migration import VERSION, batch_checksum
 from trident.log.protocol import BatchRecord, StreamRecord
@@ -53,6 +55,22 @@ class LogBase:
             f"or give up log and states together with topology.reset(name, {self._location})"
         )
 
+    def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
+        """Return who took `lease`, from the stored text; None if the text tells of another lease, or is missing.
+
+        A driver of an earlier version takes the log without a word, and leaves the text of the driver before it.
+        """
+        if not text or lease is None or not lease.token:
+            return None
+        try:
+            holder = msgspec.json.decode(text, type=Holder)
+        except msgspec.DecodeError as error:
+            raise self._corrupt(f"the holder of the lease cannot be read: {error}") from error
+        return holder if holder.epoch == lease.epoch else None
+
+    def _overtaken(self, epoch: int) -> FencedError:
+        return FencedError(f"{self._where} was taken meanwhile by another driver (epoch {epoch}); nothing was written")
+
     def _former_version(self) -> LogError:
         return LogError(
             f"{self._where} was written by version {VERSION}: start its topology once with this version, "
@@ -64,6 +82,11 @@ class LogBase:
             f"{self._where} was taken over by another driver (epoch {epoch}, ours is {lease.epoch}); "
             f"this one stops without writing"
         )
+
+
+def holder_text(holder: Holder | None, epoch: int) -> str:
+    """Return the text that the log stores of who took the lease of this epoch."""
+    return "" if holder is None else msgspec.json.encode(msgspec.structs.replace(holder, epoch=epoch)).decode()
 
 
 def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int, keep_bytes: int) -> int:

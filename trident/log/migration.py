@@ -74,6 +74,14 @@ def add_commit_times(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE batches ADD COLUMN committed REAL")
 
 
+def add_holder(db: sqlite3.Connection) -> None:
+    """Add the holder of the lease, and the number of its renewals, to a log that was written before there were any."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
+    if "holder" not in columns:
+        db.execute("ALTER TABLE meta ADD COLUMN holder TEXT NOT NULL DEFAULT ''")
+        db.execute("ALTER TABLE meta ADD COLUMN renewed INTEGER NOT NULL DEFAULT 0")
+
+
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
     return [
         (stream, row[0], json.dumps(position, separators=(",", ":")))

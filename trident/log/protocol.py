@@ -4,10 +4,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
+from trident.base.errors import LogError
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, BatchPlan, History, Positions
 from trident_spouts.executor import Metadata
+
+NO_LEASE = Lease(0, "")
+"""In the place of the lease in force, where a log has issued none."""
+
+
+class LogBusyError(LogError):
+    """Another process holds the file's lock and does not let it go. It may be stopped in the middle of a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,10 @@ class LogReading(Protocol):
         """
         ...
 
+    def holder(self) -> Holder | None:
+        """Return who took the lease in force; None if nobody has it, or its driver did not say (an older version)."""
+        ...
+
     def issued(self, lease: Lease) -> bool:
         """Return whether this log issued this lease.
 
@@ -155,8 +167,23 @@ class TransactionLog(LogReading, Protocol):
     `publish`, `sync`. The others survive a killed process at once, and a power loss from the next durable write on.
     """
 
-    def take(self) -> Lease:
-        """Issue a new lease, one epoch later. From here on every earlier lease is void."""
+    def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
+        """Issue a new lease, one epoch later. From here on every earlier lease is void.
+
+        `holder`: who takes it; the log sets its epoch. `after`: raise FencedError, and issue nothing, unless this is
+        still the lease in force (``NO_LEASE``: none was issued yet).
+        """
+        ...
+
+    def renew(self, lease: Lease) -> None:
+        """Show the drivers in waiting that this one lives, unless a write since the last call has shown it."""
+        ...
+
+    def renewals(self) -> object:
+        """Return a value that differs from the one before if another driver wrote meanwhile.
+
+        It is to be compared with other values of the same handle only, and says nothing of this handle's own writes.
+        """
         ...
 
     def give_back(self, lease: Lease) -> None:

@@ -2,8 +2,8 @@
 
 All keys have one hash tag, so that a cluster keeps them on one server::
 
-    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups, the token of every
-                                            lease (lease:<epoch>) from one epoch on (since)
+    prefix:{topology}:log:m                 format, uuid, lease, its holder, the last write's number, the groups, the
+                                            token of every lease (lease:<epoch>) from one epoch on (since)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), times of commits (c:<txid>),
                                             attempts (a:<txid>), sizes (s:<txid>:<stage>)
@@ -22,11 +22,11 @@ import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
 from trident.base.names import check_name
 from trident.base.redis_address import Address
-from trident.log.base import LogBase, compact, trim_until
+from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.history import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
@@ -81,6 +81,8 @@ class RedisTransactionLog(LogBase):
         self._writes = 0
         """The number of the last write under this lease. `log_write.lua` compares it. The lock makes sure that
         writes are sent in the order of their numbers."""
+        self._renewed = 0
+        """The number of the last write at the last `renew`."""
         self._server = LogServer(address, self._where, reading)
         try:
             if not reading and not dropping:
@@ -141,11 +143,17 @@ class RedisTransactionLog(LogBase):
     def uuid(self) -> str:
         return self._uuid
 
-    def take(self) -> Lease:
+    def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
         token = secrets.token_hex(8)
         self._check_writable()
+        # The script adds the epoch, which only it knows, to the holder's text.
+        words = [token, self._uuid, holder_text(holder, 0).removeprefix('{"epoch":0')]
+        if after is not None:
+            words += [str(after.epoch), after.token]
         with self._lock:
-            (reply,) = self._server.ask(call(TAKE, [bulks([self._meta])], token.encode(), self._uuid.encode()))
+            (reply,) = self._server.ask(call(TAKE, [bulks([self._meta])], *(word.encode() for word in words)))
+        if reply[0] == b"TAKEN":
+            raise self._overtaken(int(reply[1]))
         if reply[0] != b"OK":
             raise LogError(f"{self._where} is gone from its server, or another log took its place; start again")
         return Lease(int(reply[1]), token)
@@ -155,6 +163,25 @@ class RedisTransactionLog(LogBase):
         if epoch is None:
             raise self._gone()
         return Lease(int(epoch), token.decode()) if int(epoch) else None
+
+    def holder(self) -> Holder | None:
+        ((epoch, token, text),) = self._server.ask(command(b"HMGET", self._meta, b"epoch", b"token", b"holder"))
+        if epoch is None:
+            raise self._gone()
+        return self._holder(text or b"", Lease(int(epoch), token.decode()))
+
+    def renew(self, lease: Lease) -> None:
+        with self._lock:
+            if self._writes == self._renewed:
+                # Its number is what who waits looks at. Not repeated: other writes wait meanwhile, and there is a next.
+                self._write(lease, WriteRequest(self._meta), patience=0.0)
+            self._renewed = self._writes
+
+    def renewals(self) -> object:
+        (reply,) = self._server.ask(command(b"HMGET", self._meta, b"epoch", b"token", b"last"))
+        if reply[0] is None:
+            raise self._gone()
+        return tuple(reply)
 
     def issued(self, lease: Lease) -> bool:
         ((token, since),) = self._server.ask(command(b"HMGET", self._meta, b"lease:%d" % lease.epoch, b"since"))
@@ -418,12 +445,12 @@ class RedisTransactionLog(LogBase):
 
     # --- commands ----------------------------------------------------------------------------------------------
 
-    def _write(self, lease: Lease, write: WriteRequest) -> None:
+    def _write(self, lease: Lease, write: WriteRequest, patience: float | None = None) -> None:
         """Make a write once, even if it is sent several times."""
         self._check_writable()
         with self._lock:
             self._writes += 1
-            (reply,) = self._server.ask(write.packed(lease, self._writes))
+            (reply,) = self._server.ask(write.packed(lease, self._writes), patience=patience)
             self._check_reply(lease, reply)
 
     def _check_reply(self, lease: Lease, reply: Sequence[bytes]) -> None:

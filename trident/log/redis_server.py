@@ -81,13 +81,13 @@ class LogServer:
             f"replica takes over from; or accept that with RedisLog(..., requireDurable=False)"
         )
 
-    def ask(self, *commands: bytes) -> list[Reply]:
+    def ask(self, *commands: bytes, patience: float | None = None) -> list[Reply]:
         """Send commands that are safe to send twice, and return the replies.
 
-        Raises LogError if the server stays away or full for `patience` seconds, and at once for any other
-        failure.
+        Raises LogError if the server stays away or full for `patience` seconds (None: those of this server), and
+        at once for any other failure.
         """
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        until, pause = time.monotonic() + (self.patience if patience is None else patience), _FIRST_PAUSE
         while True:
             try:
                 with self._lock:

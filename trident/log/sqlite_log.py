@@ -16,18 +16,21 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
-from trident.log.base import LogBase, compact, trim_until
+from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import AttemptRecord, History, Positions
-from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, batch_checksum, migrate
-from trident.log.protocol import BatchRecord, Birth, Members
+from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, add_holder, batch_checksum, migrate
+from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
 """The largest file (bytes) of which all pages are checked when it is opened. That would delay the start with a
 larger one; its rows are checked as they are read."""
+
+_TOUCH = "UPDATE meta SET renewed = renewed + 1"
+"""A write for its own sake. It must change a value: SQLite neither writes nor fsyncs a row that stays as it is."""
 
 _NO_OUTPUT = ""
 """The output name in the row of a stage without outputs (one that only has effects). The row says that the stage is
@@ -35,7 +38,8 @@ frozen."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
-  token TEXT NOT NULL);
+  token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '',
+  renewed INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
@@ -82,6 +86,8 @@ class SqliteLog(LogBase):
             undo.pop_all()
         self._file = _file_identity(path)
         self._own_lease: Lease | None = None
+        self._wrote = False
+        """Whether something was written since the last `renew`."""
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
@@ -96,12 +102,16 @@ class SqliteLog(LogBase):
             if not tables:
                 for statement in TABLES.split(";"):
                     self._db.execute(statement)
-                self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
+                self._db.execute(
+                    "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0)", (FORMAT, topology, uuid.uuid4().hex)
+                )
             elif "batches" in tables and "streams" not in tables:
                 migrate(self._db, self._where, TABLES, FORMAT)
+                add_holder(self._db)
             elif "streams" in tables:
                 add_former_names(self._db)
                 add_commit_times(self._db)
+                add_holder(self._db)
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -122,10 +132,14 @@ class SqliteLog(LogBase):
     def uuid(self) -> str:
         return self._uuid
 
-    def take(self) -> Lease:
+    def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
         token = secrets.token_hex(8)
         with self._write(None, durable=True) as db:
-            epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
+            former = Lease(*db.execute("SELECT epoch, token FROM meta").fetchone())
+            if after is not None and after != former:
+                raise self._overtaken(former.epoch)
+            epoch = former.epoch + 1
+            db.execute("UPDATE meta SET epoch = ?, token = ?, holder = ?", (epoch, token, holder_text(holder, epoch)))
             db.execute("INSERT INTO leases VALUES (?, ?)", (epoch, token))
         self._own_lease = Lease(epoch, token)
         return self._own_lease
@@ -136,6 +150,22 @@ class SqliteLog(LogBase):
         if not self._reading and lease == self._own_lease:  # under another lease, the takeover is the better message
             self._check_file()
         return lease
+
+    def holder(self) -> Holder | None:
+        # All columns: a log that is only read may have been written before there was the one for the holder.
+        _, _, _, epoch, token, *others = self._rows("SELECT * FROM meta")[0]
+        return self._holder(next(iter(others), ""), Lease(epoch, token))
+
+    def renew(self, lease: Lease) -> None:
+        with self._lock:
+            if not self._wrote:
+                with self._write(lease) as db:  # without fsync: who waits reads what the operating system has
+                    db.execute(_TOUCH)
+            self._wrote = False
+
+    def renewals(self) -> object:
+        self._check_file()  # else a driver would wait for ever beside a log that was removed
+        return self._rows("PRAGMA data_version")[0][0]
 
     def issued(self, lease: Lease) -> bool:
         rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
@@ -331,7 +361,7 @@ class SqliteLog(LogBase):
 
     def sync(self, lease: Lease) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute("UPDATE meta SET epoch = epoch")
+            db.execute(_TOUCH)
 
     def close(self) -> None:
         if not self._reading:
@@ -357,6 +387,7 @@ class SqliteLog(LogBase):
                     self._check_lease(lease)
                 self._check_file()
                 yield self._db
+            self._wrote = True
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -396,7 +427,8 @@ class SqliteLog(LogBase):
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise LogError(f"{self._where} cannot be used: {error}") from error
+            kind = LogBusyError if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY else LogError
+            raise kind(f"{self._where} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._corrupt(str(error)) from error
 

@@ -8,12 +8,14 @@ A start refuses what does not fit before it writes to a store, and its error nam
 """
 
 import contextlib
-from collections.abc import Mapping
+import os
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Holder, Lease
 from trident.base.crash_points import reach
 from trident.base.errors import (
     CodeChangedError,
@@ -26,7 +28,7 @@ from trident.base.errors import (
 )
 from trident.compiler.program import Group, Program
 from trident.log.history import AttemptRecord, History
-from trident.log.protocol import Birth, TransactionLog
+from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
@@ -35,7 +37,7 @@ from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.settings import Settings
 from trident.recovery.state_compatibility import check_same_shape
-from trident.recovery.takeover import explaining
+from trident.recovery.takeover import OvertakenError, explaining, overtaken
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
 from trident_state.messages import StoreReport
@@ -61,22 +63,36 @@ class Begun:
     """Warnings for the user that concern the streams."""
     died: bool = False
     """Whether the driver before did not give the log back."""
+    holder: Holder | None = None
+    """This driver, as the log describes it to others."""
 
 
-def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
+def begin(
+    program: Program,
+    log: TransactionLog,
+    settings: Settings,
+    after: Lease | None = None,
+    taken: Callable[[Lease], object] = lambda lease: None,
+) -> Begun:
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
     The checks run twice. They run before the log is taken, so that a refused start fences nobody out, and again
     after it, because another driver may have moved everything in between. A start that fails gives the log back.
 
+    `after`: follow this lease only, and raise OvertakenError if another driver has taken the log since. `taken` is
+    called with the new lease.
+
     Raises FencedError, StateError or LogError if the log, a state or the program does not fit.
     """
     before, lease = log.lease(), None
-    with explaining(log, before):
+    if after is not None and after != (before or NO_LEASE):
+        raise OvertakenError(f"another driver took the log {settings.log_at} first; nothing was written")
+    holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
+    with overtaken(after), explaining(log, before):
         joined = join_log(program, log, settings)
-    stores = open_stores(joined.program, log, settings)
+        stores = open_stores(joined.program, log, settings)
     try:
-        with explaining(log, before):
+        with overtaken(after), explaining(log, before):
             writers = [node for group in joined.program.groups for node in group.states]
             for node in sorted(
                 writers, key=lambda node: isinstance(node, Watermark)
@@ -86,13 +102,16 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
                 _check_ours(name, report, node, joined.program, log, settings)
                 _check_our_drivers(name, report, before, log, settings)
             _check_waiting(joined, log, settings)
-        lease = log.take()
+        with overtaken(after):
+            lease = log.take(holder, after)
+        taken(lease)
         reach("start.log.taken")
         with explaining(log, lease):
             final = join_log(program, log, settings)  # again, now that no other driver can move the streams
             if [group.name for group in final.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
-            return _take_states(final, log, settings, stores, lease, before)
+            begun = _take_states(final, log, settings, stores, lease, before)
+            return replace(begun, holder=replace_fields(holder, epoch=lease.epoch))
     except BaseException as error:
         close_all(stores)
         # An interrupt (Ctrl-C, a notebook's Stop) and an exit leave a living process, as an error does.

@@ -30,6 +30,7 @@ class Settings:
     keepBatches: int = 1000
     rewindBytes: int = 2 << 30
     targetBatchSecs: float | None = None
+    leaseSecs: float = 10.0
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
     """The transaction log, if it is in Redis; None if it is in the folder."""

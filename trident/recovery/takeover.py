@@ -8,6 +8,10 @@ from trident.base.errors import FencedError, LogError, StateError, TridentError
 from trident.log.protocol import TransactionLog
 
 
+class OvertakenError(FencedError):
+    """Another driver took the log before a start that would only follow a certain lease. It wrote nothing."""
+
+
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
     """Return a FencedError if another driver took the log after `lease`, else the error itself.
 
@@ -43,6 +47,17 @@ def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
         if explanation is error:
             raise
         raise explanation from error
+
+
+@contextmanager
+def overtaken(after: Lease | None) -> Iterator[None]:
+    """Raise a FencedError of the block as OvertakenError where only the lease `after` was to be followed."""
+    try:
+        yield
+    except FencedError as error:
+        if after is None:
+            raise
+        raise OvertakenError(str(error)) from error
 
 
 def _later(now: Lease | None, lease: Lease | None) -> bool:

@@ -15,6 +15,7 @@ from trident.log.protocol import TransactionLog
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import ReadableStore
 from trident.recovery.acquisition import Begun
+from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
 from trident.run import events as on
@@ -46,6 +47,8 @@ class RunContext:
     """The states that are only read; they belong to no group."""
     make_threads: MakeThreads = Threads
     metrics: MetricsRegistry = field(default_factory=MetricsRegistry)
+    renewal: LeaseRenewal | None = None
+    """Renews the lease until the run closes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ class StartOptions(TypedDict, total=False):
     rewindBytes: int
     targetBatchSecs: Duration | None
     replace: bool
+    standby: bool
+    takeover: bool | None
+    leaseSecs: Duration
 
 
 def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
@@ -60,6 +63,28 @@ def flag(option: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise TopologyError(f"{option}={value!r}: expected True or False")
     return value
+
+
+def check_turn(standby: bool, takeover: bool | None, lasting: bool) -> None:
+    """Raise TopologyError unless `standby` and `takeover` say together when a start takes the log."""
+    if takeover is not None:
+        flag("takeover", takeover)
+    if not flag("standby", standby):
+        if takeover is False:
+            raise TopologyError(
+                "takeover=False: a start takes over at once, or stands by with standby=True until the driver that "
+                "holds the log has stopped or is silent for leaseSecs"
+            )
+        return
+    if takeover:
+        raise TopologyError(
+            "standby=True with takeover=True: a standby waits for its turn, takeover=True does not; give one of them"
+        )
+    if not lasting:
+        raise TopologyError(
+            "standby=True without a log that others share: give checkpointLocation=, or log=RedisLog(...) for drivers "
+            "on other machines"
+        )
 
 
 def at_least(least: int, option: str, value: int) -> int:

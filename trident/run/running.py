@@ -117,7 +117,8 @@ class RunningTopology:
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
         hang. ``windows`` has the watermark of each window by time, and how many rows it has dropped since the start
-        because they came too late.
+        because they came too late. ``lease`` says which process holds the log for this run: its epoch, host, pid, and
+        since when (seconds since 1970).
         """
         groups = {}
         for name, run in self._runs.items():
@@ -132,6 +133,8 @@ class RunningTopology:
             if windows := self._context.trace.windows(name):
                 groups[name]["windows"] = windows
         about: dict[str, Any] = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
+        if (holder := self._context.begun.holder) is not None:
+            about["lease"] = {"epoch": holder.epoch, "host": holder.host, "pid": holder.pid, "since": holder.since}
         return {**about, "groups": groups, "hanging": self.drpc.hanging}
 
     @property

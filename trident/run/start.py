@@ -26,7 +26,7 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
-from trident.log.protocol import TransactionLog
+from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
@@ -36,14 +36,15 @@ from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
+from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
-from trident.recovery.takeover import explaining
+from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, check_known, flag, folder
+from trident.run.options import at_least, check_known, check_turn, flag, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
@@ -52,6 +53,7 @@ from trident.run.running import RunningTopology
 from trident.run.session import session_for
 from trident.run.slots import Slots
 from trident.run.sources import Sources
+from trident.run.standby import Standby
 from trident.run.user_code import AnswerCommitted, UserCode
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
@@ -119,6 +121,9 @@ def start_on(
     rewindBytes: int = 2 << 30,
     targetBatchSecs: Duration | None = None,
     replace: bool = False,
+    standby: bool = False,
+    takeover: bool | None = None,
+    leaseSecs: Duration = 10.0,
     clock: Clock | None = None,
 ) -> RunningTopology:
     """Start a topology on the engine that `engine_of` makes."""
@@ -136,6 +141,7 @@ def start_on(
             )
     _check_lasting(program, checkpointLocation, log)
     check_read(topology.nodes, maxAttempts)
+    check_turn(standby, takeover, checkpointLocation is not None or log is not None)
     lasting = checkpointLocation is not None
     base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
     settings = Settings(
@@ -150,15 +156,21 @@ def start_on(
         commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
         rewindBytes=rewindBytes,
         targetBatchSecs=read_limit("targetBatchSecs", targetBatchSecs),
+        leaseSecs=read_seconds("leaseSecs", leaseSecs),
         clock=clock or SystemClock(),
         log=log,
     )
     registry.reserve(name, flag("replace", replace))
+    waiting = Standby(settings) if standby else None
+    if waiting is not None:
+        registry.enter(name, waiting)
     sigterm.watch()  # already here: from now on the start may hold the log
     try:
-        return _start(topology, program, settings, engine_of)
+        return _start(topology, program, settings, engine_of, waiting)
     except BaseException:
-        registry.release(name, None)
+        registry.release(name, waiting)
+        if waiting is not None:
+            waiting.failed()
         sigterm.unwatch()
         if not lasting:
             shutil.rmtree(base, ignore_errors=True)
@@ -166,9 +178,13 @@ def start_on(
 
 
 def _start(
-    topology: TopologyPlan, program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
+    topology: TopologyPlan,
+    program: Program,
+    settings: Settings,
+    engine_of: Callable[[Settings], Engine],
+    waiting: Standby | None,
 ) -> RunningTopology:
-    """Open everything that a run needs, make the run, and launch it.
+    """Open everything that a run needs, make the run, and launch it. `waiting` waits for its turn first.
 
     Everything that must be closed again if a later step fails is put on `undo`.
     """
@@ -177,10 +193,13 @@ def _start(
         undo.callback(log.close)
         check_own_folder(settings, log.uuid)
         settings = replace_field(settings, uuid=log.uuid)
-        begun = begin(program, log, settings)
+        renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
+        undo.callback(renewal.stop)
+        begun = _begin(program, log, settings, renewal, waiting)
         for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
             shutil.rmtree(left, ignore_errors=True)
         undo.callback(_give_back, log, begun.lease)
+        undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
         _warn(begun, settings)
         statics = open_statics(begun.program)
@@ -206,6 +225,7 @@ def _start(
             trace,
             statics,
             metrics=metrics,
+            renewal=renewal,
         )
         _log_start(context)
         runs: dict[str, GroupRun] = {}
@@ -222,10 +242,31 @@ def _start(
         source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
         committed.source = source
         running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
+        if waiting is not None:
+            waiting.check()
         undo.pop_all()
     registry.enter(settings.name, running)
     running.launch()
+    if waiting is not None:
+        waiting.became(running)
     return running
+
+
+def _begin(
+    program: Program, log: TransactionLog, settings: Settings, renewal: LeaseRenewal, waiting: Standby | None
+) -> Begun:
+    """Take log and states; `waiting` does so in its turn, and waits on if another driver was faster."""
+    taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
+    if waiting is None:
+        return begin(program, log, settings, taken=taken)
+    while True:
+        try:
+            return begin(program, log, settings, waiting.wait(log), taken)
+        except OvertakenError:
+            logger.info("topology %r: another driver took the log first; it stands by", settings.name)
+        except LogBusyError as error:
+            # Until the driver that was stopped in the middle of a write goes on or dies, nobody can write the file.
+            logger.warning("topology %r cannot take over: %s; it stands by", settings.name, error)
 
 
 def _log_start(context: RunContext) -> None:
@@ -250,6 +291,8 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
         last.callback(context.log.close)
         last.callback(_give_back, context.log, context.begun.lease)
+        if context.renewal is not None:
+            last.callback(context.renewal.stop)
         last.callback(context.engine.close)
         last.callback(close_statics, context.statics)
         for outlet in outlets:
@@ -261,7 +304,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
                 getattr(store, "leave", _nothing)()
 
 
-def _nothing() -> None: ...
+def _nothing(*_: object) -> None: ...
 
 
 def _group_run(

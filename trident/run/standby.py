@@ -1,0 +1,142 @@
+"""A driver in waiting: it watches the log until the driver that holds it has stopped, or has long been silent."""
+
+import contextlib
+import logging
+import threading
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from trident.base.attempt import Holder, Lease
+from trident.base.errors import StandbyStoppedError
+from trident.base.log_fields import RunLogger
+from trident.log.protocol import NO_LEASE, TransactionLog
+from trident.recovery.settings import Settings
+from trident.run import registry
+
+if TYPE_CHECKING:
+    from trident.run.running import RunningTopology
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""The longest time between two looks at the log."""
+_STOP_SECONDS = 20.0
+"""How long a stop takes at most: it may come in the middle of a takeover."""
+
+
+class Standby:
+    """A start that waits for its turn; ``trident.standbys()`` lists those of this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make the standby; `start` calls this."""
+        self.name = settings.name
+        """The topology's name."""
+        self.holder: Holder | None = None
+        """Who holds the log, as far as the log tells: ``host``, ``pid``, ``since``, ``epoch``."""
+        self._settings = settings
+        self._logger = RunLogger(logger, topology=settings.name)
+        self._asked: SimpleQueue[None] = SimpleQueue()
+        """Has an entry once a stop was asked for. A signal handler may put into this queue, and not set an event: the
+        thread that it interrupts may hold the event's lock."""
+        self._stopped = False
+        self._ended = threading.Event()
+        self._running: RunningTopology | None = None
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, log: TransactionLog) -> Lease:
+        """Return the lease that this driver may follow, once its driver gave it back or did not renew it.
+
+        How long the driver was silent is measured here alone, by this machine's monotonic clock, from look to look. A
+        time in which this process did not look (it was stopped, or the log was away) counts as one look: in such a time
+        the driver may have been held up just as well.
+
+        Raises StandbyStoppedError after `stop`, and LogError if the log is gone or stays away.
+        """
+        clock, seen, silent, told = self._settings.clock, None, 0.0, NO_LEASE
+        before = clock.monotonic()
+        while True:
+            lease, renewals = log.lease() or NO_LEASE, log.renewals()
+            now = clock.monotonic()
+            if not lease.token:
+                self._logger.info("topology %r takes over: no driver holds its log", self.name)
+                return lease
+            if lease != told:
+                told, self.holder = lease, log.holder()
+                text = "topology %r stands by for %g s of silence: the driver of epoch %d holds its log (%s)"
+                self._logger.info(text, self.name, self._limit, lease.epoch, self.holder or "it does not say who it is")
+            silent = silent + min(now - before, 2 * LOOK_SECONDS) if (lease, renewals) == seen else 0.0
+            before, seen = now, (lease, renewals)
+            if silent >= self._limit:
+                text = "topology %r takes over: the driver of epoch %d (%s) did not renew its lease for %g s"
+                self._logger.info(text, self.name, lease.epoch, self.holder or "not known", self._limit)
+                return lease
+            self._pause(min(LOOK_SECONDS, self._limit / 4, self._limit - silent))
+
+    @property
+    def _limit(self) -> float:
+        """The seconds of silence to wait for: this driver's, or those that the other one promised if they are more."""
+        return max(self._settings.leaseSecs, self.holder.leaseSecs if self.holder is not None else 0.0)
+
+    def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(Empty):
+            self._asked.get(timeout=seconds)
+        self.check()
+
+    def check(self) -> None:
+        """Raise StandbyStoppedError after a stop."""
+        if self._stopped:
+            raise StandbyStoppedError(f"topology {self.name!r} was stopped while it stood by; it took nothing over")
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def became(self, running: "RunningTopology") -> None:
+        """Hand over to the run that this standby became; a stop that came meanwhile stops it."""
+        self._running = running
+        if self._stopped:
+            running.stop_soon()
+        self._ended.set()
+
+    def failed(self) -> None:
+        """Note that the start has ended without a run."""
+        self._ended.set()
+
+    def stop(self) -> None:
+        """Stop waiting, and return when the start has ended; it raises StandbyStoppedError.
+
+        If the standby takes over in this moment, the run is stopped.
+        """
+        self.stop_soon()
+        if not self._ended.wait(_STOP_SECONDS):
+            text = "the start of topology %r does not end in %g s; it is left behind"
+            self._logger.warning(text, self.name, _STOP_SECONDS)
+        if self._running is not None:
+            self._running.stop()
+
+    def stop_soon(self) -> None:
+        """Ask for the end, and return at once."""
+        self._stopped = True
+        self._asked.put(None)
+        if self._running is not None:
+            self._running.stop_soon()
+
+    def wait_ended(self, timeout: float | None) -> bool:
+        """Wait until the start has ended, for `timeout` seconds at most. Return whether it has."""
+        return self._ended.wait(timeout)
+
+    def leave_to_parent(self) -> None:
+        """Forget the standby in a forked child: the thread that waits is in the parent only."""
+        self._ended = threading.Event()
+        self._ended.set()
+
+    def __repr__(self) -> str:
+        return f"<Standby {self.name!r}: {self.holder or 'no driver known'} holds the log>"
+
+
+def standbys() -> list[Standby]:
+    """Return the starts of this process that stand by.
+
+    >>> standbys()
+    []
+    """
+    return [waiting for waiting in registry.running_here() if isinstance(waiting, Standby)]
