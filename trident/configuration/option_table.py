@@ -102,6 +102,8 @@ OPTIONS: Mapping[str, Option] = {
     "availableNow": Option(False, flag, _flag_of),
     "processingTime": Option(None, partial(_limit, zero=True), _duration_of),
     "requireExactlyOnce": Option(False, flag, _flag_of),
+    "standby": Option(False, flag, _flag_of),
+    "leaseSecs": Option(10.0, _duration, _duration_of),
     "maxAttempts": Option(5, partial(at_least, 1), _number_of),
     "maxSpoutPending": Option(2, partial(at_least, 1), _number_of),
     "messageTimeoutSecs": Option(300.0, _duration, _duration_of),
@@ -109,4 +111,4 @@ OPTIONS: Mapping[str, Option] = {
     "rewindBytes": Option(2 << 30, partial(at_least, 0), _number_of),
     "targetBatchSecs": Option(None, _limit, _duration_of),
 }
-"""By name. The name of a topology, `replace` and `clock` belong to the call alone."""
+"""By name. The name of a topology, `takeover`, `replace` and `clock` belong to the call alone."""
