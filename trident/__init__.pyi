@@ -16,6 +16,7 @@ from trident.operations.aggregators import Aggregator as Aggregator
 from trident.operations.aggregators import CombinerAggregator as CombinerAggregator
 from trident.operations.aggregators import ReducerAggregator as ReducerAggregator
 from trident.operations.averages import Average as Average
+from trident.operations.avro_values import FromAvro as FromAvro
 from trident.operations.builtin_aggregators import Count as Count
 from trident.operations.builtin_aggregators import Max as Max
 from trident.operations.builtin_aggregators import Min as Min
@@ -38,6 +39,7 @@ from trident.operations.functions import StateUpdater as StateUpdater
 from trident.operations.functions import TridentCollector as TridentCollector
 from trident.operations.join_kinds import JoinOutFieldsMode as JoinOutFieldsMode
 from trident.operations.join_kinds import JoinType as JoinType
+from trident.operations.json_values import FromJson as FromJson
 from trident.operations.moments import StdDev as StdDev
 from trident.operations.moments import StdDevPop as StdDevPop
 from trident.operations.moments import Variance as Variance

@@ -143,7 +143,8 @@ class KafkaBroker(Broker):
         """Send values to one partition, and return when the broker has them."""
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
         for value in values:
-            producer.produce(topic, None if value is None else str(value).encode(), partition=partition, **message)
+            written = value if value is None or isinstance(value, bytes) else str(value).encode()
+            producer.produce(topic, written, partition=partition, **message)
             producer.poll(0)
         assert producer.flush(30) == 0
 

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, split_top
 from trident.base.step import Step
 from trident.base.text import brief
-from trident.base.types import ddl, parse_type, schema_of, type_ddl
+from trident.base.types import ddl, parse_schema, parse_type, schema_of, type_ddl
 from trident.operations.annotations import Returns
 from trident.operations.functions import Call, Declared, Operation
 
@@ -33,6 +33,28 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
             f"outputFields are text such as 'word string', a list of names or a StructType, not {brief(outputs)}",
         )
     return Declared(_schema([field for field, _ in fields], step), tuple(typed for _, typed in fields))
+
+
+def value_fields(name: str, fields: object) -> spark.StructType:
+    """Return the fields with types that the function `name` was given, as DDL or a StructType.
+
+    Raises TopologyError, or TypeDeclarationError for a type that does not exist.
+    """
+    if isinstance(fields, str):
+        fields = parse_schema(fields)
+    if not isinstance(fields, spark.StructType) or not fields.fields:
+        raise TopologyError(
+            f"{name}: fields={brief(fields)}: expected fields with their types, such as 'user bigint, item string'"
+        )
+    return schema_of(fields.fields)
+
+
+def own_fields(target: object) -> str | spark.StructType | None:
+    """Return the output fields that an operation declares itself, in ``outputFields``; None if it declares none."""
+    if isinstance(target, Column):  # it has an attribute of any name
+        return None
+    own = getattr(target, "outputFields", None)
+    return own if isinstance(own, str | spark.StructType) else None
 
 
 def _read_field(piece: str, step: Step) -> tuple[spark.StructField, bool]:

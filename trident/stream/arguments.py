@@ -14,7 +14,7 @@ from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.builtin_functions import Expression
-from trident.operations.output_fields import OutputsLike
+from trident.operations.output_fields import OutputsLike, own_fields
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
 """What an expression in SQL has, and a list of fields does not."""
@@ -62,6 +62,8 @@ def read_arguments(
     step = step.with_function(operation_site(operation))
     inputs = _one("inputFields", before, inputFields, step, usage)
     outputs = _one("outputFields", rest, outputFields, step, usage)
+    if outputs is None:
+        outputs = own_fields(operation)
     if isinstance(inputs, StructType):
         raise step.wrong(f"inputFields are names, not a StructType; write {usage}")
     return Arguments(inputs, operation, outputs, step)

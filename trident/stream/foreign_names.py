@@ -133,5 +133,7 @@ MODULE = {
     "VariancePop": "VarPop",
     "Values": "a tuple or list: collector.emit([...])",
     "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
+    "from_avro": "FromAvro('user bigint', schema=...)",
+    "from_json": "FromJson('user bigint')",
     "start_local": "trident.testing.local.start_local",
 }

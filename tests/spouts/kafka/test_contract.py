@@ -1,6 +1,7 @@
 """KafkaSpout keeps the contract of all spouts, over topics with gaps too."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
@@ -10,6 +11,19 @@ from trident.spouts import KafkaSpout
 from trident.testing import SpoutContract
 
 MakeSpout = Callable[[], Any]
+Rows = list[tuple[Any, ...]]
+
+
+def rows_of(kafka: KafkaBroker, *topics: str) -> Rows:
+    """Return the messages of topics as a plain consumer gets them: the tuples that the spout is to give."""
+    return [
+        (
+            message.key(), message.value(), message.topic(), message.partition(), message.offset(),
+            datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=message.timestamp()[1]), message.headers() or None,
+        )
+        for topic in topics
+        for message in kafka.messages(topic)
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +52,18 @@ class TestPlainTopics(SpoutContract):
     def make_spout(self, kafka: KafkaBroker, plain: list[str], kind: Literal["transactional", "opaque"]) -> MakeSpout:
         return lambda: KafkaSpout(kafka.servers, plain, kind=kind, maxOffsetsPerBatch=3)
 
+    @pytest.fixture
+    def every_row(self, kafka: KafkaBroker, plain: list[str]) -> Rows:
+        return rows_of(kafka, *plain)
+
 
 class TestTransactions(SpoutContract):
     @pytest.fixture
     def make_spout(self, kafka: KafkaBroker, transactions: str) -> MakeSpout:
         return lambda: KafkaSpout(kafka.servers, transactions, maxOffsetsPerBatch=3)
+
+    @pytest.fixture
+    def every_row(self, kafka: KafkaBroker, transactions: str) -> Rows:
+        rows = rows_of(kafka, transactions)
+        assert sorted(row[1] for row in rows) == sorted([b"cow", b"cow", b"moon", b"moon", b"dish"])
+        return rows

@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.kafka import KafkaBroker
 from tests.support.pages import blocks_of
 from tests.support.server import RedisServer
 from trident import TridentTopology
-from trident.errors import UserFunctionError
-from trident.spouts import FixedBatchSpout
+from trident.spouts import KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
 
@@ -42,18 +39,19 @@ def test_the_guides_output_writes_each_tuple_once(kafka: KafkaBroker, tmp_path: 
     assert [message.key() for message in kafka.messages(topic)] == [b"ann", b"bob", b"ann"]
 
 
-def test_a_schema_registrys_value_is_taken_apart_and_another_one_refused(tmp_path: Path) -> None:
-    topology, output = TridentTopology(), TestOutput()
-    rows = [[b"\x00\x00\x00\x01\x02{}"], [b"{}"]]
-    page: dict[str, Any] = {"orders": topology.newStream("orders", FixedBatchSpout("value binary", rows))}
-    exec(block("class Registered"), page)
-    page["avro"].project("schemaId, body").foreachArrow(output)
-    with (
-        pytest.raises(
-            Exception, match="not of a schema registry's serializer: it begins with b'{}', expected"
-        ) as raised,
-        start_local(topology, name="guide", checkpointLocation=tmp_path) as running,
-    ):
+def test_the_guides_functions_read_json_and_avro(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    """The first message is JSON, the second bare Avro, the third Avro of a registry: each function reads its own."""
+    user = bytes([14, 6]) + b"ann"
+    kafka.send(kafka.create(topic), [b'{"user": 7, "item": "tea"}', user, bytes.fromhex("0000000007") + user])
+    topology = TridentTopology()
+    values = topology.newStream("orders", KafkaSpout(kafka.servers, topic))
+    found: dict[str, TestOutput] = {name: TestOutput() for name in ("parsed", "bare", "users")}
+    page: dict[str, Any] = {"orders": values}
+    for text in ("import FromJson", "import FromAvro"):
+        exec(block(text).replace("))", '), onError="skip")'), page)
+    for name, output in found.items():
+        page[name].project("offset", *page[name].fields[7:]).foreachArrow(output, name=name)
+    with start_local(topology, name="guide", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=60)
-    assert isinstance(raised.value.__cause__, UserFunctionError)
-    assert [tuple(row) for row in output.rows] == [(258, b"{}")]
+    rows = {name: [tuple(row) for row in output.rows] for name, output in found.items()}
+    assert rows == {"parsed": [(0, 7, "tea", None)], "bare": [(1, 7, "ann")], "users": [(2, 7, "ann")]}

@@ -29,9 +29,18 @@ class TestRedisStreamSpout(SpoutContract):
             shared_redis.url, ["a", "b", "c"], "word string, n long", kind=kind, maxEntriesPerBatch=most, idField="id"
         )
 
+    @pytest.fixture
+    def every_row(self) -> list[Any]:
+        return [(f"{n + 1}-{n % 3}", word, n) for n, word in enumerate(WORDS)] * 3
+
 
 class TestFromAnId(SpoutContract):
     @pytest.fixture
     def make_spout(self, shared_redis: RedisServer) -> MakeSpout:
         fill(shared_redis, "a")
         return lambda: RedisStreamSpout(shared_redis.url, "a", startingIds="8-1", maxEntriesPerBatch=3)
+
+    @pytest.fixture
+    def every_row(self) -> list[Any]:
+        """Return the entries behind the id 8-1, which is that of the eighth word."""
+        return [(f"{n + 1}-{n % 3}", "a", {"word": word, "n": str(n)}) for n, word in enumerate(WORDS)][8:]

@@ -1,0 +1,144 @@
+"""FromJson: a function that reads values of JSON, such as those of Kafka's messages, into fields."""
+
+import decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import types as kinds
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError
+from trident.base.text import brief
+from trident.base.types import arrow_schema, ddl
+from trident.base.values import exact_type
+from trident.operations.output_fields import value_fields
+from trident.operations.registry_form import HEAD, looks_registered, schema_number
+from trident_spouts.files.jsonlines import read_object
+from trident_spouts.files.option_checks import check_values
+from trident_spouts.files.values import Numbers, ValueReader
+
+_DECODER = msgspec.json.Decoder()
+
+
+class FromJson:
+    """A function that reads a value of JSON, binary or text, into fields: ``each("value", FromJson("user bigint"))``.
+
+    The value must be an object; its members are matched with the fields by name. A missing member is null, one that is
+    not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. A member must have the JSON type of
+    its field, as in ``FileSpout(format="json")``: dates and times are texts in ISO 8601, binary is text in base64, and
+    a decimal may be a text too. Nothing is rounded or guessed. It means the same on both engines and in DRPC requests.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields that it gives, with their types. `each` and `map` need no output fields beside it.
+    registry : bool
+        Whether the values are of a schema registry's serializer, which puts a zero byte and the schema's number, four
+        bytes, before the JSON. Such a value is refused without it, and any other with it.
+    numbers : "strict" or "lenient"
+        Lenient: 517.0 and "517" are whole numbers too.
+    timeZone : str, optional
+        The zone of times that name none, such as "Europe/Berlin".
+
+    Raises
+    ------
+    TopologyError, TypeDeclarationError
+        An argument is wrong.
+    ValueError
+        A value cannot be read. So the tuple fails, and `onError` of the verb decides: the batch fails, or the tuple is
+        skipped or kept as a dead letter.
+
+    Examples
+    --------
+    >>> from trident import FromJson
+    >>> order = FromJson("user bigint, item string")
+    >>> order(b'{"user": 7, "item": "tea", "more": true}')
+    (7, 'tea')
+    >>> order(b'{"user": "7"}')
+    Traceback (most recent call last):
+    ValueError: field 'user': expected bigint, got "7" (numbers="lenient" reads it)
+
+    Notes
+    -----
+    In Spark it is ``from_json``, which gives null for what it cannot read.
+    """
+
+    def __init__(
+        self,
+        fields: str | StructType,
+        *,
+        registry: bool = False,
+        numbers: Numbers = "strict",
+        timeZone: str | None = None,
+    ) -> None:
+        self.outputFields = value_fields("FromJson", fields)
+        if not isinstance(registry, bool):
+            raise TopologyError(f"FromJson: registry={brief(registry)}: expected True or False")
+        check_values("FromJson", numbers, timeZone)
+        self._registry = registry
+        self._values = ValueReader(numbers == "lenient", timeZone)
+        self._schema = arrow_schema(self.outputFields)
+        self._members = [(field.name, field.type, _accepted(field.type)) for field in self._schema]
+        self._quick = all(field.nullable and not _holds_decimals(field.type) for field in self._schema)
+
+    def __call__(self, value: bytes | str | None) -> Any:
+        """Return the fields of one value, as a tuple."""
+        if value is None:
+            return (None,) * len(self._members)
+        if self._registry:
+            value = _body(value)
+        quick = self._read_quickly(value) if self._quick else None
+        return self._read_exactly(value) if quick is None else quick
+
+    def _read_quickly(self, value: bytes | str) -> tuple[Any, ...] | None:
+        """Return the fields of a value; None if it may be malformed: the exact way says what is wrong with it."""
+        try:
+            found = _DECODER.decode(value)
+            if type(found) is not dict:
+                return None
+            fields = []
+            for name, kind, accepted in self._members:
+                member = found.get(name)
+                if member is not None and type(member) not in accepted:
+                    member = self._values.from_json(member, kind)
+                    if accepted and type(member) not in accepted:
+                        return None
+                fields.append(member)
+        except (msgspec.DecodeError, decimal.InvalidOperation, RecursionError, ValueError):
+            return None
+        return tuple(fields)
+
+    def _read_exactly(self, value: bytes | str) -> tuple[Any, ...]:
+        if looks_registered(value):
+            raise ValueError(
+                "it begins with a zero byte, as values of a schema registry's serializer do: FromJson(..., "
+                "registry=True) reads those of JSON, FromAvro(..., registry={number: schema}) those of Avro"
+            )
+        text = value if isinstance(value, str) else bytes(value).decode()
+        return tuple(read_object(text, self._schema, self._values).values())
+
+    def __repr__(self) -> str:
+        return f"FromJson({ddl(self.outputFields)!r})"
+
+
+def _body(value: bytes | str) -> bytes:
+    """Return the JSON in a value of a schema registry's serializer. Its schema need not be known to read it."""
+    written = value.encode() if isinstance(value, str) else value
+    schema_number(written)
+    return written[HEAD:]
+
+
+def _accepted(kind: pa.DataType) -> tuple[type, ...]:
+    """Return the types of Python values that a column of this type takes unchanged; none if they must be looked into.
+
+    >>> _accepted(pa.float64()), _accepted(pa.list_(pa.int64()))
+    ((<class 'float'>, <class 'int'>), ())
+    """
+    exact = exact_type(kind)
+    return () if exact is None else (float, int) if exact is float else (exact,)
+
+
+def _holds_decimals(kind: pa.DataType) -> bool:
+    """Return whether a type is or contains a decimal: only the exact way keeps all digits of one."""
+    return kinds.is_decimal(kind) or any(_holds_decimals(kind.field(at).type) for at in range(kind.num_fields))

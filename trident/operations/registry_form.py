@@ -1,0 +1,28 @@
+"""The form of a schema registry's serializers: a zero byte, the schema's number in four bytes, then the value."""
+
+HEAD = 5
+
+
+def schema_number(value: bytes) -> int:
+    """Return the number of the schema that a value names; the value itself begins at byte `HEAD`.
+
+    Raises ValueError for a value of another form.
+
+    >>> schema_number(bytes.fromhex("0000000107") + b"{}")
+    263
+    """
+    if len(value) < HEAD or value[0]:
+        raise ValueError(
+            f"expected a value of a schema registry's serializer, which begins with a zero byte and a number of four "
+            f"bytes; it begins with {bytes(value[:HEAD])!r}. Leave registry= out if the values are bare"
+        )
+    return int.from_bytes(value[1:HEAD], "big")
+
+
+def looks_registered(value: object) -> bool:
+    """Return whether a value begins as a schema registry's serializers begin.
+
+    >>> looks_registered(bytes(5) + b"{}"), looks_registered(b"{}")
+    (True, False)
+    """
+    return isinstance(value, bytes) and len(value) >= HEAD and not value[0]
