@@ -64,7 +64,8 @@ class Function:
     `execute` emits any number of times. Each emission gives one tuple: the input tuple's fields, then the emitted
     values. Without an emission the tuple is dropped.
     Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
-    "string, long") declares the types where the output fields do not. A Function must be picklable: it runs on Spark's
+    "string, long") declares the types where the output fields do not. An optional attribute ``outputFields`` stands for
+    output fields that the call leaves out. A Function must be picklable: it runs on Spark's
     workers. An optional ``prepare(context)`` is called before the first tuple of a partition, with an
     `OperationContext`, and an optional ``cleanup()`` after the last tuple. Every batch calls both anew, on a copy of
     the Function: keep costly objects in a module of their own, where a worker finds them again.
