@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -36,6 +37,7 @@ TOLD_WITHIN = 5.0
 class Found:
     """What the readers of one test have seen."""
 
+    kills: int = 0
     requests: int = 0
     reads: int = 0
     longest: float = 0.0
@@ -53,6 +55,20 @@ class Found:
         return txid
 
 
+def reader(found: Found, work: Callable[..., None], *args: Any) -> threading.Thread:
+    """Begin to read in a thread. An error of its own is something wrong, too: nothing may fail here."""
+
+    def run() -> None:
+        try:
+            work(*args)
+        except Exception as error:
+            found.wrong.append(f"{work.__name__}: {type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
 def ask(url: str, found: Found, over: threading.Event) -> None:
     """Send requests without any second try: by turns to the function, to the state, and for one key."""
     place, last = url.removeprefix("http://"), 0
@@ -63,13 +79,9 @@ def ask(url: str, found: Found, over: threading.Event) -> None:
     while not over.is_set():
         method, path, body = kinds[found.requests % len(kinds)]
         sent, began = time.time(), time.monotonic()
-        try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            told = json.loads(response.read())
-        except (OSError, http.client.HTTPException) as error:
-            found.wrong.append(f"{method} {path}: {type(error).__name__}: {error}")
-            return
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        told = json.loads(response.read())
         came = time.time()
         found.longest = max(found.longest, time.monotonic() - began)
         found.requests += 1
@@ -136,23 +148,20 @@ def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> 
     with driver(folder):
         wait_until(lambda: (folder / "heard").exists(), 60)
     with server(folder) as url:
-        threads = [threading.Thread(target=ask, args=(url, found, over)) for _ in range(2)]
-        threads.append(threading.Thread(target=read, args=(folder, found, over)))
-        for thread in threads:
-            thread.start()
-        killed = 0
-        while killed < kills or found.reads < reads:
-            with driver(folder) as running:
-                assert running.stdout is not None
-                if draws.random() < 0.8:  # otherwise it dies while it starts
-                    assert running.stdout.readline() == "started\n"
-                time.sleep(draws.uniform(0, 1))
-            killed += 1
-            if found.wrong:
-                break
-        over.set()
-        for thread in threads:
-            thread.join(60)
+        threads = [reader(found, ask, url, found, over) for _ in range(2)]
+        threads.append(reader(found, read, folder, found, over))
+        try:
+            while (found.kills < kills or found.reads < reads) and not found.wrong:
+                with driver(folder) as running:
+                    assert running.stdout is not None
+                    if draws.random() < 0.8:  # otherwise it dies while it starts
+                        assert running.stdout.readline() == "started\n"
+                    time.sleep(draws.uniform(0, 1))
+                found.kills += 1
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(60)
     noted = heard(folder)
     for txid, committed in found.told.items():
         # A driver that was killed first has not noted it.
@@ -179,6 +188,7 @@ def test_fifty_drivers_killed_beside_a_million_reads(
     with mock.patch.dict(os.environ, {"ENDLESS_REDIS": shared_redis.url if home == "redis" else ""}):
         found, last = kill_drivers(tmp_path, 50, 1_000_000, random.Random(5))
     with capfd.disabled():
-        told = f"{found.requests} requests, the slowest {found.longest:.2f} s; {found.reads} reads; {last} batches"
-        print(f"\n{home}: {told}, of which answers showed {len(found.told)}", end=" ", flush=True)
+        told = f"{found.kills} kills; {found.requests} requests, the slowest {found.longest:.2f} s"
+        shown = f"{found.reads} reads; {last} batches, {len(found.told)} of them shown"
+        print(f"\n{home}: {told}; {shown}", end=" ", flush=True)
     assert found.wrong == []
