@@ -20,6 +20,14 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "from tests.server.counting import counting\ntopology, feeder = counting()\n"
 
 
+def address_of(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Return the address that a server has written into its log."""
+    wait_until(lambda: process.poll() is not None or "http://" in log.read_text(), 60)
+    found = re.search(r"http://\S+", log.read_text())
+    assert found is not None, log.read_text()
+    return found[0]
+
+
 @contextmanager
 def served(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Serve the program in `folder` by a process of its own, and yield its address and the process."""

@@ -24,6 +24,9 @@ NOT_FOUND = 3
 @click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
 @click.option("--by", help="With --top: the field of the value that ranks.")
 @click.option("--token", help="The server's token: env:NAME or file:path.")
+@click.option("--ca", help="Who signed the server's certificate, a PEM file; the system's authorities if omitted.")
+@click.option("--cert", help="The certificate of this client, a PEM file, where the server asks for one.")
+@click.option("--key", help="The key of --cert, a PEM file.")
 @click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
 @format_option
 def query(
@@ -33,6 +36,9 @@ def query(
     top: int | None,
     by: str | None,
     token: str | None,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
     timeout: float,
     form: str | None,
 ) -> None:
@@ -47,7 +53,10 @@ def query(
         raise click.UsageError("--top takes no keys")
     if token is not None and not token.startswith(("env:", "file:")):
         raise click.UsageError("--token: other users of the machine see a command line; write env:NAME or file:path")
-    with DRPCClient(url, token=token, timeout=timeout) as client:
+    if (cert is None) != (key is None):
+        raise click.UsageError("a certificate needs both --cert and --key")
+    shown = None if cert is None or key is None else (cert, key)
+    with DRPCClient(url, token=token, timeout=timeout, ca=ca, cert=shown) as client:
         if state is None:
             _call(client, words, form)
         elif top is not None:

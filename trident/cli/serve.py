@@ -15,8 +15,9 @@ from trident.access.opened_topology import openTopology
 from trident.base.errors import TopologyError
 from trident.base.json_logs import JsonFormatter
 from trident.log import RedisLog
-from trident.server.http_server import bind, rules_for, uvicorn_server
+from trident.server.http_server import bind, rules_for, url_of, uvicorn_server
 from trident.server.limits import Limits
+from trident.server.tls import TLS
 from trident.topology import TridentTopology
 
 
@@ -29,6 +30,9 @@ from trident.topology import TridentTopology
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8090, show_default=True, help="The port; 0 takes a free one.")
 @click.option("--token", help="What clients must send: env:NAME or file:path that holds it.")
+@click.option("--tls-cert", help="The server's certificate, a PEM file: the server answers by HTTPS.")
+@click.option("--tls-key", help="The key of --tls-cert, a PEM file without a password.")
+@click.option("--tls-client-ca", help="Who signs the certificates that clients must then bring, a PEM file.")
 @click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server.")
 @click.option("--insecure", is_flag=True, help="Let other machines ask without a token.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
@@ -43,6 +47,9 @@ def serve(
     host: str,
     port: int,
     token: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_client_ca: str | None,
     allowed_host: tuple[str, ...],
     insecure: bool,
     workers: int,
@@ -54,13 +61,14 @@ def serve(
     The topology may run elsewhere, or be stopped and started again meanwhile. MODULE is imported from the current
     folder or the installed packages, and its code runs here.
     """
+    tls = tls_of(tls_cert, tls_key, tls_client_ca)
     log_to_stderr(log_json, audit)
     load_topology(program)  # errors of the program show here, before a worker begins
-    rules_for(host, token, allowed_host, insecure)
+    rules_for(host, token, allowed_host, insecure, tls=tls)
     listening = bind(host, port)
-    address = "{}:{}".format(*listening.getsockname()[:2])
-    settings = (program, name, checkpoint, log_url, log_prefix, host, token, allowed_host, insecure, log_json, audit)
-    click.echo(f"topology {name!r} is served at http://{address}", err=True)
+    who = (host, token, allowed_host, insecure, tls)
+    settings = (program, name, checkpoint, log_url, log_prefix, *who, log_json, audit)
+    click.echo(f"topology {name!r} is served at {url_of(listening, tls)}", err=True)
     if workers == 1:
         answer(listening, *settings)
         return
@@ -90,6 +98,7 @@ def answer(
     token: str | None,
     allowed_host: tuple[str, ...],
     insecure: bool,
+    tls: TLS | None,
     log_json: bool,
     audit: bool,
 ) -> None:
@@ -97,7 +106,17 @@ def answer(
     log_to_stderr(log_json, audit)
     log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
     with openTopology(load_topology(program), name=name, checkpointLocation=checkpoint, log=log) as opened:
-        uvicorn_server(opened, rules_for(host, token, allowed_host, insecure), Limits()).run(sockets=[listening])
+        rules = rules_for(host, token, allowed_host, insecure, tls=tls)
+        uvicorn_server(opened, rules, Limits(), tls).run(sockets=[listening])
+
+
+def tls_of(cert: str | None, key: str | None, client_ca: str | None) -> TLS | None:
+    """Return the files of TLS. Raises UsageError if some are missing."""
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        raise click.UsageError("TLS needs both --tls-cert and --tls-key")
+    return TLS(cert, key, client_ca)
 
 
 def log_to_stderr(as_json: bool, audit: bool) -> None:

@@ -25,9 +25,15 @@ class AsyncDRPCClient:
         The server's token, or ``env:NAME`` or ``file:path`` that holds it.
     timeout : duration
         The time for a request that names none; the server stops working on it then.
+    ca : str, optional
+        A PEM file with the authority that signed the certificate of an ``https`` server; the system's if omitted.
+    cert : tuple of two str, optional
+        PEM files with this client's certificate and its key, for a server that asks for one.
 
     Raises
     ------
+    TopologyError
+        The files of `ca` or `cert` cannot be used.
     MissingPackageError
         The package httpx is not installed (extra ``trident-pyspark[client]``).
 
@@ -50,8 +56,16 @@ class AsyncDRPCClient:
     [Row(word='dog', count=2)] 1
     """
 
-    def __init__(self, url: str, *, token: str | None = None, timeout: Duration = TIMEOUT) -> None:
-        self._conversation = Conversation(url, token, timeout)
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: Duration = TIMEOUT,
+        ca: str | None = None,
+        cert: tuple[str, str] | None = None,
+    ) -> None:
+        self._conversation = Conversation(url, token, timeout, ca, cert)
         self._http = self._conversation.httpx.AsyncClient(**self._conversation.options)
         self.url = url
 

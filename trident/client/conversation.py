@@ -1,12 +1,13 @@
 """A client's conversation with a server, without the network: its requests, what it has seen, and when to ask again."""
 
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from trident.base.durations import Duration, read_limit
-from trident.base.errors import MissingPackageError, ServerUnavailableError
+from trident.base.errors import MissingPackageError, ServerUnavailableError, TopologyError
 from trident.base.secrets import read_secret
 from trident.client.answers import (
     ARROW,
@@ -55,7 +56,9 @@ class Request(NamedTuple):
 class Conversation:
     """Makes the requests of one client and reads the answers. Any thread may call."""
 
-    def __init__(self, url: str, token: str | None, timeout: Duration) -> None:
+    def __init__(
+        self, url: str, token: str | None, timeout: Duration, ca: str | None, cert: tuple[str, str] | None
+    ) -> None:
         try:
             import httpx
         except ImportError:
@@ -66,7 +69,8 @@ class Conversation:
         headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
         self.url = url
         self.httpx = httpx
-        self.options: dict[str, Any] = {"base_url": url, "headers": headers}
+        verify = True if ca is None and cert is None else _tls_context(ca, cert)
+        self.options: dict[str, Any] = {"base_url": url, "headers": headers, "verify": verify}
         """The arguments of httpx's clients."""
         self.unreachable = httpx.TransportError
         """The errors of httpx that mean that there was no answer."""
@@ -135,6 +139,18 @@ class Conversation:
     def no_answer(self, error: Exception) -> ServerUnavailableError:
         """Return the error for a request that did not reach the server, or got no answer."""
         return ServerUnavailableError(f"{self.url} does not answer: {error}")
+
+
+def _tls_context(ca: str | None, cert: tuple[str, str] | None) -> ssl.SSLContext:
+    """Return how a client trusts a server, and what it shows. Raises TopologyError if a file cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(*cert)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise TopologyError(f"ca={ca!r}, cert={cert!r}: {why}; expected PEM files, cert=(certificate, key)") from None
+    return context
 
 
 class Patience:

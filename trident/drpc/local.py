@@ -248,7 +248,7 @@ class DRPCFunction:
                 audience.check()
                 return snapshot.scan(node.state.name)
 
-            return evaluate(table, Reads(read, scan)), snapshot.asOf
+            return evaluate(table, Reads(read, scan), audience.check), snapshot.asOf
 
         found, asOf = read_consistently(self._source, self._states, body, reads=len(self._plan.queries))
         txids = {group: txid for group, txid in asOf.items() if group in self._groups}

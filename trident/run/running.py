@@ -34,6 +34,7 @@ from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.server.limits import Limits
+from trident.server.tls import TLS
 from trident_spouts.executor import ReadSoFar
 from trident_state.state_shape import StateKind
 
@@ -333,6 +334,7 @@ class RunningTopology:
         limits: Limits | None = None,
         insecure: bool = False,
         tokens: Mapping[str, Rights] | None = None,
+        tls: TLS | None = None,
     ) -> Server:
         """Serve the DRPC functions and states over HTTP, from a thread of this process, and return at once.
 
@@ -347,7 +349,7 @@ class RunningTopology:
             The port; 0 takes a free one, which ``.url`` of the returned server names.
         host : str
             The address to listen at. Other machines reach only an address that is not of the loopback, and that needs
-            a `token`.
+            a `token`, or `tls` with certificates of clients.
         token : str, optional
             What clients send as ``Authorization: Bearer ...``: at least 16 characters, or ``env:NAME`` or ``file:path``
             that holds them.
@@ -360,15 +362,19 @@ class RunningTopology:
         tokens : mapping of str to Rights, optional
             More tokens, written as `token` is, each with what it may ask:
             ``{"env:SHOP_TOKEN": Rights(functions=["count"], states=["counts"])}``.
+        tls : TLS, optional
+            The server's certificate, and the authority of its clients': ``TLS("server.pem", "server.key",
+            clientCA="clients.pem")``, of ``trident.server.tls``.
 
         Raises
         ------
         TopologyError
-            The address cannot be had, or other machines could ask without a token.
+            The address cannot be had, other machines could ask without a token or a certificate, or a file of `tls`
+            cannot be used.
         MissingPackageError
             The packages of the extra ``trident-pyspark[server]`` are not installed.
         """
-        server = serve(self, port, host, token, allowedHosts, limits, insecure, tokens)
+        server = serve(self, port, host, token, allowedHosts, limits, insecure, tokens, tls)
         self._servers.append(server)
         return server
 

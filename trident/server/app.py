@@ -22,6 +22,7 @@ from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
 from trident.server import bodies, metrics_page, page_routes
 from trident.server.access_rules import AccessRules
+from trident.server.connection import while_connected
 from trident.server.desk import Desk
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.freshness import Freshness
@@ -180,7 +181,8 @@ class _Answers:
             known = [_argument(name, declared[name], value) for name, value in zip(declared, call.args, strict=False)]
             values = function.bind([*known, *call.args[len(known) :]], {})
         await self._reach(call.minTxid, timeout)
-        result = await self._desks[function.name].ask(values, timeout)
+        # A function may work for long; other reads are over before anybody looks whether the client has gone.
+        result = await while_connected(request, self._desks[function.name].ask(values, timeout))
         return _rows(request, result.toArrow(), await self._freshness.of(result.txids))
 
     def _timeout(self, asked: float | None) -> float:

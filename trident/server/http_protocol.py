@@ -20,9 +20,14 @@ def http_protocol() -> "type[Protocol] | str":
         _head: int | None = 0
         """The bytes of a head that is not complete yet; None while a body is read."""
 
+        _ended = False
+        """Whether a request ended within the data that came last."""
+
         def data_received(self, data: bytes) -> None:
+            self._ended = False
             super().data_received(data)
-            if self._head is None:
+            # Data with the end of a request is its body, for the most part, and no head.
+            if self._head is None or self._ended:
                 return
             self._head += len(data)
             if self._head > MOST_HEAD_BYTES and not self.transport.is_closing():
@@ -33,7 +38,7 @@ def http_protocol() -> "type[Protocol] | str":
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            self._head = 0
+            self._head, self._ended = 0, True
             super().on_message_complete()
 
     return Limited

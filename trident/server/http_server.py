@@ -12,6 +12,7 @@ from trident.base.errors import MissingPackageError, TopologyError
 from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token
 from trident.server.limits import Limits
 from trident.server.served import Served
+from trident.server.tls import TLS
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,16 +31,21 @@ def rules_for(
     allowedHosts: Collection[str],
     insecure: bool,
     tokens: Mapping[str, Rights] | None = None,
+    tls: TLS | None = None,
 ) -> AccessRules:
     """Return who may ask a server that is bound to `host`.
 
-    Raises TopologyError if other machines could ask without a token, unless that is wanted (`insecure`).
+    Raises TopologyError if other machines could ask without a token or a certificate, unless that is wanted
+    (`insecure`), or if the files of `tls` cannot be used.
     """
     secret, limited = read_token(token), {_read(each): rights for each, rights in (tokens or {}).items()}
-    if not is_loopback(host) and secret is None and not limited and not insecure:
+    if tls is not None:
+        tls.check()
+    proven = secret is not None or limited or (tls is not None and tls.provesClients)
+    if not is_loopback(host) and not proven and not insecure:
         raise TopologyError(
-            f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), or listen "
-            f"at 127.0.0.1"
+            f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), ask "
+            f"clients for certificates (tls=TLS(cert, key, clientCA)), or listen at 127.0.0.1"
         )
     return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts}, limited)
 
@@ -64,7 +70,14 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def uvicorn_server(served: Served, rules: AccessRules, limits: Limits) -> "uvicorn.Server":
+def url_of(listening: socket.socket, tls: TLS | None) -> str:
+    """Return the address under which a server on this socket answers."""
+    host, port = listening.getsockname()[:2]
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def uvicorn_server(served: Served, rules: AccessRules, limits: Limits, tls: TLS | None = None) -> "uvicorn.Server":
     """Return a server of the web application. Raises MissingPackageError without the packages of the extra `server`."""
     try:
         import uvicorn
@@ -88,6 +101,7 @@ def uvicorn_server(served: Served, rules: AccessRules, limits: Limits) -> "uvico
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         lifespan="off",
         ws="none",
+        **({} if tls is None else tls.uvicorn_options()),
     )
     server = uvicorn.Server(config)
     app.state.ending = lambda: server.should_exit  # answers without an end, such as events, end themselves
@@ -97,13 +111,19 @@ def uvicorn_server(served: Served, rules: AccessRules, limits: Limits) -> "uvico
 class Server:
     """A server in a thread of this process. As a context manager, it stops at the end of the block."""
 
-    def __init__(self, served: Served, listening: socket.socket, rules: AccessRules, limits: Limits) -> None:
+    def __init__(
+        self,
+        served: Served,
+        listening: socket.socket,
+        rules: AccessRules,
+        limits: Limits,
+        tls: TLS | None = None,
+    ) -> None:
         self._listening = listening
-        host, port = listening.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.url = url_of(listening, tls)
         """The address under which the server answers."""
         try:
-            self._server = uvicorn_server(served, rules, limits)
+            self._server = uvicorn_server(served, rules, limits, tls)
         except BaseException:
             listening.close()
             raise
@@ -152,7 +172,8 @@ def serve(
     limits: Limits | None,
     insecure: bool,
     tokens: Mapping[str, Rights] | None = None,
+    tls: TLS | None = None,
 ) -> Server:
     """Start a server of `served`; see ``RunningTopology.serve``."""
-    rules = rules_for(host, token, allowedHosts, insecure, tokens)
-    return Server(served, bind(host, port), rules, limits or Limits())
+    rules = rules_for(host, token, allowedHosts, insecure, tokens, tls)
+    return Server(served, bind(host, port), rules, limits or Limits(), tls)

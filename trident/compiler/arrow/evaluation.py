@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, TypeAlias
+from typing import Concatenate, ParamSpec, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -79,8 +79,12 @@ AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
 """A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated apart:
 one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
 
-Answer = Callable[[pa.Table, Read], pa.Table]
-"""A compiled DRPC function."""
+
+class Answer(Protocol):
+    """A compiled DRPC function: of the requests, a reader of states, and a check that is called between steps."""
+
+    def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
+
 
 _P = ParamSpec("_P")
 _OfColumns: TypeAlias = Callable[Concatenate[Columns, _P], Columns]
@@ -313,20 +317,20 @@ def _debugged(node: nodes.Debug, columns: Columns, run: Run) -> Columns:
 def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
     """Return a DRPC function as one Python function, which answers many requests in one pass.
 
-    The Python function takes a table with one row for each request, and a reader of states. The table's first field is
-    the number of the request (an int64 of any name, no number twice); the others are the arguments. The function
-    returns the leaf's tuples, each behind the number of the request that it answers. The tuples of each request are
-    aggregated apart. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such a
-    step and no `native`.
+    The Python function takes a table with one row for each request, a reader of states, and a check that it calls
+    between steps; the check raises if nobody waits for the answer. The table's first field is the number of the request
+    (an int64 of any name, no number twice); the others are the arguments. The function returns the leaf's tuples, each
+    behind the number of the request that it answers. The tuples of each request are aggregated apart. `native` runs the
+    steps that only Spark can run. Raises MissingSessionError if there is such a step and no `native`.
     """
     leaf = arrow_schema(plan.leaf.schema)
     evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)
     entering = pa.schema([_REQUEST, *arrow_schema(plan.source.schema)])
     source, end = id(plan.source), id(plan.leaf)
 
-    def answer(args: pa.Table, read: Read) -> pa.Table:
+    def answer(args: pa.Table, read: Read, check: Callable[[], None] = lambda: None) -> pa.Table:
         columns = Columns.of(args, entering)
-        answers = evaluation.run(Run({source: columns}, read, columns.select([_REQUEST.name])))[end]
+        answers = evaluation.run(Run({source: columns}, read, columns.select([_REQUEST.name]), check=check))[end]
         arrays = [answers[name].array() for name in (_REQUEST.name, *leaf.names)]
         return pa.Table.from_arrays(arrays, schema=pa.schema([args.schema.field(0), *leaf]))
 

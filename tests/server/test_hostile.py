@@ -1,0 +1,52 @@
+"""Requests of somebody who means harm, or errs: each gets a typed answer, and the topology goes on beside them."""
+
+import socket
+import time
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.server.conftest import Serving
+from trident.server.limits import Limits
+
+
+@pytest.mark.parametrize("depth", [10, 800, 900, 950, 980, 990, 1_000, 100_000])
+@pytest.mark.parametrize(("path", "name"), [("/drpc/count", "args"), ("/state/counts", "keys")])
+def test_a_deep_body_is_refused(serving: Serving, path: str, name: str, depth: int) -> None:
+    body = f'{{"{name}": [{"[" * depth}{"]" * depth}]}}'
+    told = httpx.post(serving.url + path, content=body, headers={"content-type": "application/json"}, timeout=30)
+    assert told.status_code == 400 and told.json()["error"]["type"] in (
+        "InvalidBody",
+        "DRPCArgumentError",
+        "StateKeyError",
+    )
+
+
+def test_a_body_is_no_head_however_it_arrives(serving: Serving) -> None:
+    """One of over 64 KiB often comes in one piece, with its end."""
+    keys = [f"{'k' * 90}{n}" for n in range(5_000)]
+    for _ in range(3):
+        assert serving.post("/state/counts", {"keys": keys}).json()["values"] == [None] * 5_000
+
+
+def test_batches_and_others_go_on_beside_bodies_that_never_end_and_functions_that_sleep(serving: Serving) -> None:
+    with serving.running.serve(limits=Limits(bodySecs=1.0, timeoutSecs=2.0)) as server:
+        place = urlsplit(server.url)
+        head = f"POST /drpc/count HTTP/1.1\r\nhost: {place.netloc}\r\ncontent-type: application/json\r\n"
+        slow = [socket.create_connection((place.hostname, place.port), timeout=30) for _ in range(100)]
+        for each in slow[:50]:
+            each.sendall(f"{head}content-length: 1000\r\n\r\n{{".encode())
+        sleeps = b'{"args": ["3"]}'
+        for each in slow[50:]:
+            asked = head.replace("/count", "/slow") + f"content-length: {len(sleeps)}\r\n\r\n"
+            each.sendall(asked.encode() + sleeps)
+        began = time.monotonic()
+        serving.feed("dog")
+        told = httpx.post(f"{server.url}/drpc/count", json={"args": ["dog"]}, timeout=30)
+        assert told.status_code == 200 and told.json()["rows"] == [["dog", 3]]
+        assert time.monotonic() - began < 20, "on a busy machine; alone it takes some milliseconds"
+        statuses = [each.recv(12).split()[1] for each in slow]
+        assert statuses == [b"408"] * 50 + [b"504"] * 50
+        for each in slow:
+            each.close()

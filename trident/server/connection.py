@@ -1,0 +1,52 @@
+"""The connection of a request: work that nobody waits for any more is given up."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from trident.server.errors import RequestError
+
+_T = TypeVar("_T")
+
+_UNWATCHED = 0.1
+"""Seconds of work before the connection is watched: most answers need less, and a watch is a task of its own."""
+
+CLIENT_GONE = 499
+"""The status, in metrics and the audit log, of a request whose client has gone. Nobody receives it."""
+
+
+async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
+    """Return what `work` returns; its request's body is read already.
+
+    If the client disconnects meanwhile, `work` is cancelled, and a RequestError says so.
+    """
+    worker, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert worker is not None
+    gone = False
+    watch: asyncio.Task[None] | None = None
+
+    async def watching() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        worker.cancel()
+
+    def begin() -> None:
+        nonlocal watch
+        watch = loop.create_task(watching())
+
+    timer = loop.call_later(_UNWATCHED, begin)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not gone:
+            raise
+        worker.uncancel()
+        raise RequestError(CLIENT_GONE, "ClientGone", "the client has gone") from None
+    finally:
+        timer.cancel()
+        if watch is not None:
+            watch.cancel()
