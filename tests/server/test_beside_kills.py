@@ -170,6 +170,7 @@ def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> 
     return found, max(noted)
 
 
+@pytest.mark.soak  # each life of a driver is a process
 @pytest.mark.parametrize("home", ["memory", "redis"])
 def test_answers_go_on_and_never_back_while_drivers_are_killed(
     home: str, tmp_path: Path, shared_redis: RedisServer
