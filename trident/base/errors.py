@@ -235,6 +235,24 @@ class SnapshotMovedError(StateError):
     """A read as of a txid came too late: the store is past that txid. The reader reads again, as of a later one."""
 
 
+class StateEndedError(StateError):
+    """The changes of a state have ended: it was dropped or reset, or began anew. What a reader folded is void.
+
+    Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
+    """
+
+
+class ChangesMissedError(StateError):
+    """The log no longer keeps batches whose changes a reader lacks: those from `first` to `last`.
+
+    Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
+    """
+
+    def __init__(self, message: str, first: int = 0, last: int = 0) -> None:
+        super().__init__(message)
+        self.first, self.last = first, last
+
+
 class StateKeyError(StateError, TypeError):
     """A key does not fit the state's key fields. The message names the key fields and the key that came."""
 
