@@ -278,7 +278,7 @@ class StateChanges:
     def _missed(self, after: int, kept: int) -> ChangesMissedError:
         return ChangesMissedError(
             f"{self._where}: the log keeps only the batches after txid {kept}, and a reader at txid {after} lacks "
-            f"those before: begin again with a snapshot (let the log keep more with keepBatches= and rewindBytes=)",
+            f"those before: begin again with a snapshot (rewindBytes= lets the log keep more)",
             after + 1,
             kept,
         )
