@@ -197,11 +197,14 @@ class Rounds:
                 try:
                     wait_until(same, 30)
                 except AssertionError:
-                    stored = {row[0]: row[1] for row in next(client.scan(state))}
+                    page = next(client.scan(state))
+                    stored = {row[0]: row[1] for row in page}
                     held = self._held(state)
                     different = {word: (stored.get(word), held["values"].get(word)) for word in stored | held["values"]}
                     different = {word: both for word, both in different.items() if both[0] != both[1]}
-                    raise AssertionError(f"seed {self.seed}: {state} at txid {held['txid']}: {different}") from None
+                    raise AssertionError(
+                        f"seed {self.seed}: {state} at {held['position']}, the server at {page.txids}: {different}"
+                    ) from None
 
     def _check(self, state: str) -> None:
         error = Path(self._file(state)).with_suffix(".error")

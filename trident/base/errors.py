@@ -206,7 +206,7 @@ class StateAheadError(StateError):
 class StateBehindError(StateError):
     """A store lacks batches before the one to commit. The run heals the store from the frozen batches."""
 
-    def __init__(self, message: str, marker: int) -> None:
+    def __init__(self, message: str, marker: int = -1) -> None:
         super().__init__(message)
         self.marker = marker
 

@@ -177,28 +177,30 @@ class StateChanges:
         StateRecoveringError, StateUnavailableError, SnapshotMovedError
             Ask again.
         """
-        yield from self._parts(place.life, place.txid, place.txid, False)
+        yield from self._parts(place.life, place.txid, self._keys(place.txid, self.committed()), False)
 
     def snapshot(self) -> Iterator[Change]:
         """Yield the whole state as one change, after which `after` goes on without a gap."""
         life, birth = self._life()
-        low = max(self.committed(), birth.txid)
+        low = reached = max(self.committed(), birth.txid)
         store, first = self._source.store(self._view.name), low
         paged = getattr(store, "paged", store)
         if isinstance(paged, _Paged):
             # Each page is as of its own txid, none before `low`; what changed since `low` follows, as of one txid.
             for txid, page in paged.scan_by_page():
+                # A page shows the store alone, which may hold a batch that another state of the group still lacks
+                # (guard "feed, snapshot"): keys of that batch are told once more, as of the committed one.
+                reached = max(reached, txid)
                 yield self._change(first, max(low, txid), *self._split(page), last=False, snapshot=True)
         else:
             table = self._view.toArrow()
-            low = int((table.schema.metadata or {})[b"asOfTxid"])
+            low = reached = int((table.schema.metadata or {})[b"asOfTxid"])
             for part in _pieces(table):
                 yield Change(first, low, part, self._no_keys, False, True)
-        yield from self._parts(life, first, low, True)
+        yield from self._parts(life, first, self._keys(low, max(reached, self.committed())), True)
 
-    def _parts(self, life: str | None, after: int, low: int, snapshot: bool) -> Iterator[Change]:
-        """Yield the parts of a change that began `after` a txid, of which a reader has everything up to `low`."""
-        keys = self._keys(low, self.committed())
+    def _parts(self, life: str | None, after: int, keys: "_Keys", snapshot: bool) -> Iterator[Change]:
+        """Yield the parts of a change that began `after` a txid: the values of `keys` and of what changes meanwhile."""
         while True:
             try:
                 txid, keys, values = self._values(keys)
@@ -208,13 +210,14 @@ class StateChanges:
                 # Nothing holds back the writer, and it is faster than so many keys can be read. So they are read piece
                 # by piece, each piece as of its own txid; what has changed since then follows.
                 self._check_life(life)
-                low = keys.upTo
+                least = keys.upTo
                 for at in range(0, keys.keys.num_rows, FREE_ROWS):
                     piece = keys.keys.slice(at, FREE_ROWS)
                     values, txid = self._read(piece)
+                    least = min(least, txid)
                     self._check_life(life)
                     yield self._change(after, txid, piece, values, last=False, snapshot=snapshot)
-                keys = self._keys(low, self.committed())
+                keys = self._keys(least, self.committed())
                 continue
             # After the read: had the state been dropped before it, another life would be told as this one (guard
             # "feed, life").
