@@ -133,6 +133,26 @@ def test_a_snapshot_comes_first_and_changes_follow_without_a_gap(serving: Servin
         assert changes.position == change.position
 
 
+def test_a_snapshot_that_begins_again_has_nothing_of_its_first_try(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, tries = state_changes.StateChanges.snapshot, list[int]()
+
+    def hindered(changes: state_changes.StateChanges) -> Iterator[state_changes.Change]:
+        tries.append(1)
+        if len(tries) > 1:
+            yield from whole(changes)
+            return
+        ghost = pa.table({"word": ["ghost"], "count": pa.array([1], pa.int64())})
+        yield state_changes.Change(0, 1, ghost, ghost.select(["word"]).slice(0, 0), last=False, snapshot=True)
+        raise SnapshotMovedError("the writer is faster")
+
+    monkeypatch.setattr(state_changes.StateChanges, "snapshot", hindered)
+    with serving.client() as client:
+        change = next(client.changes("counts", snapshot=True))
+    assert len(tries) == 2 and dict(map(tuple, change.rows)) == {"dog": 2, "cat": 1}
+
+
 def test_many_keys_come_in_parts_and_are_one_change(serving: Serving) -> None:
     words = [f"word {number}" for number in range(25_000)]
     with serving.client() as client:

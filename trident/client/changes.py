@@ -111,6 +111,9 @@ class ChangesReader:
             kind = getattr(errors, told["type"], errors.StateError)
             raise kind(told["message"])
         elif event.kind in ("change", "snapshot"):
+            if told["first"]:
+                # A server that could not read on begins again: parts without a last one are void (guard "feed, parts").
+                self._parts = []
             self._parts.append(told)
             if told["last"]:
                 self.position = event.id

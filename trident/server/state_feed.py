@@ -113,7 +113,7 @@ class StateFeed:
             first = True
             async for part in self._parts(reader):
                 if not (first and part.last and part.empty and not part.snapshot):
-                    yield await self._piece(reader, part)
+                    yield await self._piece(reader, part, first)
                 first = False
         else:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -154,9 +154,10 @@ class StateFeed:
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    async def _piece(self, reader: "_Reader", part: Change) -> bytes:
+    async def _piece(self, reader: "_Reader", part: Change, first: bool) -> bytes:
         committed = await self._committed_at(reader, part.txid)
-        body: dict[str, Any] = {"after": part.after, "txid": part.txid, "committedAt": committed, "last": part.last}
+        body: dict[str, Any] = {"after": part.after, "txid": part.txid, "committedAt": committed}
+        body |= {"first": first, "last": part.last}
         if reader.arrow:
             body |= {"entries": _arrow(part.entries), "gone": _arrow(part.removed)}
         else:
