@@ -78,7 +78,12 @@ def write(redis: str, checkpoint: str) -> None:
 
 def answer(redis: str, checkpoint: str, port: int) -> None:
     """Serve without a driver until killed."""
-    opened = openTopology(topology_of(redis), name=NAME, checkpointLocation=checkpoint)
+    while True:
+        try:
+            opened = openTopology(topology_of(redis), name=NAME, checkpointLocation=checkpoint)
+            break
+        except TridentError:  # the writer has not made all states yet
+            time.sleep(0.1)
     serve(opened, port, "127.0.0.1", None, (), None, insecure=False)
     time.sleep(3600)
 
@@ -88,7 +93,7 @@ def read(url: str, state: str, file: str) -> None:
     path = Path(file)
     held = json.loads(path.read_text()) if path.exists() else {"position": None, "txid": -1, "values": {}}
     values, counts = held["values"], Counter(held.get("counts", {}))
-    with DRPCClient(url) as client:
+    with DRPCClient(url, timeout=120) as client:
         changes = client.changes(state, after=held["position"], snapshot=held["position"] is None)
         if held["position"] is not None:
             changes = client.changes(state, after=held["position"])
@@ -157,8 +162,6 @@ class Rounds:
     def _round(self, number: int) -> None:
         self._start("writer", write, self.redis, self._checkpoint)
         if number == 0:
-            wait_until(lambda: (self.folder / "checkpoint" / NAME).exists(), 60)
-            time.sleep(1)
             self._start_server()
         for state in STATES:
             self._start_reader(state)
@@ -186,7 +189,7 @@ class Rounds:
         """Wait until the readers are where the server is, and compare."""
         for state in STATES:
             self._start_reader(state)
-        with DRPCClient(self._url) as client:
+        with DRPCClient(self._url, timeout=60) as client:
             for state in STATES:
 
                 def same(state: str = state) -> bool:
