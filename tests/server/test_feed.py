@@ -412,6 +412,8 @@ def test_what_killed_readers_fold_is_the_state_for_long(soak: Soak, shared_redis
     total: Any = None
     for number, chance in enumerate(soak.draws(20)):
         shared_redis.client.flushall()
-        counts = Rounds(shared_redis.url, tmp_path / str(number), chance.randrange(1 << 30)).run(5)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        counts = Rounds(shared_redis.url, folder, chance.randrange(1 << 30)).run(5)
         total = counts if total is None else total + counts
     soak.tell(f"{dict(total or {})}")
