@@ -27,3 +27,23 @@ def test_a_copy_that_falls_behind_the_log_begins_again_from_a_snapshot_it_knew(t
     entries = {row["word"]: row["value"] for page in replica.scan(None) for row in page.to_pylist()}
     assert entries == {"dog": 2, "cat": 1}
     replica.close()
+
+
+def test_a_copy_goes_on_after_the_next_driver_has_written_a_snapshot_that_is_no_newer(tmp_path: Path) -> None:
+    first = Fed(checkpointLocation=str(tmp_path))
+    first.feed("dog")
+    location = read_location(str(tmp_path), None, None, "trident")
+    replica = MemoryReplica(
+        location.open_log_to_read("wc"), location.folder("wc"), "counts", Combine("Count", add, "sum")
+    )
+    assert replica.committed() == 1
+    first.running.stop()
+    second = Fed(checkpointLocation=str(tmp_path))
+    second.feed("cat")
+    assert replica.committed() == 2
+    assert second.running._context.begun.stores["counts"].snapshot() == 2
+    assert replica.committed() == 2  # the copy has read that there is one
+    second.feed("dog")
+    assert replica.committed() == 3
+    second.running.stop()
+    replica.close()

@@ -25,6 +25,7 @@ from trident.plan.nodes import StateWriter
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
+from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -105,7 +106,8 @@ def openTopology(
         reading = None if location is None else location.open_log_to_read(name)
         if reading is not None:
             undo.callback(reading.close)
-        source = _OpenedSource(name, program, opened, statics, reading)
+        at = Path() if location is None or location.checkpoint is None else location.folder(name)
+        source = _OpenedSource(name, program, opened, statics, reading, at)
         return OpenedTopology(name, topology, program, source, timeout, undo.pop_all())
 
 
@@ -183,8 +185,10 @@ class _OpenedSource:
         opened: Mapping[str, Followed],
         statics: Mapping[str, ReadableStore],
         log: LogReading | None,
+        folder: Path,
     ) -> None:
         self._name = name
+        self._log, self._folder = log, folder
         self._opened = opened
         self._stores: Mapping[str, ReadableStore] = {**opened, **statics}
         written = [(step.state, group.name) for group in program.groups for step in group.states]
@@ -243,6 +247,15 @@ class _OpenedSource:
             raise StateClosedError(f"topology {self._name!r} was closed here; open it again")
         for follower in self._followers.values():
             follower.check()
+
+    def changes(self, view: StateView, passing: bool) -> StateChanges:
+        """Return the changes of a state. Raises StateError where nothing says which keys a batch changed."""
+        if self._log is None:
+            raise StateError(
+                f"state {view.name!r}: only the topology's log says what a batch changed: open the topology with its "
+                f"checkpointLocation= or log= (trident serve: --checkpoint, --log-url)"
+            )
+        return StateChanges(self, view, self._log, self._folder, passing)
 
     def close(self) -> None:
         """End the threads that follow the driver."""
@@ -310,6 +323,15 @@ class OpenedTopology:
                 f"no state {name!r}{did_you_mean(name, self._steps)}; the states are {', '.join(self.states)}"
             )
         return StateView(self._source, StateDescription.of(self._steps[name], self._shapes[name]), isolation, asOf)
+
+    def changes(self, state: str) -> StateChanges:
+        """Return the changes of a state, as a server feeds them to its clients.
+
+        Raises StateError if there is no such state, if it is nonTransactional, or if the topology was opened without
+        its log.
+        """
+        view = self.state(state)
+        return self._source.changes(view, expires(self._steps[state].state.factory))
 
     def close(self) -> None:
         """Close connections and files. Results of earlier reads stay valid."""

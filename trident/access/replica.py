@@ -51,6 +51,7 @@ class MemoryReplica:
         self._text: bytes | None = None
         self._store: MemoryStore | None = None
         self._marker = -1
+        self._lease: Lease | None = None
         self._ended = False
         self._incarnation: _Incarnation | None = None
         self._group = ""
@@ -144,7 +145,7 @@ class MemoryReplica:
         store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
         # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
-        self._marker, self._ended = manifest.txid, False
+        self._marker, self._lease, self._ended = manifest.txid, manifest.lease, False
         return store
 
     def _apply(self, store: MemoryStore, txid: int) -> StateError | None:
@@ -167,7 +168,10 @@ class MemoryReplica:
                 f"give openState(..., aggregator={_written(aggregator)}), "
                 f"or stop the topology, which takes a snapshot"
             )
-        store.apply(self.manifest.lease, batches.update(txid, result))
+        # Under the lease with which the copy was loaded: the snapshot of a later driver may be older than the copy,
+        # which then goes on as it is.
+        assert self._lease is not None
+        store.apply(self._lease, batches.update(txid, result))
         self._marker = txid
         return None
 

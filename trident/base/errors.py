@@ -206,7 +206,7 @@ class StateAheadError(StateError):
 class StateBehindError(StateError):
     """A store lacks batches before the one to commit. The run heals the store from the frozen batches."""
 
-    def __init__(self, message: str, marker: int) -> None:
+    def __init__(self, message: str, marker: int = -1) -> None:
         super().__init__(message)
         self.marker = marker
 
@@ -233,6 +233,24 @@ class StateValueError(StateError, ValueError):
 
 class SnapshotMovedError(StateError):
     """A read as of a txid came too late: the store is past that txid. The reader reads again, as of a later one."""
+
+
+class StateEndedError(StateError):
+    """The changes of a state have ended: it was dropped or reset, or began anew. What a reader folded is void.
+
+    Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
+    """
+
+
+class ChangesMissedError(StateError):
+    """The log no longer keeps batches whose changes a reader lacks: those from `first` to `last`.
+
+    Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
+    """
+
+    def __init__(self, message: str, first: int = 0, last: int = 0) -> None:
+        super().__init__(message)
+        self.first, self.last = first, last
 
 
 class StateKeyError(StateError, TypeError):

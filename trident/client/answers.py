@@ -49,7 +49,10 @@ class ServedRows(list[Row]):
         """The cursor of the next page; None behind the last one."""
         self._table = table
         row = Row(*self.fields)
-        super().__init__(row(*values) for values in zip(*(to_python(column) for column in table.columns), strict=True))
+        columns = [to_python(column) for column in table.columns]
+        # The key of a state of one value has no field: its rows are empty, and there may still be one.
+        rows = zip(*columns, strict=True) if columns else iter([()] * table.num_rows)
+        super().__init__(row(*values) for values in rows)
 
     @property
     def asOfTxid(self) -> int | dict[str, int] | None:

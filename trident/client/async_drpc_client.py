@@ -1,13 +1,59 @@
 """AsyncDRPCClient: the same as DRPCClient, for programs of asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any
 
 from trident.base.durations import Duration
 from trident.client.answers import ServedRows
+from trident.client.changes import Change, ChangesReader, EventReader
 from trident.client.conversation import TIMEOUT, Conversation, Patience, Request
+
+
+class AsyncServedChanges(AsyncIterator[Change]):
+    """The iterator that `AsyncDRPCClient.changes` returns. One task at a time may use it."""
+
+    def __init__(self, http: Any, conversation: Conversation, reader: ChangesReader) -> None:
+        self._http, self._conversation, self._reader = http, conversation, reader
+        self._changes = self._iterate()
+
+    @property
+    def position(self) -> str | None:
+        """The place behind what was read so far; batches that changed nothing move it, too."""
+        return self._reader.position
+
+    async def __anext__(self) -> Change:
+        return await anext(self._changes)
+
+    async def aclose(self) -> None:
+        """End the connection; the position stays good."""
+        await self._changes.aclose()
+
+    async def _iterate(self) -> AsyncGenerator[Change]:
+        conversation, reader = self._conversation, self._reader
+        patience = conversation.patience()
+        while True:
+            error: Exception | None = None
+            connected = False
+            try:
+                async with self._http.stream(**conversation.stream(reader)) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                    if (error := conversation.outcome(response)) is None:
+                        connected, events = True, EventReader()
+                        async for line in response.aiter_lines():
+                            if (event := events.take(line)) is None:
+                                continue
+                            if (change := reader.take(event)) is not None:
+                                yield change
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
+            if connected:  # from here on the client waits for a server
+                patience = conversation.patience()
+            # A stream that ends without an error did so because its server ends, or cut a slow reader off.
+            ended = error or conversation.no_answer(EOFError("it ended the stream of changes"))
+            await asyncio.sleep(patience.next(ended))
 
 
 class AsyncDRPCClient:
@@ -103,6 +149,56 @@ class AsyncDRPCClient:
         while page.after is not None:
             page = await self._rows(self._conversation.page(state, pageRows, page.after))
             yield page
+
+    def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> "AsyncServedChanges":
+        """Return an iterator over what batches change in a state, from now on or after the batch `after`.
+
+        Each change has the keys that changed with their new values, as of the batch `txid`. It usually covers one
+        batch, and several if the reader was behind: folded in their order, the changes give the state as of each
+        `txid`, none left out and none twice. The iterator waits for the next change; it connects again by itself, and
+        goes on where it was. Its `position`, also while nothing changes, is where another one may go on.
+
+        Parameters
+        ----------
+        state : str
+            The state's name; an opaque or transactional state, without ttlSecs.
+        after : int or str, optional
+            The `position` of a change, or a txid. A position also names the state's life: after a drop or a reset it
+            is refused, where a txid would be taken for one of the new life.
+        snapshot : bool
+            Begin with the whole state as one change (its `snapshot` is true), and begin anew with one if the log no
+            longer keeps what this reader missed.
+
+        Raises
+        ------
+        StateEndedError
+            The state was dropped or reset, also while the iterator waits: what was folded is void.
+        ChangesMissedError
+            The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
+        StateError
+            The state is nonTransactional or has ttlSecs, or the server knows no log.
+        ServerUnavailableError
+            No server has answered for the client's timeout; the `position` stays good.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from trident import AsyncDRPCClient, Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> async def first(url):
+        ...     async with AsyncDRPCClient(url) as client:
+        ...         async for change in client.changes("counts", snapshot=True):
+        ...             return change.txid, sorted(change.rows)
+        >>> with topology.start(engine="embedded", name="changes") as running, running.serve() as server:
+        ...     running.processAllAvailable()
+        ...     print(asyncio.run(first(server.url)))
+        (1, [Row(word='cat', count=1), Row(word='dog', count=1)])
+        """
+        return AsyncServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
 
     async def _rows(self, request: Request) -> ServedRows:
         return self._conversation.rows(await self._ask(request))

@@ -19,6 +19,7 @@ from trident.client.answers import (
     json_body,
     read_table,
 )
+from trident.client.changes import QUIET_SECONDS, ChangesReader
 
 TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
@@ -115,6 +116,15 @@ class Conversation:
     def states(self) -> Request:
         """Return the request for the list of states."""
         return Request("GET", "/state", self._timeout)
+
+    def stream(self, reader: ChangesReader) -> dict[str, Any]:
+        """Return the arguments of httpx's ``stream`` for the changes of a state."""
+        timeout = self.httpx.Timeout(_NETWORK_SECS, read=QUIET_SECONDS)
+        return {**reader.sent(), "timeout": timeout}
+
+    def patience(self) -> "Patience":
+        """Return the pauses while a server does not answer, within the client's own limit."""
+        return Patience(self._timeout)
 
     # --- answers -------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,58 @@
 """DRPCClient: DRPC functions and states of a topology that a server answers for."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 from trident.base.durations import Duration
 from trident.client.answers import ServedRows
+from trident.client.changes import Change, ChangesReader, EventReader
 from trident.client.conversation import TIMEOUT, Conversation, Patience, Request
+
+
+class ServedChanges(Iterator[Change]):
+    """The iterator that `DRPCClient.changes` returns. One thread at a time may use it."""
+
+    def __init__(self, http: Any, conversation: Conversation, reader: ChangesReader) -> None:
+        self._http, self._conversation, self._reader = http, conversation, reader
+        self._changes = self._iterate()
+
+    @property
+    def position(self) -> str | None:
+        """The place behind what was read so far; batches that changed nothing move it, too."""
+        return self._reader.position
+
+    def __next__(self) -> Change:
+        return next(self._changes)
+
+    def close(self) -> None:
+        """End the connection; the position stays good."""
+        self._changes.close()
+
+    def _iterate(self) -> Generator[Change]:
+        conversation, reader = self._conversation, self._reader
+        patience = conversation.patience()
+        while True:
+            error: Exception | None = None
+            connected = False
+            try:
+                with self._http.stream(**conversation.stream(reader)) as response:
+                    if response.status_code != 200:
+                        response.read()
+                    if (error := conversation.outcome(response)) is None:
+                        connected, events = True, EventReader()
+                        for line in response.iter_lines():
+                            if (event := events.take(line)) is None:
+                                continue
+                            if (change := reader.take(event)) is not None:
+                                yield change
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
+            if connected:  # from here on the client waits for a server
+                patience = conversation.patience()
+            # A stream that ends without an error did so because its server ends, or cut a slow reader off.
+            time.sleep(patience.next(error or conversation.no_answer(EOFError("it ended the stream of changes"))))
 
 
 class DRPCClient:
@@ -110,6 +155,53 @@ class DRPCClient:
         while page.after is not None:
             page = self._rows(self._conversation.page(state, pageRows, page.after))
             yield page
+
+    def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> "ServedChanges":
+        """Return an iterator over what batches change in a state, from now on or after the batch `after`.
+
+        Each change has the keys that changed with their new values, as of the batch `txid`. It usually covers one
+        batch, and several if the reader was behind: folded in their order, the changes give the state as of each
+        `txid`, none left out and none twice. The iterator waits for the next change; it connects again by itself, and
+        goes on where it was. Its `position`, also while nothing changes, is where another one may go on.
+
+        Parameters
+        ----------
+        state : str
+            The state's name; an opaque or transactional state, without ttlSecs.
+        after : int or str, optional
+            The `position` of a change, or a txid. A position also names the state's life: after a drop or a reset it
+            is refused, where a txid would be taken for one of the new life.
+        snapshot : bool
+            Begin with the whole state as one change (its `snapshot` is true), and begin anew with one if the log no
+            longer keeps what this reader missed.
+
+        Raises
+        ------
+        StateEndedError
+            The state was dropped or reset, also while the iterator waits: what was folded is void.
+        ChangesMissedError
+            The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
+        StateError
+            The state is nonTransactional or has ttlSecs, or the server knows no log.
+        ServerUnavailableError
+            No server has answered for the client's timeout; the `position` stays good.
+
+        Examples
+        --------
+        >>> from trident import Count, DRPCClient, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> with topology.start(engine="embedded", name="changes") as running, running.serve() as server:
+        ...     running.processAllAvailable()
+        ...     with DRPCClient(server.url) as client:
+        ...         change = next(client.changes("counts", snapshot=True))
+        >>> change.txid, sorted(change.rows), change.snapshot
+        (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
+        """
+        return ServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
 
     def _rows(self, request: Request) -> ServedRows:
         return self._conversation.rows(self._ask(request))

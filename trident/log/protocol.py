@@ -88,7 +88,10 @@ class LogReading(Protocol):
 
     @property
     def uuid(self) -> str:
-        """The identity of the log. Every state stores it."""
+        """The identity of the log. Every state stores it.
+
+        A log that is only read says which one is there now: another one if its topology was reset.
+        """
         ...
 
     def lease(self) -> Lease | None:

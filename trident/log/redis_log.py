@@ -141,6 +141,8 @@ class RedisTransactionLog(LogBase):
 
     @property
     def uuid(self) -> str:
+        if self._reading:  # after a reset another log lies in the same place
+            return str(self._identity()[2], "ascii")
         return self._uuid
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:

@@ -130,6 +130,8 @@ class SqliteLog(LogBase):
 
     @property
     def uuid(self) -> str:
+        if self._reading:  # after a reset another log lies in the same place
+            return str(self._rows("SELECT uuid FROM meta")[0][0])
         return self._uuid
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:

@@ -248,6 +248,11 @@ class StateView(StateMapping):
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
+    def shown(self, keys: pa.Table, values: pa.Array) -> pa.Table:
+        """Return stored values beside their keys, as `toArrow` shows them."""
+        stored = [*self._shape.keys, pa.field(self._output, self._shape.value)]
+        return self._shown(pa.Table.from_arrays([*keys.columns, values], schema=pa.schema(stored)), {})
+
     def _flat(self, table: pa.Table, parts: Mapping[str, Callable[[Any], Any] | None]) -> pa.Table:
         """Return the table with the fields of the value as columns, each as its aggregator presents it."""
         *keys, values = table.columns

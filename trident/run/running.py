@@ -15,8 +15,10 @@ from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
+from trident.plan.nodes import StateWriter
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
+from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry, sigterm
@@ -387,8 +389,22 @@ class RunningTopology:
         """
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
-        step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._read_source, StateDescription.of(step, self._shapes[name]), isolation, asOf)
+        return StateView(
+            self._read_source, StateDescription.of(self._step_of(name), self._shapes[name]), isolation, asOf
+        )
+
+    def _step_of(self, state: str) -> StateWriter:
+        return next(step for run in self._runs.values() for step in run.group.states if step.state.name == state)
+
+    def changes(self, state: str) -> StateChanges:
+        """Return the changes of a state, as a server feeds them to its clients.
+
+        Raises StateError if there is no such state, or if it is nonTransactional.
+        """
+        view, step = self.state(state), self._step_of(state)
+        return StateChanges(
+            self._read_source, view, self._context.log, self._context.settings.folder, expires(step.state.factory)
+        )
 
     def replayDeadLetters(
         self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str = "deadLetters"

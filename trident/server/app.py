@@ -30,6 +30,7 @@ from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.rate_limit import RateLimit
 from trident.server.served import Served
+from trident.server.state_feed import StateFeed
 from trident.server.state_pages import page_of, value_fields
 from trident.user_calls.threads import Threads
 
@@ -57,6 +58,7 @@ class _Answers:
         self._desks = {name: Desk(served.drpc.function(name), self._threads) for name in served.drpc.functions}
         self._freshness = Freshness(served, self._in_thread)
         self._requests = MetricsRegistry()
+        self._feed = StateFeed(served, self._in_thread, self._requests)
         self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
         self._in_flight = 0
 
@@ -69,6 +71,7 @@ class _Answers:
                 Route("/state", self._guarded(self._states), methods=["GET"]),
                 # One route for both methods: an answer 405 names all that the path allows.
                 Route("/state/{state}", self._guarded(self._state), methods=["GET", "POST"]),
+                Route("/state/{state}/changes", self._guarded(self._feed.open), methods=["GET"]),
                 Route("/state/{state}/{key:path}", self._guarded(self._get), methods=["GET"]),
                 *page_routes.routes(self._served, self._guarded, self._in_thread, self._body, self._count),
                 Route("/openapi.json", self._guarded(self._description), methods=["GET"]),

@@ -14,6 +14,7 @@ class RequestError(errors.TridentError):
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.DRPCNotFoundError, 404),
     (errors.StateKeyNotFoundError, 404),
+    (errors.StateEndedError, 410),
     (errors.DRPCArgumentError, 400),
     (errors.StateKeyError, 400),
     (errors.DRPCTimeoutError, 504),

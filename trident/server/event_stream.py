@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
+from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
 from trident.server.watched import Watched
 
 _READERS = 64
@@ -20,13 +21,6 @@ _READERS = 64
 
 _LOOK_SECONDS = 0.1
 _STATUS_SECONDS = 1.0
-_QUIET_SECONDS = 15.0
-"""After this time without anything new a reader gets a comment, so that proxies keep the connection."""
-
-_PATIENCE = 20.0
-"""The seconds that a reader may take for one piece. Then its connection is closed; it is told what it missed when it
-comes back."""
-
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -48,9 +42,8 @@ class EventStreams:
             raise RequestError(503, "TooManyReaders", f"{_READERS} readers have /events open", {"Retry-After": "5"})
         ring = self._watched.events
         known = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         ending = getattr(request.app.state, "ending", lambda: False)
-        return _InTime(self._events(ring, _place(known, ring), ending), 200, headers, "text/event-stream")
+        return EventStream(self._events(ring, _place(known, ring), ending), 200, HEADERS, "text/event-stream")
 
     async def _events(self, ring: EventRing | None, number: int, ending: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Yield the status and the kept events at once, then what is new."""
@@ -58,21 +51,21 @@ class EventStreams:
         try:
             shown, spoke = b"", monotonic()
             # A reader's clock may be wrong: rates and delays are told by this server's.
-            yield _piece("hello", msgspec.json.encode({"time": datetime.now(UTC).isoformat(timespec="milliseconds")}))
+            yield event("hello", msgspec.json.encode({"time": datetime.now(UTC).isoformat(timespec="milliseconds")}))
             while not ending():
                 pieces = []
                 status = await self._newest_status()
                 if status != shown:
                     shown = status
-                    pieces.append(_piece("status", status))
+                    pieces.append(event("status", status))
                 if ring is not None:
                     missed, events = ring.after(number)
                     if missed:
-                        pieces.append(_piece("missed", msgspec.json.encode({"events": missed})))
-                    pieces += [_piece("progress", event.json, f"{ring.runId}-{event.number}") for event in events]
+                        pieces.append(event("missed", msgspec.json.encode({"events": missed})))
+                    pieces += [event("progress", each.json, f"{ring.runId}-{each.number}") for each in events]
                     number = events[-1].number if events else number
-                if not pieces and monotonic() - spoke > _QUIET_SECONDS:
-                    pieces.append(b": still here\n\n")
+                if not pieces and monotonic() - spoke > QUIET_SECONDS:
+                    pieces.append(STILL_HERE)
                 if pieces:
                     spoke = monotonic()
                     yield b"".join(pieces)
@@ -90,25 +83,7 @@ class EventStreams:
         return self._status
 
 
-class _InTime(StreamingResponse):
-    """A stream whose reader must take each piece in time; otherwise the connection is closed."""
-
-    async def stream_response(self, send: Any) -> None:
-        async def send_in_time(message: Any) -> None:
-            async with asyncio.timeout(_PATIENCE):
-                await send(message)
-
-        # An answer that ends too early has its connection closed by uvicorn, which is what is wanted here.
-        with suppress(TimeoutError):
-            await super().stream_response(send_in_time)
-
-
 def _place(known: str, ring: EventRing | None) -> int:
     """Return the number of the last event that a reader has: 0 if it has none, or those of another run."""
     run, _, number = known.rpartition("-")
     return int(number) if ring is not None and run == ring.runId and number.isdecimal() else 0
-
-
-def _piece(kind: str, json: bytes, id: str | None = None) -> bytes:
-    named = b"" if id is None else f"id: {id}\n".encode()
-    return b"%sevent: %s\ndata: %s\n\n" % (named, kind.encode(), json)

@@ -22,6 +22,7 @@ _ERRORS = {
     405: "the path has other methods; the header Allow names them",
     408: "the body took too long",
     409: "this server is behind minTxid",
+    410: "the place is of another life of the state, which was dropped or reset",
     413: "the body is too large, or asks for too many keys",
     415: "the body is not JSON",
     421: "the Host header names a host that the server does not know",
@@ -58,6 +59,8 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
         view = served.state(name)
         yield f"/state/{name}", {"get": _entries(view, limits), "post": _multi_get(view, limits)}
         yield f"/state/{name}/{{key}}", {"get": _get(view)}
+        if served.group_of(name) is not None:
+            yield f"/state/{name}/changes", {"get": _changes(name)}
     yield "/healthz", {"get": _operation("Say that the process lives", _answer({"status": {"type": "string"}}), [])}
     ready = _answer({"status": {"type": "string"}, "asOfTxid": _TXIDS})
     yield "/readyz", {"get": _operation("Say whether states can be read now", ready, [503, 504])}
@@ -111,6 +114,22 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
     operation = _operation(
         f"Read a page of state {view.name}, or its greatest values", _answer(rows), [400, 401, 403, 404, 421, 503, 504]
     )
+    return {**operation, "parameters": [{"name": name, "in": "query", "schema": each} for name, each in asked.items()]}
+
+
+def _changes(state: str) -> dict[str, Any]:
+    asked: dict[str, Schema] = {
+        "after": {"type": "string", "description": "a txid, or the id of an event"},
+        "snapshot": {"enum": ["true", "false"]},
+        "rows": {"enum": ["json", "arrow"]},
+    }
+    operation = _operation(
+        f"Follow what batches change in state {state}, as events without an end", {}, [400, 401, 403, 410, 421, 503]
+    )
+    operation["responses"]["200"] = {
+        "description": "events: position, change, snapshot, missed, ended",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
     return {**operation, "parameters": [{"name": name, "in": "query", "schema": each} for name, each in asked.items()]}
 
 

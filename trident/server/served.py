@@ -6,6 +6,7 @@ from trident.base.metrics import MetricsRegistry
 from trident.drpc.local import LocalDRPC
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
+from trident.reads.state_changes import StateChanges
 from trident.reads.state_view import AsOfBatch, StateView
 from trident.server.watched import Watched
 
@@ -42,4 +43,8 @@ class Served(Protocol):
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
         """Return a view of a state. Raises StateError if there is none of this name."""
+        ...
+
+    def changes(self, state: str) -> StateChanges:
+        """Return the changes of a state. Raises StateError if they cannot be told."""
         ...

@@ -1,0 +1,343 @@
+"""The changes of a state after a txid: which keys the log's batches changed, and their values as of a later batch.
+
+The log keeps what a batch adds to each key, not the key's new value; the store keeps the values as of its last batch
+and of the one before. So what is exact after txid n is: the keys that batches n + 1 to m changed, each with its value
+as of m, where m is the last committed batch. One change covers one batch as long as its reader keeps up, and several
+once it is behind. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import (
+    ChangesMissedError,
+    LogError,
+    SnapshotMovedError,
+    StateEndedError,
+    StateError,
+)
+from trident.log.frozen_batches import FrozenBatches, keys_and_values
+from trident.log.frozen_results import ttl_of
+from trident.log.protocol import Birth, LogReading
+from trident.reads.committed_reads import FREE_ROWS, ReadSource, Snapshot, read_consistently
+from trident.reads.state_view import StateView
+from trident_state.keys import encode_keys
+from trident_state.state_shape import StateKind
+from trident_state.store import StateFactory
+
+_COLLECTED_ROWS = 200_000
+"""After so many rows of keys, those that came twice are dropped."""
+
+
+def expires(factory: StateFactory) -> bool:
+    """Return whether the values of a state pass away (``ttlSecs=``)."""
+    return getattr(factory, "ttlSecs", None) is not None
+
+
+class Position(NamedTuple):
+    """A place in the changes of a state: the state's life (None: whichever there is), and a txid.
+
+    A state that was dropped or reset, and began anew, has another life, whose txids mean other batches.
+    """
+
+    life: str | None
+    txid: int
+
+    def __str__(self) -> str:
+        return f"{self.txid}" if self.life is None else f"{self.life}-{self.txid}"
+
+    @classmethod
+    def read(cls, text: str) -> "Position":
+        """Return the position that a text names. Raises ValueError if it names none.
+
+        >>> Position.read("6f1c-1-0-12"), str(Position.read("12"))
+        (Position(life='6f1c-1-0', txid=12), '12')
+        """
+        life, _, txid = text.rpartition("-")
+        if not (txid.isascii() and txid.isdecimal() and len(txid) < 19):
+            raise ValueError(text)
+        return cls(life or None, int(txid))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of what changed in a state after the txid `after`, up to `txid`.
+
+    `entries`: key fields and values, as the state's `toArrow` shows them. `removed`: the keys that have no value any
+    more. A part that is not the `last` of its change is exact only together with those that follow: a later part
+    replaces the values of an earlier one. `snapshot`: the parts hold the whole state, so what a reader had before is
+    void.
+    """
+
+    after: int
+    txid: int
+    entries: pa.Table
+    removed: pa.Table
+    last: bool = True
+    snapshot: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether the batches changed nothing."""
+        return not (self.entries.num_rows or self.removed.num_rows)
+
+
+@runtime_checkable
+class _Paged(Protocol):
+    """A store that can scan page by page, each page as of its own txid."""
+
+    def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]: ...
+
+
+class StateChanges:
+    """The changes of one state. Any thread may call; it keeps nothing between calls."""
+
+    def __init__(
+        self, source: ReadSource, view: StateView, log: LogReading, folder: Path, passing: bool = False
+    ) -> None:
+        """Read through `source` and `view`; `folder` is the one to which paths of large results are relative.
+
+        Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values pass
+        away (`passing`).
+        """
+        self._source, self._view, self._log, self._folder = source, view, log, folder
+        self._where = f"state {view.name!r}"
+        if view.kind is StateKind.NON_TRANSACTIONAL:
+            raise StateError(
+                f"{self._where} is nonTransactional: its values belong to no txid, so nothing can say what changed "
+                f"after one; declare it opaque or transactional, or read it with GET /state/{view.name}"
+            )
+        if passing:
+            raise self._expires()
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> str:
+        """The batch group whose txids the changes name."""
+        return self._source.group_of(self._view.name)
+
+    def committed(self) -> int:
+        """Return the last committed txid, as a read would see it now."""
+        self._source.check()
+        return self._source.committed(self.group)
+
+    def begin(self, after: Position | None) -> Position:
+        """Return a reader's place, with the state's life: `after`, or the last committed batch.
+
+        Raises StateEndedError if the place is of another life of the state, or beyond what the log ever froze.
+        """
+        life, birth = self._life()
+        if after is None:
+            return Position(life, max(self.committed(), birth.txid))
+        if after.life not in (None, life) or after.txid < birth.txid:
+            raise self._ended(f"began anew after txid {birth.txid}", str(after))
+        frozen = self._log.history(birth.group).last_frozen
+        if after.txid > frozen:
+            raise self._ended(f"is at txid {frozen}: its log is an older copy, or began anew", str(after))
+        return Position(life, after.txid)
+
+    def _life(self) -> tuple[str, Birth]:
+        birth = self._log.births().get(self._view.name)
+        if birth is None:
+            raise StateEndedError(f"{self._where} was dropped")
+        return f"{self._log.uuid.replace('-', '')[:12]}-{birth.epoch}-{birth.txid}", birth
+
+    def _check_life(self, life: str | None) -> None:
+        """Raise StateEndedError if what was read may belong to another life of the state than the reader's."""
+        now, birth = self._life()
+        if now != life:
+            raise self._ended(f"began anew after txid {birth.txid}", f"{life}")
+
+    def _ended(self, what: str, place: str) -> StateEndedError:
+        return StateEndedError(
+            f"{self._where} {what}, and the reader's place ({place}) is of another life of it: what it holds is of no "
+            f"use any more; begin again with a snapshot"
+        )
+
+    # --- changes -------------------------------------------------------------------------------------------------
+
+    def after(self, place: Position) -> Iterator[Change]:
+        """Yield what changed after `place` as one change: a part, or several where many keys changed.
+
+        The caller has seen that a later batch is committed.
+
+        Raises
+        ------
+        ChangesMissedError
+            The log does not keep a batch after the place any more.
+        StateEndedError
+            The state was dropped or reset.
+        StateRecoveringError, StateUnavailableError, SnapshotMovedError
+            Ask again.
+        """
+        yield from self._parts(place.life, place.txid, self._keys(place.txid, self.committed()), False)
+
+    def snapshot(self) -> Iterator[Change]:
+        """Yield the whole state as one change, after which `after` goes on without a gap."""
+        life, birth = self._life()
+        low = reached = max(self.committed(), birth.txid)
+        store, first = self._source.store(self._view.name), low
+        paged = getattr(store, "paged", store)
+        if isinstance(paged, _Paged):
+            # Each page is as of its own txid, none before `low`; what changed since `low` follows, as of one txid.
+            for txid, page in paged.scan_by_page():
+                # A page shows the store alone, which may hold a batch that another state of the group still lacks
+                # (guard "feed, snapshot"): keys of that batch are told once more, as of the committed one.
+                reached = max(reached, txid)
+                yield self._change(first, max(low, txid), *self._split(page), last=False, snapshot=True)
+        else:
+            table = self._view.toArrow()
+            low = reached = int((table.schema.metadata or {})[b"asOfTxid"])
+            for part in _pieces(table):
+                yield Change(first, low, part, self._no_keys, False, True)
+        yield from self._parts(life, first, self._keys(low, max(reached, self.committed())), True)
+
+    def _parts(self, life: str | None, after: int, keys: "_Keys", snapshot: bool) -> Iterator[Change]:
+        """Yield the parts of a change that began `after` a txid: the values of `keys` and of what changes meanwhile."""
+        while True:
+            try:
+                txid, keys, values = self._values(keys)
+            except SnapshotMovedError:
+                if keys.keys.num_rows <= FREE_ROWS:
+                    raise
+                # Nothing holds back the writer, and it is faster than so many keys can be read. So they are read piece
+                # by piece, each piece as of its own txid; what has changed since then follows.
+                self._check_life(life)
+                least = keys.upTo
+                for at in range(0, keys.keys.num_rows, FREE_ROWS):
+                    piece = keys.keys.slice(at, FREE_ROWS)
+                    values, txid = self._read(piece)
+                    least = min(least, txid)
+                    self._check_life(life)
+                    yield self._change(after, txid, piece, values, last=False, snapshot=snapshot)
+                keys = self._keys(least, self.committed())
+                continue
+            # After the read: had the state been dropped before it, another life would be told as this one (guard
+            # "feed, life").
+            self._check_life(life)
+            entries, removed = self._shown(keys.keys, values)
+            pieces = _pieces(entries)
+            for part in pieces[:-1]:
+                yield Change(after, txid, part, self._no_keys, False, snapshot)
+            yield Change(after, txid, pieces[-1], removed, True, snapshot)
+            return
+
+    def _values(self, keys: "_Keys") -> tuple[int, "_Keys", pa.Array]:
+        """Return the txid of a read, the keys that changed up to it, and their values, all as of that txid."""
+
+        def read(snapshot: Snapshot) -> tuple[int, _Keys, pa.Array]:
+            txid = snapshot.txid(self._view.name)
+            assert txid is not None
+            # The values are as of this txid, so the keys must be all that changed up to it, whatever was committed
+            # since they were collected (guard "feed, keys up to the read").
+            changed = keys.joined(self._keys(keys.upTo, txid)) if txid > keys.upTo else keys
+            if not changed.keys.num_rows:
+                return txid, changed, pa.nulls(0, self._view.valueType)
+            return txid, changed, snapshot.read(self._view.name, changed.keys).values
+
+        return read_consistently(self._source, [self._view.name], read, large=keys.keys.num_rows > FREE_ROWS)
+
+    def _read(self, keys: pa.Table) -> tuple[pa.Array, int]:
+        def read(snapshot: Snapshot) -> tuple[pa.Array, int]:
+            txid = snapshot.txid(self._view.name)
+            assert txid is not None
+            return snapshot.read(self._view.name, keys).values, txid
+
+        return read_consistently(self._source, [self._view.name], read)
+
+    def _keys(self, after: int, upTo: int) -> "_Keys":
+        """Return the keys that the batches after a txid changed, each once. Raises ChangesMissedError."""
+        _, birth = self._life()
+        batches = FrozenBatches(self._log, birth.group, self._folder)
+        found = _Keys(self._no_keys, after)
+        tables, rows = list[pa.Table](), 0
+        for txid in range(after + 1, upTo + 1):
+            try:
+                result = batches.of_state(txid, self._view.name)
+                if result is None:  # the program that froze the batch did not have the state, and changed nothing of it
+                    continue
+                if not math.isinf(ttl_of(result)):
+                    raise self._expires()
+                table, _ = keys_and_values(batches.whole(result))
+            except (LookupError, LogError, OSError):
+                # The files of large results go with the batches: only the log says whether this one was dropped.
+                kept = self._log.kept_since(birth.group)
+                if txid <= kept:
+                    raise self._missed(after, kept) from None
+                raise
+            tables.append(table.replace_schema_metadata(None))
+            rows += table.num_rows
+            if rows > _COLLECTED_ROWS:
+                found, tables, rows = found.joined(_Keys.of(self._view.keyFields, tables, txid)), [], 0
+        return replace(found.joined(_Keys.of(self._view.keyFields, tables, upTo)), upTo=max(after, upTo))
+
+    def _missed(self, after: int, kept: int) -> ChangesMissedError:
+        return ChangesMissedError(
+            f"{self._where}: the log keeps only the batches after txid {kept}, and a reader at txid {after} lacks "
+            f"those before: begin again with a snapshot (rewindBytes= lets the log keep more)",
+            after + 1,
+            kept,
+        )
+
+    def _expires(self) -> StateError:
+        return StateError(
+            f"{self._where} has ttlSecs: its values pass away without being changed by a batch, so its changes "
+            f"cannot be told; read it with GET /state/{self._view.name}"
+        )
+
+    # --- values as readers see them ------------------------------------------------------------------------------
+
+    @property
+    def _no_keys(self) -> pa.Table:
+        return self._view.keyFields.empty_table()
+
+    def _split(self, page: pa.Table) -> tuple[pa.Table, pa.Array]:
+        values = page.column(page.num_columns - 1).combine_chunks()
+        return page.select(self._view.keyFields.names), values
+
+    def _change(self, after: int, txid: int, keys: pa.Table, values: pa.Array, *, last: bool, snapshot: bool) -> Change:
+        entries, removed = self._shown(keys, values)
+        return Change(after, txid, entries, removed, last, snapshot)
+
+    def _shown(self, keys: pa.Table, values: pa.Array) -> tuple[pa.Table, pa.Table]:
+        """Return the entries with a value, and the keys without one: a stored null is as good as nothing stored."""
+        there = pc.is_valid(values)
+        return self._view.shown(keys.filter(there), values.filter(there)), keys.filter(pc.invert(there))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Keys that changed in some batches up to `upTo`, each once."""
+
+    keys: pa.Table
+    upTo: int
+
+    @classmethod
+    def of(cls, fields: pa.Schema, tables: list[pa.Table], upTo: int) -> "_Keys":
+        if not tables:
+            return cls(fields.empty_table(), upTo)
+        if not len(fields):  # a state of one value: its key has no column, only rows
+            return cls(max(tables, key=lambda table: table.num_rows).slice(0, 1), upTo)
+        joined = pa.concat_tables([table.rename_columns(fields.names) for table in tables])
+        encoded = pa.table({"key": encode_keys(joined), "row": pa.array(range(joined.num_rows), pa.int64())})
+        rows = encoded.group_by("key").aggregate([("row", "min")]).column("row_min")
+        return cls(joined.take(rows), upTo)
+
+    def joined(self, later: "_Keys") -> "_Keys":
+        """Return both together."""
+        if not later.keys.num_rows:
+            return replace(self, upTo=later.upTo)
+        if not self.keys.num_rows:
+            return later
+        return _Keys.of(later.keys.schema, [self.keys, later.keys], later.upTo)
+
+
+def _pieces(table: pa.Table) -> list[pa.Table]:
+    return [table.slice(at, FREE_ROWS) for at in range(0, max(1, table.num_rows), FREE_ROWS)]

@@ -1,0 +1,231 @@
+"""``GET /state/<name>/changes``: what batches change in a state, as Server-Sent Events."""
+
+import asyncio
+import base64
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from trident.base.errors import ChangesMissedError, FencedError, StateClosedError, StateEndedError, TridentError
+from trident.base.metrics import MetricsRegistry
+from trident.reads.state_changes import Change, Position, StateChanges
+from trident.server import bodies
+from trident.server.errors import RequestError, body_of, status_of
+from trident.server.freshness import Freshness
+from trident.server.served import Served
+from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
+
+logger = logging.getLogger(__name__)
+
+READERS = 64
+"""The most readers of one server's feeds."""
+
+_LOOK_SECONDS = 0.02
+"""The time between two looks at the committed txid of a group, for all its readers together."""
+
+_POSITION_SECONDS = 1.0
+"""Batches that change nothing move a reader's place, and it is told so at most this often."""
+
+_PAUSE_SECONDS = 0.5
+"""The time after which a state is asked again that cannot be read now."""
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class StateFeed:
+    """The readers of the changes of one server's states.
+
+    A reader has no queue: it has a place. A slow one falls behind and gets several batches as one change; one that does
+    not take a piece in time is cut off, and comes back to its place.
+    """
+
+    def __init__(self, served: Served, in_thread: InThread, metrics: MetricsRegistry) -> None:
+        self._served, self._in_thread, self._metrics = served, in_thread, metrics
+        self._freshness = Freshness(served, in_thread)
+        self._readers = Counter[str]()
+        self._looked: dict[str, tuple[float, int]] = {}
+        """When each group was last looked at, and its committed txid then."""
+
+    async def open(self, request: Request) -> Response:
+        """Return the answer that goes on with changes until its reader leaves.
+
+        The header Last-Event-ID, or the query ``after``, names the reader's place; without one it begins with the next
+        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError where the changes
+        cannot be told.
+        """
+        name, asked = request.path_params["state"], request.query_params
+        if name not in self._served.states:
+            raise RequestError(
+                404, "StateNotFound", f"no state {name!r}; the states are {', '.join(self._served.states)}"
+            )
+        place, snapshot, arrow = _read_query(request.headers.get("last-event-id") or asked.get("after"), asked)
+        if self._readers.total() >= READERS:
+            raise RequestError(503, "TooManyReaders", f"{READERS} readers have changes open", {"Retry-After": "5"})
+        try:
+            changes = self._served.changes(name)
+        except StateClosedError:
+            raise
+        except TridentError as error:
+            raise RequestError(400, type(error).__name__, str(error)) from None
+        began = await self._in_thread(lambda: changes.begin(place))
+        ending = getattr(request.app.state, "ending", lambda: False)
+        reader = _Reader(name, changes, began, snapshot and place is None, arrow)
+        return EventStream(self._events(reader, ending), 200, HEADERS, "text/event-stream")
+
+    async def _events(self, reader: "_Reader", ending: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Yield the reader's events until it leaves, the server ends, or the changes do."""
+        self._count_readers(reader.state, 1)
+        try:
+            while not ending():
+                try:
+                    async for piece in self._round(reader):
+                        reader.spoke = monotonic()
+                        yield piece
+                except ChangesMissedError as missed:
+                    # What is missed is made up for by a snapshot, which a reader may take or leave.
+                    body = {"from": missed.first, "to": missed.last, "message": str(missed)}
+                    yield event("missed", bodies.json_body(body))
+                    reader.snapshot = True
+                except (FencedError, StateClosedError, RequestError):
+                    return  # this server, or this answer, is over; the reader comes back to its place
+                except TridentError as error:
+                    known = await self._explained(reader, error)
+                    if status_of(known) != 503:
+                        logger.info("changes of state %r end: %s", reader.state, known)
+                        yield event("ended", bodies.json_body(body_of(known)["error"]))
+                        return
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                if monotonic() - reader.spoke > QUIET_SECONDS:
+                    reader.spoke = monotonic()
+                    yield STILL_HERE
+        finally:
+            self._count_readers(reader.state, -1)
+
+    async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
+        """Yield what is new; if nothing is, yield the reader's place from time to time, and wait a little."""
+        if await self._is_due(reader):
+            first = True
+            async for part in self._parts(reader):
+                if not (first and part.last and part.empty and not part.snapshot):
+                    yield await self._piece(reader, part, first)
+                first = False
+        else:
+            await asyncio.sleep(_LOOK_SECONDS)
+        if reader.place.txid > reader.told and monotonic() - reader.spoke >= _POSITION_SECONDS:
+            yield await self._position(reader)
+
+    async def _is_due(self, reader: "_Reader") -> bool:
+        """Return whether there is anything that the reader lacks. The group is looked at once for all readers."""
+        if reader.snapshot:
+            return True
+        group = reader.changes.group
+        looked, txid = self._looked.get(group, (-1.0, -1))
+        if txid <= reader.place.txid and monotonic() - looked >= _LOOK_SECONDS:
+            self._looked[group] = (monotonic(), txid)  # the others do not look meanwhile
+            txid = await self._in_thread(reader.changes.committed)
+            self._looked[group] = (monotonic(), txid)
+        return txid > reader.place.txid
+
+    async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
+        """Yield the parts of the next change, and move the reader's place behind its last one."""
+        changes = reader.changes
+        parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
+        while (part := await self._in_thread(lambda: next(parts, None))) is not None:
+            if part.last:
+                reader.place = Position(reader.place.life, part.txid)
+                reader.snapshot = False
+            yield part
+
+    async def _explained(self, reader: "_Reader", error: TridentError) -> TridentError:
+        """Return that the reader's life of the state has ended, if it has: that explains whatever else went wrong."""
+        try:
+            await self._in_thread(lambda: reader.changes.begin(reader.place))
+        except StateEndedError as ended:
+            return ended
+        except TridentError:
+            pass  # the state or its log cannot be asked now, which says no more than the first error
+        return error
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    async def _piece(self, reader: "_Reader", part: Change, first: bool) -> bytes:
+        committed = await self._committed_at(reader, part.txid)
+        body: dict[str, Any] = {"after": part.after, "txid": part.txid, "committedAt": committed}
+        body |= {"first": first, "last": part.last}
+        if reader.arrow:
+            body |= {"entries": _arrow(part.entries), "gone": _arrow(part.removed)}
+        else:
+            body |= {
+                "fields": part.entries.column_names,
+                "rows": bodies.json_rows(part.entries),
+                "removed": bodies.json_rows(part.removed) if part.removed.num_columns else [[]] * part.removed.num_rows,
+            }
+        self._metrics.count(
+            "trident_feed_rows_total",
+            "Changed and removed keys that feeds of changes told.",
+            part.entries.num_rows + part.removed.num_rows,
+            state=reader.state,
+        )
+        # Only the last part has an id: a reader that comes back in between gets the whole change again.
+        id = str(reader.place) if part.last else None
+        if part.last:
+            reader.told = part.txid
+        return event("snapshot" if part.snapshot else "change", bodies.json_body(body), id)
+
+    async def _position(self, reader: "_Reader") -> bytes:
+        txid = reader.told = reader.place.txid
+        body = {"txid": txid, "committedAt": await self._committed_at(reader, txid)}
+        return event("position", bodies.json_body(body), str(reader.place))
+
+    async def _committed_at(self, reader: "_Reader", txid: int) -> str | None:
+        group = reader.changes.group
+        told: str | None = (await self._freshness.of({group: txid}))["committedAt"][group]
+        return told
+
+    def _count_readers(self, state: str, by: int) -> None:
+        self._readers[state] += by
+        self._metrics.set(
+            "trident_feed_readers", "Readers that have a feed of changes open.", self._readers[state], state=state
+        )
+
+
+class _Reader:
+    """One reader: its place, what it was last told, and whether it is to get a snapshot next."""
+
+    def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
+        self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
+        self.told = -1
+        """The last txid that an event told."""
+        self.spoke = -_POSITION_SECONDS
+        """When an event was last sent (monotonic time)."""
+
+
+def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, bool]:
+    """Return the reader's place, whether it wants a snapshot, and whether it wants Arrow. Raises RequestError."""
+    if unknown := set(asked) - {"after", "snapshot", "rows"}:
+        raise RequestError(
+            400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected after, snapshot, rows"
+        )
+    if twice := [name for name in asked if len(asked.getlist(name)) > 1]:
+        raise RequestError(400, "InvalidQuery", f"{twice[0]} came {len(asked.getlist(twice[0]))} times")
+    for name, accepted in (("snapshot", ("true", "false")), ("rows", ("json", "arrow"))):
+        if asked.get(name, accepted[0]) not in accepted:
+            raise RequestError(400, "InvalidQuery", f"{name}={asked[name]!r}: expected {' or '.join(accepted)}")
+    snapshot = asked.get("snapshot") == "true"
+    try:
+        place = None if known is None else Position.read(known)
+    except ValueError:
+        raise RequestError(
+            400, "InvalidQuery", f"after={known!r}: expected a txid, or the id of an event of this feed"
+        ) from None
+    return place, snapshot, asked.get("rows") == "arrow"
+
+
+def _arrow(table: pa.Table) -> str:
+    return base64.b64encode(bodies.arrow_body(table)).decode()
