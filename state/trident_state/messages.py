@@ -84,6 +84,21 @@ class Applied(msgspec.Struct, frozen=True):
     skipped: int
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What came of the put of some keys of a shared batch.
+
+    counts: for each group of the state the number of these keys that lie in it, whatever the store answered. The commit
+    compares their sum with the number of keys that moved.
+    moved: how many of the keys moved to the txid now; the others had it before.
+    removed: the encoded keys that the put left without a value, as far as it knows them.
+    """
+
+    counts: list[int]
+    moved: int
+    removed: pa.Array
+
+
 class Found(msgspec.Struct, frozen=True):
     """The result of a read: one value per key (null where nothing is stored), as they stood after batch `asOf`."""
 

@@ -6,15 +6,15 @@ an open record and, for each key, the triple (txid, prev, value). ``docs/guide/s
 values change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident_state.binary import concatenate, in_halves
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
+from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
@@ -138,6 +138,47 @@ class Forgetful(Protocol):
 
     def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
         """Yield all entries that batch `txid`, planned at `time`, sees, table by table like `Store.scan`."""
+        ...
+
+
+class SharedBatch(Protocol):
+    """A batch that its driver has opened, as another process puts keys of it. It can be pickled."""
+
+    @property
+    def where(self) -> str:
+        """The state, as errors name it."""
+        ...
+
+    def put(self, parts: Iterable[tuple[pa.Table, pa.Array | pa.ChunkedArray]]) -> Put:
+        """Put keys and their deltas, part by part. A key that has the txid already stays as it is.
+
+        Nothing is committed. Raises what `Store.apply` raises; StateUnavailableError too where the batch is not open
+        (any more).
+        """
+        ...
+
+    def check_reached(self) -> None:
+        """Raise StateError or StateUnavailableError if this process does not reach the very store of the driver."""
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A store into which other processes than its driver can put.
+
+    The driver opens a batch in every group, other processes put its keys, the driver commits. A put that is repeated,
+    doubled or late changes nothing: it is compared with the group's fence, open record and the txid of each key.
+    """
+
+    def open_batch(self, lease: Lease, update: Update) -> SharedBatch:
+        """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not looked at."""
+        ...
+
+    def commit_batch(self, batch: Any, update: Update, puts: Sequence[Put]) -> Applied:
+        """Move the markers, if exactly the keys of `puts` have moved to the txid in each group.
+
+        Raises StateUnavailableError if some have not arrived; then the batch is opened and put again.
+        """
         ...
 
 

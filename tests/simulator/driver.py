@@ -229,6 +229,8 @@ class Gate(CommitGate):
 class Engine:
     """Fake workers: they compute what a batch comes to, fail, hang, or come back late."""
 
+    puts = None
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 

@@ -16,6 +16,7 @@ from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.results import StageResult
 from trident.compiler.spark.frozen_frames import Frames
+from trident.compiler.spark.state_puts import Puts
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -70,6 +71,14 @@ class Engine(Protocol):
     @property
     def frames(self) -> Callable[[], Frames] | None:
         """A function that returns the maker of DataFrames of frozen rows; None where there is no Spark session."""
+        return None
+
+    @property
+    def puts(self) -> Puts | None:
+        """The workers, as those who put batches into states; None where there are none, or no folder for frozen files.
+
+        They reach the folder only if `Puts.check_reached` says so.
+        """
         return None
 
     def compile_request(self, plan: RequestPlan) -> Answer:

@@ -7,7 +7,7 @@ from trident.base.errors import MissingSessionError, TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import is_ours
 from trident.operations.functions import Call
-from trident.plan.nodes import BestEffort, ForeachBatch, Node, SpoutSource, walk
+from trident.plan.nodes import BestEffort, ForeachBatch, Node, SpoutSource, StateWriter, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import has_python_form, operation_of
 
@@ -36,6 +36,13 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
         raise TopologyError(
             "start got a SparkSession and engine='embedded', which runs without Spark: leave one of them out"
         )
+    for node in nodes:
+        factory = node.state.factory if isinstance(node, StateWriter) else None
+        if getattr(factory, "writers", "driver") == "executors":
+            raise TopologyError(
+                f"engine='embedded' has no executors, and {node.step} has a state with writers='executors', "
+                f"{factory!r}: declare it with writers='auto', or start on Spark"
+            )
     steps = [f"{_named(node)}: {_way_out(node)}" for node in _with_branches(nodes) if not has_python_form(node)]
     if steps:
         raise MissingSessionError(

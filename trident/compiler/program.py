@@ -15,6 +15,7 @@ from trident.plan.nodes import (
     Debug,
     LateTuples,
     Node,
+    PersistentAggregate,
     RequestSource,
     Sink,
     SpoutSource,
@@ -87,6 +88,12 @@ class Stage:
     def states(self) -> tuple[StateWriter, ...]:
         """The steps of this stage that write states."""
         return tuple(o.step for o in self.frozen if isinstance(o.step, StateWriter))
+
+    @cached_property
+    def by_executors(self) -> frozenset[str]:
+        """The outputs that executors always write into files, because only executors are to write their states."""
+        states = [o.step.state for o in self.outputs if isinstance(o.step, PersistentAggregate)]
+        return frozenset(s.name for s in states if getattr(s.factory, "writers", "driver") == "executors")
 
     @property
     def runs(self) -> bool:

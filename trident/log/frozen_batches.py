@@ -51,7 +51,14 @@ class FrozenBatches:
 
     def update(self, txid: int, result: Result) -> Update:
         """Return a result as the update of a store. It has the batch's own time if its values expire."""
-        ttl, (keys, values) = ttl_of(result), keys_and_values(self.whole(result))
+        return self._update(txid, result, self.whole(result))
+
+    def without_keys(self, txid: int, result: Result) -> Update:
+        """Return the same update as `update`, without its keys."""
+        return self._update(txid, result, result.schema.empty_table())
+
+    def _update(self, txid: int, result: Result, table: pa.Table) -> Update:
+        ttl, (keys, values) = ttl_of(result), keys_and_values(table)
         return Update(txid, keys, values, None if math.isinf(ttl) else self.time(txid), ttl)
 
     def time(self, txid: int) -> float:

@@ -29,8 +29,9 @@ from trident.base.log_fields import RunLogger
 from trident.base.values import OutsideYears, conform
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.results import Result
+from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.compiler.spark.state_puts import Puts
 from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated
@@ -68,8 +69,9 @@ from trident.run.event_time import EventTime
 from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
-from trident_state.messages import Applied, Update
-from trident_state.store import Store
+from trident.run.writers import Writers
+from trident_state.messages import Applied
+from trident_state.store import Shared, Store
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +105,8 @@ class Committer:
     waiting: Mapping[int, Names] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     """Tells when a batch is committed; nothing is decided by it."""
+    puts: Puts | None = None
+    """Spark's workers, as those who put; None where there are none."""
     files: FrozenFolders | None = None
     """The folders for large results; None if no folder lasts as long as the log."""
     writing: set[str] = field(default_factory=set)
@@ -113,6 +117,7 @@ class Committer:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
         self._time = EventTime(self.stores)
+        self._writers = Writers(self.group, self.puts)
         self._update, self._late = cache(compile_state_update), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
@@ -190,7 +195,7 @@ class Committer:
             return
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
-            self._applied(store, state, self._frozen.update(txid, self._frozen_for(state, txid)))
+            self._applied(store, state, txid, self._frozen_for(state, txid))
         text, fields = "state %r lacked the batches %d to %d; healed from the log", {"txid": upto}
         self._logger.info(text, state, behind + 1, upto, extra=fields)
 
@@ -347,7 +352,9 @@ class Committer:
         wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
         # Large results are read here only for a state, or where a later stage is still to be computed. Outputs read the
         # files themselves.
-        tables = {name: self._frozen.whole(results[name]) for name in wanted}
+        shared = {name for name in wanted & set(self.stores) if self._by_executors(name, results[name])}
+        tables = {name: self._frozen.whole(results[name]) for name in wanted - shared}
+        given = {**results, **tables}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
@@ -359,7 +366,7 @@ class Committer:
         later |= {step: new_values(step, o.schema.empty_table()) for o, step in steps if o.name in unborn}
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # an update's values are known
         futures = [
-            (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
+            (o, self.code.write(partial(self._write, o, txid, given[o.name], step in asking_values)))
             for o, step in steps
             if o.name not in unborn
         ]
@@ -370,9 +377,11 @@ class Committer:
             if error is not None:
                 failures.append(error)
                 continue
-            applied, table = future.result(), tables[output.name]
             assert isinstance(output.step, StateWriter)
-            written[output.name] = StateSummary(table.num_rows, applied.written, hottest_of(output.step, table))
+            applied, table = future.result(), tables.get(output.name)
+            written[output.name] = self._summary(output, given[output.name], applied)
+            if table is None:  # executors have it, and no later stage reads it
+                continue
             if isinstance(output.step, StateUpdate):  # its result is the new values themselves
                 later[output.step] = table
             elif applied.values is not None:
@@ -428,18 +437,28 @@ class Committer:
             if name in written and watermark is not None and watermark.state.name not in unborn:
                 written[name].time = self._time.of(watermark, tables, dropped_of(results[name]), txid)
 
-    def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
+    def _summary(self, output: Output, given: Result, applied: Applied) -> StateSummary:
+        hottest = hottest_of(output.step, given) if isinstance(given, pa.Table) else None
+        summary = StateSummary(given.num_rows, applied.written, hottest)
+        if self._by_executors(output.name, given):
+            summary.writers = "executors"
+        return summary
+
+    def _by_executors(self, state: str, result: Result) -> bool:
+        """Return whether executors write a result into a state, so that none of it comes to the driver."""
+        return self._writers.executors_take(state, result, self.stores[state])
+
+    def _write(self, output: Output, txid: int, result: Result, values: bool) -> Applied:
         """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""
         store = self.stores[output.name]
-        update = self._frozen.update(txid, table)
         reach("commit.state.before")
         self.writing.add(output.name)
         try:
-            applied = self._applied(store, output.name, update, values)
+            applied = self._applied(store, output.name, txid, result, values)
         except StateBehindError:
             # Healed in this thread, because the turn waits for it: no other write to this store can come between.
             self.heal(output.name, txid - 1)
-            applied = self._applied(store, output.name, update, values)
+            applied = self._applied(store, output.name, txid, result, values)
         except FencedError:
             check_this_log(output.name, store.report(), self.log.uuid)  # after a reset epochs begin at 1 again
             raise
@@ -448,8 +467,18 @@ class Committer:
         reach("commit.state.after")
         return applied
 
-    def _applied(self, store: Store, state: str, update: Update, values: bool = False) -> Applied:
-        """Apply a batch to a store. Raises StateValueError for a time that a former version froze or stored."""
+    def _applied(self, store: Store, state: str, txid: int, result: Result, values: bool = False) -> Applied:
+        """Apply a batch to a store, by the executors where they take it.
+
+        Raises StateValueError for a time that a former version froze or stored.
+        """
+        if isinstance(store, Shared) and isinstance(result, FrozenFiles) and self._by_executors(state, result):
+            by_executors = self._writers.apply(
+                store, state, self.lease, self._frozen.without_keys(txid, result), result
+            )
+            if by_executors is not None:
+                return by_executors
+        update = self._frozen.update(txid, result)
         try:
             return store.apply(self.lease, update, values)
         except (OutsideYears, OverflowError) as error:

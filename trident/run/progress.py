@@ -4,8 +4,9 @@ An event is plain data (it can be written as JSON) with camelCase keys: ``event`
 ``name``, ``id``, ``runId`` and ``engine`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC).
 A committed batch adds ``numInputRows`` (None if the rows were not counted), ``durationMs`` (milliseconds by phase:
 plan, run, freeze, commit, total) and ``states`` (by name: the number of ``keys`` that the batch touched, and how many
-of them were ``written`` now). The state of a window by time adds its ``watermark`` after the batch (ISO 8601) and
-``numRowsDroppedByWatermark``, the rows that came too late for it. A row is a tuple; or, where a combiner combines
+of them were ``written`` now; and ``writers``: "executors" where Spark's executors sent them). The state of a window by
+time adds its ``watermark`` after the batch (ISO 8601) and ``numRowsDroppedByWatermark``, the rows that came too late
+for it. A row is a tuple; or, where a combiner combines
 tuples before they enter the window, all tuples of one group and pane. If the topology has outputs, the event adds
 ``outputs`` (by name: the ``rows`` that each took). For streams whose source knows its size, it adds ``sources`` (by
 stream: how much is ``read`` of what is ``known``, in the ``unit``; the ``lag`` between the two, with ``lags`` by

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trident.base.values import to_python
 from trident.compiler.states.shapes import new_values
-from trident.plan.nodes import PersistentAggregate, StateWriter
+from trident.plan.nodes import Node, PersistentAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Hottest:
         return {"key": {n: v if isinstance(v, plain) else str(v) for n, v in self.key.items()}, "tuples": self.tuples}
 
 
-def hottest_of(step: StateWriter, table: pa.Table) -> Hottest | None:
+def hottest_of(step: Node, table: pa.Table) -> Hottest | None:
     """Return the hottest key of a batch; None if the state does not count tuples by key, or the batch is empty."""
     if not isinstance(step, PersistentAggregate) or not step.group or not table.num_rows:
         return None

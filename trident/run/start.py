@@ -55,6 +55,7 @@ from trident.run.slots import Slots
 from trident.run.sources import Sources
 from trident.run.standby import Standby
 from trident.run.user_code import AnswerCommitted, UserCode
+from trident.run.writers import check_writers
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched
@@ -140,6 +141,7 @@ def start_on(
                 "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
             )
     _check_lasting(program, checkpointLocation, log)
+    check_writers(program, checkpointLocation is not None)
     check_read(topology.nodes, maxAttempts)
     check_turn(standby, takeover, checkpointLocation is not None or log is not None)
     lasting = checkpointLocation is not None
@@ -326,7 +328,17 @@ def _group_run(
             store.join(sources.calls, lambda: code.tries)
     waiting, files = begun.waiting[group.name], settings.files
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, settings.clock, files
+        group,
+        log,
+        begun.lease,
+        stores,
+        begun.births,
+        settings.folder,
+        code,
+        waiting,
+        settings.clock,
+        context.engine.puts,
+        files,
     )
     history = begun.histories[group.name]
     with explaining(log, begun.lease):  # states may only seem lost, because another driver took the log

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ class StateSummary:
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
+    writers: Literal["driver", "executors"] = "driver"
+    """Who sent the changes to the store."""
     dropped: int | None = None
     """The tuples that the state did not let through; None for a state that lets nothing through."""
     time: WindowTime | None = None
@@ -29,6 +31,8 @@ class StateSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
         summary: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        if self.writers != "driver":
+            summary["writers"] = self.writers
         if self.dropped is not None:
             summary["dropped"] = self.dropped
         summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from trident.base.durations import Duration, read_seconds
 from trident.base.redis_address import Address, check_url, redacted
@@ -12,6 +12,8 @@ from trident_state.redis.layout import PREFIX, Layout
 from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
+
+Writers = Literal["driver", "executors", "auto"]
 
 
 class RedisOptions(TypedDict, total=False):
@@ -25,6 +27,7 @@ class RedisOptions(TypedDict, total=False):
     connectTimeout: Duration
     socketTimeout: Duration
     ttlSecs: Duration | None
+    writers: Writers
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +52,7 @@ class RedisMapState:
     connectTimeout: float = 5.0
     socketTimeout: float = 10.0
     ttlSecs: float | None = None
+    writers: Writers = "driver"
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
@@ -64,6 +68,29 @@ class RedisMapState:
         for name in ("connectTimeout", "socketTimeout"):
             object.__setattr__(self, name, read_seconds(name, getattr(self, name)))
         object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
+        self._check_writers()
+
+    def _check_writers(self) -> None:
+        if self.writers not in get_args(Writers):
+            raise ValueError(f"writers={self.writers!r}: expected 'driver', 'executors' or 'auto'")
+        if self.writers != "executors":
+            return
+        if self.kind is StateKind.NON_TRANSACTIONAL:
+            raise ValueError(
+                "writers='executors': a nonTransactional state keeps no txid, so a put that is repeated counts twice; "
+                "take opaque or transactional, or writers='driver'"
+            )
+        if not self.sendable:
+            raise ValueError(
+                f"writers='executors' with a password in the url {redacted(self.url)!r}: it would travel through "
+                f"Spark, whose plans and logs many can read. Give the url as env:NAME or file:path, which every "
+                f"worker reads by itself"
+            )
+
+    @property
+    def sendable(self) -> bool:
+        """Whether the url may be sent to other processes: it holds no password, or says where the url is."""
+        return redacted(self.url) == self.url
 
     def _check_numbers(self) -> None:
         whole = all(type(number) is int for number in (self.buckets, self.groups))
@@ -104,6 +131,12 @@ class RedisMapState:
             ``"1 hour"``, ``"7d"`` or a timedelta. The value has expired for the first batch that was planned `ttlSecs`
             later (or up to 1/64 of `ttlSecs` after that), and for every read as of that batch. None: a value never
             expires.
+        writers
+            Who sends a batch's changes to the server: the ``"driver"``, Spark's ``"executors"``, or ``"auto"``: the
+            executors where they wrote the batch's large result into files, else the driver. ``"executors"`` is for
+            batches of very many keys, of which nothing comes to the driver then (see the guide, Scale); it needs a
+            checkpointLocation and a server that every worker reaches, and a password only in ``env:NAME`` or
+            ``file:path``.
 
         Raises
         ------

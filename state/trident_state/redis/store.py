@@ -2,26 +2,27 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateUnavailableError
+from trident.base.errors import SnapshotMovedError, StateError, StateUnavailableError
 from trident.base.redis_address import Address
 from trident_state.binary import concatenate, in_halves, spread_rows
 from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_checked_keys
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
+from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
 from trident_state.redis.inspection import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
+from trident_state.redis.open_batch import OpenBatch, summed
 from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.reclaim import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
@@ -60,7 +61,7 @@ class RedisStore:
     ) -> None:
         check_key_types(shape.keys)
         self._identity, self._shape, self._kind, self._form = identity, shape, kind, form
-        self._where = f"state {identity.name!r}"
+        self._where, self._address = f"state {identity.name!r}", address
         self._declared = layout
         self._stored_layout: Layout | None = None
         self._lease: Lease | None = None
@@ -141,9 +142,7 @@ class RedisStore:
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
         check_update_types(self._where, self._shape, update)
         with self._writing:
-            before, expiry, ttl = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
-            if before is not None and (ttl is not None or before.cutoff > 0):
-                expiry = before.after(update.txid, update.time, ttl, self._where)
+            before, expiry = self._expiry_of(update)
             tasks = list[Task]()
 
             def write(rows: slice) -> Applied:
@@ -158,12 +157,50 @@ class RedisStore:
 
             parts = list(in_halves(write, 0, len(update.deltas)))
             if len(parts) > 1:
-                self._writer.commit(tasks)
-            if before is not None:
-                self._expiries = {update.txid: expiry or before}
+                self._writer.commit(tasks[0], summed(task.counts for task in tasks))
+            self._note_expiry(update.txid, before, expiry)
         written = sum(part.written for part in parts)
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, written, len(update.deltas) - written)
+
+    def open_batch(self, lease: Lease, update: Update) -> OpenBatch:
+        """Open a batch in every group; see `trident_state.store.Shared`. `update` has the batch's time, and no keys."""
+        if self._kind is StateKind.NON_TRANSACTIONAL:
+            raise StateError(
+                f"{self._where}: only the driver writes a nonTransactional state: a doubled put would count"
+            )
+        with self._writing:
+            _, expiry = self._expiry_of(update)
+            none = place_keys(self._encoded(self._shape.keys.empty_table()), self._layout())
+            deltas = pa.nulls(0, self._shape.value)
+            task = Task(lease, update.txid, none, deltas, False, expiry, 0, frozenset())
+            opened = self._writer.open(task)
+        address, where, shape, layout = self._address, self._where, self._shape, none.layout
+        return OpenBatch(address, where, shape, self._kind, self._form, layout, lease, update.txid, expiry, opened)
+
+    def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
+        """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""
+        counts = summed([[0] * batch.layout.groups, *(put.counts for put in puts)])
+        with self._writing:
+            before, _ = self._expiry_of(update)
+            self._writer.commit(batch.task(self._shape.keys.empty_table(), pa.nulls(0, self._shape.value)), counts)
+            self._note_expiry(update.txid, before, batch.expiry)
+            for put in puts:
+                if len(put.removed):
+                    self._removed.add(update.txid, put.removed)
+        moved = sum(put.moved for put in puts)
+        return Applied(None, moved, sum(counts) - moved)
+
+    def _expiry_of(self, update: Update) -> tuple[Expiry | None, Expiry | None]:
+        """Return the expiry as of the batch before, if it is known, and that as of the batch, if values expire."""
+        before, ttl = self._expiry_at(update.txid - 1), update.life(self._ttl)
+        if before is not None and (ttl is not None or before.cutoff > 0):
+            return before, before.after(update.txid, update.time, ttl, self._where)
+        return before, None
+
+    def _note_expiry(self, txid: int, before: Expiry | None, expiry: Expiry | None) -> None:
+        if before is not None:
+            self._expiries = {txid: expiry or before}
 
     def _write(self, task: Task) -> Applied:
         """Write an update, or a part of one, and queue the keys that it leaves without a value."""

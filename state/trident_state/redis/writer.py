@@ -43,7 +43,9 @@ class Task(msgspec.Struct, frozen=True):
 
     `wanted` says whether the values after the update are asked for. `expiry` is the state's expiry as of this batch;
     None in a state in which nothing has ever expired. `part` is None for a whole update. An update that is too long for
-    one array is written in parts: then `part` is the first row of the part, and `Writer.commit` commits them all.
+    one array, or that several processes put, is written in parts: then `part` is the first row of the part, and
+    `Writer.commit` commits them all. `opened` are the groups that another process opened for this part; None if this
+    writer opens them.
     """
 
     lease: Lease
@@ -53,6 +55,7 @@ class Task(msgspec.Struct, frozen=True):
     wanted: bool
     expiry: Expiry | None = None
     part: int | None = None
+    opened: frozenset[int] | None = None
 
     @property
     def fence(self) -> tuple[bytes, bytes, bytes]:
@@ -62,6 +65,10 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def groups(self) -> range:
         return range(self.keys.layout.groups)
+
+    def takes(self, group: int) -> bool:
+        """Return whether keys are put into the group, as far as that is known before it was opened."""
+        return self.opened is None or group in self.opened
 
     @property
     def counts(self) -> list[int]:
@@ -98,10 +105,22 @@ class Writer:
             self._link.load()
             return self._write(task)
 
-    def commit(self, parts: list[Task]) -> None:
-        """Commit an update of which all parts were written."""
-        counts = [sum(group) for group in zip(*(task.counts for task in parts), strict=True)]
-        self._check_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
+    def open(self, task: Task) -> frozenset[int]:
+        """Open the task's txid in every group; return the groups that do not hold it yet. `task` has no keys."""
+        try:
+            replies = self._link.exchange([self._open(task, group) for group in task.groups])
+            return frozenset(g for g, reply in zip(task.groups, replies, strict=True) if self._is_open(task, reply))
+        except _ScriptsGone:
+            self._link.load()
+            return self.open(task)
+
+    def commit(self, part: Task, counts: Sequence[int]) -> None:
+        """Commit an update of which all parts were written; `counts` are its keys by group, `part` is any of them."""
+        try:
+            self._check_committed(part, self._commits(part, part.groups, counts), counts)
+        except _ScriptsGone:
+            self._link.load()
+            self.commit(part, counts)
 
     def _write(self, task: Task) -> WriteResult:
         if self._merges():
@@ -129,11 +148,14 @@ class Writer:
         how: tuple[bytes, ...] = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
         if task.expiry is not None and task.expiry.cutoff > 0:
             how += (b"%d" % task.expiry.cutoff, b"%d" % task.expiry.before)
-        chunks = [list(task.keys.chunks(task.keys.group(group), PUT_KEYS, fields.ends)) for group in task.groups]
+        chunks = [
+            list(task.keys.chunks(task.keys.group(group), PUT_KEYS, fields.ends)) if task.takes(group) else []
+            for group in task.groups
+        ]
 
         def commands() -> Iterator[bytes]:
             for group in task.groups:
-                yield self._open(task, group)
+                yield from self._opening(task, group)
                 for chunk in chunks[group]:
                     a, b = chunk.start, chunk.stop
                     counts = np.array(chunk.counts, "<u4").tobytes()
@@ -148,7 +170,7 @@ class Writer:
         moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
         opened = list[int]()
         for group in task.groups:
-            live = self._is_open(task, next(replies))
+            live = self._is_live(task, group, replies)
             puts = [next(replies) for _ in chunks[group]]
             if not live:
                 known[task.keys.group(group)] = False
@@ -208,7 +230,10 @@ class Writer:
         return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
-        """Open the txid in every group and read the keys; return their triples, and the groups in which it is open."""
+        """Open the txid in every group and read the keys; return their triples, and the groups in which it is open.
+
+        Where another process opened the groups, the keys of all groups are read too; the scripts refuse what came late.
+        """
         fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
         runs = [
             [run for chunk in task.keys.chunks(task.keys.group(group), PUT_KEYS) for run in chunk.runs()]
@@ -217,14 +242,14 @@ class Writer:
 
         def commands() -> Iterator[bytes]:
             for group in task.groups:
-                yield self._open(task, group)
+                yield from self._opening(task, group)
                 for bucket, rows in runs[group]:
                     yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
 
         replies = iter(self._link.exchange(commands()))
         records, opened = list[bytes | None](), list[int]()
         for group in task.groups:
-            if self._is_open(task, next(replies)):
+            if self._is_live(task, group, replies):
                 opened.append(group)
             for _ in runs[group]:
                 records += self._link.check(next(replies))
@@ -268,6 +293,15 @@ class Writer:
         count_anew = self._bare and not task.part
         return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % count_anew)
 
+    def _opening(self, task: Task, group: int) -> Iterator[bytes]:
+        """Yield the command that opens the txid in a group, unless another process has opened it."""
+        if task.opened is None:
+            yield self._open(task, group)
+
+    def _is_live(self, task: Task, group: int, replies: Iterator[Reply]) -> bool:
+        """Return whether the group takes the txid, by the reply to `_opening` or by what the other process found."""
+        return self._is_open(task, next(replies)) if task.opened is None else group in task.opened
+
     def _commit(self, task: Task, group: int, keys: int) -> bytes:
         expiry = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
@@ -285,15 +319,26 @@ class Writer:
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
         """Commit the groups that were written. A single group has committed already: `replies` still has its reply."""
         if groups and task.part is None:
-            self._check_committed(task, list(replies) or self._commits(task, groups, task.counts))
+            counts = [task.counts[group] for group in groups]
+            self._check_committed(task, list(replies) or self._commits(task, groups, task.counts), counts)
 
     def _commits(self, task: Task, groups: Iterable[int], counts: Sequence[int]) -> list[Reply]:
         return self._link.exchange([self._commit(task, group, counts[group]) for group in groups])
 
-    def _check_committed(self, task: Task, replies: list[Reply]) -> None:
-        for reply in replies:
-            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # else an earlier try committed it
-                self._accepted(task, reply)
+    def _check_committed(self, task: Task, replies: list[Reply], counts: Sequence[int]) -> None:
+        for reply, keys in zip(replies, counts, strict=True):
+            if isinstance(reply, list) and reply[0] == b"DONE":  # an earlier try committed it
+                continue
+            if task.opened is not None and isinstance(reply, list) and reply[0] == b"COUNT":
+                moved = int(ScriptAnswer.of(reply).detail or 0)
+                # The server may have fallen back between two puts, each on a connection of its own that saw nothing
+                # of it. What is there of the batch stays, and the rest is put again.
+                if moved < keys:
+                    raise StateUnavailableError(
+                        f"{self._where}: {moved} of the {keys} keys of txid {task.txid} have arrived in a group: puts "
+                        f"were lost after they were confirmed; they are repeated"
+                    )
+            self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
         """Return the reply of a script that has done its work. Raises the state's error if it has not."""

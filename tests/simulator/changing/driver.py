@@ -190,6 +190,8 @@ class Driver:
 class Engine:
     """Workers: they compute what a batch comes to, raise, hang, or come back late."""
 
+    puts = None
+
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 

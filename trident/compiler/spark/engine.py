@@ -30,6 +30,7 @@ from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark.stage_job import StageJob
+from trident.compiler.spark.state_puts import SparkPuts
 from trident.compiler.spark.warm_up import WarmUp
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
@@ -65,6 +66,7 @@ class SparkEngine:
         self._lock = threading.Lock()
         self._sizes = Sizes(spark, inlineBytes)
         self._steps = SparkSteps(spark)
+        self.puts = None if self._folders is None else SparkPuts(spark, self._folders.checkpoint)
 
     def slot(self, group: Group) -> "SparkSlot":
         """Return a new slot, with a session of its own, for batches of this group."""
@@ -90,9 +92,11 @@ class SparkEngine:
         return SparkFrames(self._spark, None if self._folders is None else self._folders.checkpoint)
 
     def close(self) -> None:
-        """End the warm-up and give back the session for DRPC steps; the user's session stays open."""
+        """End the warm-up, and give back the sessions for DRPC steps and puts; the user's session stays open."""
         if self._warm_up is not None:
             self._warm_up.end()
+        if self.puts is not None:
+            self.puts.close()
         self._steps.close()
 
 
@@ -216,7 +220,7 @@ class SparkSlot:
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
-        large = self._sizes.large(name, stage)
+        large = self._sizes.large(name, stage) | stage.by_executors
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()

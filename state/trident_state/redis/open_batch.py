@@ -1,0 +1,101 @@
+"""A batch that is open in every group of a state, as other processes than the driver put its keys.
+
+The driver opens the batch and commits it; between the two, any number of processes put parts of it. Every put carries
+the driver's lease and the txid, which the scripts compare with the group's meta hash in the same atomic step. So a put
+that is repeated, doubled or late changes nothing, and a put that never arrived leaves a count with which the commit is
+refused.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateError
+from trident.base.redis_address import Address
+from trident_state.binary import one_chunk
+from trident_state.checks import check_update_types, fenced_error
+from trident_state.expiry import Expiry
+from trident_state.keys import encode_checked_keys
+from trident_state.messages import Put, Update
+from trident_state.records.forms import ValueForm, records_of
+from trident_state.redis.cluster import Servers
+from trident_state.redis.command_routing import Link
+from trident_state.redis.layout import Layout
+from trident_state.redis.placement import place_distinct_keys
+from trident_state.redis.scripts import MERGE, PUT
+from trident_state.redis.wire import command
+from trident_state.redis.writer import Task, Writer
+from trident_state.state_shape import StateKind, StateShape
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """Everything that a process needs to put keys of a batch; see `trident_state.store.SharedBatch`.
+
+    `opened` are the groups that take the batch; the others hold it already. The address may hold a password: who sends
+    it to another process looks at `RedisMapState.sendable` before.
+    """
+
+    address: Address
+    where: str
+    shape: StateShape
+    kind: StateKind
+    form: ValueForm
+    layout: Layout
+    lease: Lease
+    txid: int
+    expiry: Expiry | None
+    opened: frozenset[int]
+
+    def put(self, parts: Iterable[tuple[pa.Table, pa.Array | pa.ChunkedArray]]) -> Put:
+        """Put the keys and deltas of some parts, over one link."""
+        link = Link(Servers(self.address, self.where), (MERGE, PUT))
+        writer = Writer(link, self.where, self.shape, self.kind, records_of(self.shape.value, self.form, bare=False))
+        counts, moved, removed = [[0] * self.layout.groups], 0, list[pa.Array]()
+        try:
+            for keys, deltas in parts:
+                task = self.task(keys, deltas)
+                written = writer.write(task)
+                counts.append(task.counts)
+                moved += written.moved
+                if written.removed is not None:
+                    removed.append(written.removed)
+        finally:
+            link.close()
+        return Put(summed(counts), moved, pa.concat_arrays([pa.array([], pa.binary()), *removed]))
+
+    def task(self, keys: pa.Table, deltas: pa.Array | pa.ChunkedArray) -> Task:
+        """Return the task of one part."""
+        deltas = one_chunk(deltas)
+        check_update_types(self.where, self.shape, Update(self.txid, keys, deltas))
+        encoded = encode_checked_keys(self.where, self.shape.keys, keys)
+        placed = place_distinct_keys(encoded, self.layout, self.where, self.txid)
+        return Task(self.lease, self.txid, placed, placed.arranged(deltas), False, self.expiry, 0, self.opened)
+
+    def check_reached(self) -> None:
+        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
+        link = Link(Servers(self.address, self.where))
+        try:
+            meta = self.layout.meta(0)
+            token, epoch = link.check(link.exchange([command(b"HMGET", meta, b"token", b"epoch")])[0])
+        finally:
+            link.close()
+        if (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
+            return
+        if epoch is not None and int(epoch) > self.lease.epoch:
+            raise fenced_error(self.where, epoch.decode(), self.lease)
+        raise StateError(
+            f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "
+            f"does not hold what is there. Give an address that leads to one server from every machine, not localhost"
+        )
+
+
+def summed(counts: Iterable[Sequence[int]]) -> list[int]:
+    """Return the sum of counts by group.
+
+    >>> summed([[1, 2], [3, 4]])
+    [4, 6]
+    """
+    return [sum(group) for group in zip(*counts, strict=True)]

@@ -1,0 +1,190 @@
+"""Puts of a frozen batch into a state by Spark's workers: one task for each frozen file.
+
+A task that is retried, doubled or late changes nothing, because the store compares each of its puts with the lease, the
+open record and the txid of every key (`trident_state.store.Shared`). A refusal is a row and not a failure of the task:
+Spark would run a task again that cannot succeed.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from trident.base.errors import SparkFailedError, StateBehindError, StateError, StateValueError, TridentError
+from trident.base.types import spark_schema
+from trident.base.values import OutsideYears
+from trident.base.years import OUTSIDE_YEARS
+from trident.compiler.columns.function_errors import decoded, encoded
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
+from trident.compiler.spark.sessions import active_session_kept, released, run_session
+from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident_spouts.workers import numbers_of
+from trident_state.messages import Put
+from trident_state.store import SharedBatch
+
+REPORT = pa.schema(
+    [
+        ("file", pa.int64()),
+        ("counts", pa.list_(pa.int64())),
+        ("moved", pa.int64()),
+        ("removed", pa.list_(pa.binary())),
+        ("refusal", pa.string()),
+        ("marker", pa.int64()),
+    ]
+)
+"""The row in which a task tells what came of its file: the fields of a `Put`, or why the store refused."""
+
+PART_ROWS = 1 << 18
+"""The most keys that a worker puts at once; it holds them in memory in several forms."""
+
+_PROBES = 4
+
+
+class Puts(Protocol):
+    """The workers, as those who put."""
+
+    def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+        """Put the rows of every file into the state. Raises the error with which the state refused one of them."""
+        ...
+
+    def check_reached(self, batch: SharedBatch) -> None:
+        """Raise StateError if the workers do not reach the frozen files, or the very server of the driver."""
+        ...
+
+
+class SparkPuts:
+    """Puts by Spark's workers, in a session of its own beside `spark`, opened when it is first needed."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self._spark, self._checkpoint = spark, checkpoint
+        self._lock = threading.Lock()
+        self._opened: SparkSession | None = None
+        self._closed = False
+
+    @property
+    def _session(self) -> SparkSession:
+        with self._lock:
+            if self._closed:
+                raise SparkFailedError("the run ends: no batch is put any more")
+            if self._opened is None:
+                self._opened = run_session(self._spark)
+            return self._opened
+
+    def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+        """Put the rows of every file; see `Puts.put`."""
+        if not frozen.files:
+            return []
+        rows = self._run(len(frozen.files), PutFrozen(str(self._checkpoint), frozen, batch), REPORT)
+        reports = rows.to_pylist()
+        for report in reports:
+            if report["refusal"] is not None:
+                raise _refused(report)
+        by_file = {report["file"]: report for report in reports}
+        for number, file in enumerate(frozen.files):
+            counted = sum(by_file[number]["counts"]) if number in by_file else 0
+            if counted != file.rows:
+                raise StateError(f"{batch.where}: the workers put {counted} of the {file.rows} keys of {file.name}")
+        return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_file.values()]
+
+    def check_reached(self, batch: SharedBatch) -> None:
+        """Check what the workers reach; see `Puts.check_reached`."""
+        with active_session_kept():
+            if not reachable(self._session, self._checkpoint / FROZEN):
+                raise StateError(
+                    f"{batch.where}: the executors do not see the checkpoint's folder {self._checkpoint}, where the "
+                    f"frozen files are: put it on a disk that all machines share"
+                )
+        for report in self._run(_PROBES, ReachState(batch), REPORT).to_pylist():
+            if report["refusal"] is not None:
+                raise _refused(report)
+
+    def _run(self, tasks: int, function: Any, schema: pa.Schema) -> pa.Table:
+        with active_session_kept():
+            numbers: DataFrame = self._session.range(0, tasks, 1, tasks)
+            try:
+                return numbers.mapInArrow(function, spark_schema(schema)).toArrow()
+            except Exception as error:
+                better = translated(error)
+                if better is error:
+                    raise
+                raise better from error
+
+    def close(self) -> None:
+        """Stop what runs, and give the session back. A task that runs on is refused, or changes nothing."""
+        with self._lock:
+            self._closed, opened, self._opened = True, self._opened, None
+        if opened is not None:
+            with suppress(PySparkException):  # the session is gone, and its jobs with it
+                opened.interruptAll()
+            released(opened)
+
+
+@dataclass(frozen=True, slots=True)
+class PutFrozen(OnWorker):
+    """A function from numbers of files to a report on the put of each."""
+
+    checkpoint: str
+    frozen: FrozenFiles
+    batch: SharedBatch
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
+            try:
+                put = self.batch.put(_parts(read_frozen(Path(self.checkpoint), one)))
+            except TridentError as error:
+                yield _refusal(number, error)
+            except (OutsideYears, OverflowError) as error:
+                text = getattr(error, "text", error)
+                yield _refusal(number, StateValueError(f"{self.batch.where}: the time {text}: {OUTSIDE_YEARS}"))
+            else:
+                yield _report(number, put.counts, put.moved, put.removed.to_pylist(), None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReachState(OnWorker):
+    """A function that gives a report where this worker does not reach the state."""
+
+    batch: SharedBatch
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            try:
+                self.batch.check_reached()
+            except TridentError as error:
+                yield _refusal(number, error)
+
+
+def _parts(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+    """Yield keys and deltas, `PART_ROWS` at a time."""
+    for table in tables:
+        last = table.num_columns - 1
+        for at in range(0, table.num_rows, PART_ROWS):
+            part = table.slice(at, PART_ROWS)
+            yield part.select(list(range(last))), part.column(last)
+
+
+def _report(number: int, *fields: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip((number, *fields), REPORT, strict=True)], schema=REPORT
+    )
+
+
+def _refusal(number: int, error: TridentError) -> pa.RecordBatch:
+    return _report(number, None, None, None, str(encoded(error)), getattr(error, "marker", None))
+
+
+def _refused(report: dict[str, Any]) -> TridentError:
+    """Return the error of a refusal, as the store raised it in the worker."""
+    if report["marker"] is not None:
+        error = decoded(report["refusal"])
+        return StateBehindError(str(error).removeprefix("StateBehindError: "), report["marker"])
+    return decoded(report["refusal"]) or StateError(str(report["refusal"]))
