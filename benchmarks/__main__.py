@@ -10,6 +10,7 @@ from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.bad_tuples import bad_tuples
+from benchmarks.rows.carrier import carrier
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
 from benchmarks.rows.first_batch import first_batch
@@ -58,6 +59,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.memory": lambda bench, load: keys(bench, "memory"),
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
+    "carrier": carrier,
     "kafka": kafka,
     "jdbc": jdbc,
     "objects": objects,

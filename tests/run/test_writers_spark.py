@@ -1,20 +1,32 @@
 """Executors write a batch into a state: exactly what the driver would have written, whatever fails on the way."""
 
+import os
 from collections import Counter
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
+from trident.base.errors import FencedError, LogCorruptError, StateError, StateShapeError, TopologyError
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark.state_puts import SparkPuts
+from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
+from trident_state.messages import Put
+from trident_state.redis import RedisStore
+from trident_state.redis.open_batch import OpenBatch
+from trident_state.store import SharedBatch
 
 pytestmark = pytest.mark.spark
 
-BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in range(4)]
+BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in range(2)]
 EXPECTED = Counter(word for batch in BATCHES for word in batch)
 
 
@@ -53,10 +65,180 @@ def test_counts(shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, 
     state = getattr(RedisMapState, kind)(shared_redis.url, writers="executors", **options)
     done = contents(topology(state), spark, tmp_path)
     assert done["found"] == EXPECTED
-    assert [event["states"]["counts"]["writers"] for event in done["events"]] == ["executors"] * 4
+    assert [event["states"]["counts"]["writers"] for event in done["events"]] == ["executors"] * len(BATCHES)
 
 
 def test_python_combiner(shared_redis: RedisServer, spark: SparkSession, tmp_path: Path) -> None:
     state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
     done = contents(topology(state, Joined()), spark, tmp_path)
     assert done["found"] == {word: word[-1] * count for word, count in EXPECTED.items()}
+
+
+# --- what fails on the way ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FailsOnce(OpenBatch):
+    """A batch whose first put arrives and is confirmed, and whose task fails then."""
+
+    folder: Path = Path()
+
+    def put(self, parts: Any) -> Put:
+        done = OpenBatch.put(self, parts)
+        if first_time(self.folder / f"failed-{self.txid}"):
+            raise RuntimeError("this task fails after its put, on purpose")
+        return done
+
+
+def first_time(mark: Path) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def fields_of(batch: OpenBatch) -> dict[str, Any]:
+    return {field.name: getattr(batch, field.name) for field in fields(OpenBatch)}
+
+
+def test_a_job_that_fails_after_a_confirmed_put_runs_again(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = RedisStore.open_batch
+    monkeypatch.setattr(RedisStore, "open_batch", lambda *args: FailsOnce(**fields_of(opening(*args)), folder=tmp_path))
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    done = contents(topology(state), spark, tmp_path / "checkpoint")
+    assert done["found"] == EXPECTED
+    failed = [event for event in done["events"] if event["event"] == "failed"]
+    assert len(failed) == len(list(tmp_path.glob("failed-*"))) == len(BATCHES)
+    assert all("on purpose" in event["error"] for event in failed)
+
+
+@dataclass(frozen=True)
+class LeavesOut(OpenBatch):
+    """A batch whose workers leave out a row of each part."""
+
+    def put(self, parts: Any) -> Put:
+        return OpenBatch.put(self, [(keys.slice(1), deltas.slice(1)) for keys, deltas in parts])
+
+
+def test_keys_that_workers_left_out_are_noticed(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = RedisStore.open_batch
+    monkeypatch.setattr(RedisStore, "open_batch", lambda *args: LeavesOut(**fields_of(opening(*args))))
+    state = RedisMapState.opaque(shared_redis.url, writers="executors")
+    with pytest.raises(StateError, match=r"the workers put \d+ of the \d+ keys"):
+        contents(topology(state), spark, tmp_path)
+
+
+def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[FrozenFiles, SharedBatch]] = []
+    putting = SparkPuts.put
+
+    def dies(self: SparkPuts, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+        if len(kept) == 1:
+            raise StateShapeError("the driver dies here, on purpose")
+        kept.append((frozen, batch))
+        return putting(self, frozen, batch)
+
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkPuts, "put", dies)
+        with pytest.raises(StateShapeError, match="on purpose"):
+            contents(topology(state), spark, tmp_path)
+    done = contents(topology(state), spark, tmp_path)
+    assert done["found"] == EXPECTED
+    assert done["events"][0]["txid"] == 2
+    assert done["events"][0]["states"]["counts"]["writers"] == "executors"
+    before = shared_redis.held()
+    [(frozen, batch)] = kept
+    puts = SparkPuts(spark, tmp_path / "writers")
+    with pytest.raises(FencedError, match="counts"):
+        puts.check_reached(batch)
+    assert isinstance(batch, OpenBatch)
+    with pytest.raises((FencedError, LogCorruptError)):  # or its files are gone by now
+        puts.put(frozen, batch)
+    puts.close()
+    assert shared_redis.held() == before
+
+
+@pytest.mark.parametrize("aggregator", [None, Joined()])
+def test_executors_store_what_the_driver_stores_byte_for_byte(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, aggregator: Any
+) -> None:
+    stored = []
+    for writers in ("driver", "executors"):
+        state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers)
+        contents(topology(state, aggregator), spark, tmp_path / writers)
+        names = sorted(shared_redis.client.scan_iter(f"{writers}:*:b:*"))
+        stored.append({name.partition(b":")[2]: shared_redis.client.hgetall(name) for name in names})
+    assert stored[0] == stored[1]
+    assert len(stored[0]) > 10
+
+
+def test_auto_leaves_what_came_to_the_driver_to_the_driver(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = RedisMapState.opaque(shared_redis.url, writers="auto")
+    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 200, None))
+    done = contents(topology(state), spark, tmp_path)
+    assert done["found"] == EXPECTED
+    assert "executors" in [event["states"]["counts"].get("writers") for event in done["events"]]
+    assert "writers" not in done["events"][0]["states"]["counts"]
+
+
+def test_auto_falls_back_where_the_workers_reach_no_state(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIDENT_TEST_URL", shared_redis.url)  # Spark's workers began without it
+    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 200, None))
+    done = contents(topology(RedisMapState.opaque("env:TRIDENT_TEST_URL", writers="auto")), spark, tmp_path)
+    assert done["found"] == EXPECTED
+    assert {event["states"]["counts"].get("writers") for event in done["events"]} == {None}
+
+
+def test_a_password_comes_from_a_file_and_stands_in_no_plan(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "url").touch(0o600)
+    with RedisServer(tmp_path / "server", password="not-in-any-plan") as server:
+        (tmp_path / "url").write_text(server.url)
+        state = RedisMapState.opaque(f"file:{tmp_path / 'url'}", writers="executors")
+        sent: list[bytes] = []
+        putting = SparkPuts.put
+
+        def noting(self: SparkPuts, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+            sent.append(cloudpickle.dumps(batch))  # type: ignore[no-untyped-call]
+            return putting(self, frozen, batch)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(SparkPuts, "put", noting)
+            assert contents(topology(state), spark, tmp_path)["found"] == EXPECTED
+        assert len(sent) == len(BATCHES)
+        assert not any(b"not-in-any-plan" in one for one in sent)
+        with pytest.raises(ValueError, match="env:NAME or file:path") as refused:
+            RedisMapState.opaque(server.url, writers="executors")
+        assert "not-in-any-plan" not in str(refused.value)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a put that is repeated counts twice"):
+        RedisMapState.nonTransactional("redis://localhost", writers="executors")
+    with pytest.raises(ValueError, match="expected 'driver', 'executors' or 'auto'"):
+        RedisMapState.opaque("redis://localhost", writers="workers")  # type: ignore[arg-type]
+    state = RedisMapState.opaque("redis://localhost", writers="executors")
+    with pytest.raises(TopologyError, match="engine='embedded' has no executors"):
+        topology(state).start(engine="embedded", checkpointLocation=tmp_path)
+    with pytest.raises(TopologyError, match="no folder for the frozen files"):
+        topology(state).start(log=RedisLog("redis://localhost"))
+    made = TridentTopology()
+    words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
+    counts = words.persistentAggregate(state, Count(), "count", name="counts").newValuesStream()
+    counts.groupBy("count").persistentAggregate(RedisMapState.opaque("redis://localhost"), Count(), "n", name="again")
+    with pytest.raises(TopologyError, match="later steps read its new values"):
+        made.start(checkpointLocation=tmp_path)

@@ -98,6 +98,10 @@ def _headline(label: str, first: Node) -> str:
     return f"stream {label}"
 
 
+_WRITERS = {"executors": "the executors", "auto": "the executors where they have the result in files, else the driver"}
+"""Who writes a state, by the `writers` of its factory; without an entry the driver, as always."""
+
+
 def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:
     width = min(_WIDEST, max(len(step.step) for step in steps))
     fields = min(_WIDEST, max(len(fields_of(step)) for step in steps))
@@ -132,8 +136,10 @@ def _state(node: HeldState) -> list[str]:
         "checkpoint": "survives with a checkpointLocation",
         "server": "survives in its store",
     }[node.state.factory.survives]
+    writers = _WRITERS.get(getattr(node.state.factory, "writers", "driver"))
     return [
         f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",
+        *([f"    written by: {writers}"] if writers else []),
         f"    promised: {guarantee}; {durability}",
         f"    from: {guarantee.origin}",
         f"    Trident: {guarantee.trident}",

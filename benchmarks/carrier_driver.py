@@ -1,0 +1,99 @@
+"""A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
+
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS WRITERS [WRITERS ...]. The writers take turns, over
+states of their own. Prints JSON in its last line: by writers the seconds of each commit and of each whole batch, and
+the peaks of the resident sets of this process and of Spark's driver (MB).
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from trident import Count, TridentTopology
+from trident.spouts import FileSpout
+from trident.state import RedisMapState
+
+BATCHES = 3
+"""Batches over the same keys: the first one creates them and learns the size, the others are timed."""
+ROW_GROUP = 250_000
+
+
+def write_batches(folder: Path, keys: int) -> None:
+    """Write a Parquet file for each batch, each key once, without holding a whole batch."""
+    folder.mkdir(parents=True)
+    schema = pa.schema({"key": pa.int64()})
+    for batch in range(BATCHES):
+        with pq.ParquetWriter(folder / f"{batch}.parquet", schema) as writer:
+            for start in range(0, keys, ROW_GROUP):
+                numbers = pa.array(range(start, min(keys, start + ROW_GROUP)), pa.int64())
+                writer.write_table(pa.table([pc.multiply(numbers, 7)], schema=schema))
+
+
+def run(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Run all batches and check what is stored."""
+    topology = TridentTopology()
+    spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
+    name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
+    stream = topology.newStream("keys", spout).groupBy("key")
+    stream.persistentAggregate(state, Count(), "count", name="counts")
+    with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
+        running.processAllAvailable(timeout=3600)
+        events = [event for event in running.recentProgress if event["event"] == "committed"]
+        asked = [0, 7, 7 * (keys // 2), 7 * (keys - 1)]
+        found = running.state("counts").multiGet(asked)
+        assert found == [BATCHES] * len(asked), found
+    assert [event["states"]["counts"]["keys"] for event in events] == [keys] * BATCHES, events
+    assert {event["states"]["counts"].get("writers", "driver") for event in events} == {writers}
+    durations = [event["durationMs"] for event in events[1:]]
+    return {what: [one[what] / 1000 for one in durations] for what in ("commit", "total")}
+
+
+def peak_mb(pid: int) -> float:
+    """Return the largest resident set that a process has had, in MB."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def java() -> int:
+    """Return the process id of Spark's driver, a child of this process."""
+    own = os.getpid()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+                line = (entry / "cmdline").read_bytes()
+            except OSError:  # it has ended meanwhile
+                continue
+            if int(fields[1]) == own and b"SparkSubmit" in line:
+                return int(entry.name)
+    raise LookupError("no JVM below this process")
+
+
+def main(folder: str, url: str, master: str, keys: str, *writers: str) -> None:
+    spark = (
+        SparkSession.builder.master(master)
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2" if int(keys) <= 1_000_000 else "16")
+        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        .getOrCreate()
+    )
+    write_batches(Path(folder) / "source", int(keys))
+    took: dict[str, dict[str, list[float]]] = {}
+    for turn, name in enumerate(writers):
+        for what, seconds in run(spark, Path(folder), url, int(keys), name, turn).items():
+            took.setdefault(name, {}).setdefault(what, []).extend(seconds)
+    peaks = {"python": peak_mb(os.getpid()), "jvm": peak_mb(java())}
+    print(json.dumps({"took": took, "peaks": peaks}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
