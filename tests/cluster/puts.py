@@ -24,7 +24,7 @@ from trident_state.messages import Put
 from trident_state.redis import RedisStore
 from trident_state.redis.open_batch import OpenBatch
 
-BATCHES = [[f"word{(batch * 7 + row * row) % 997}" for row in range(3_000)] for batch in range(6)]
+BATCHES = [[f"word{(batch * 7 + row * row) % 997}" for row in range(3_000)] for batch in range(4)]
 
 
 class Longest:
@@ -87,7 +87,7 @@ def main(folder: str, url: str, master: str, troubles: str) -> None:
     words.persistentAggregate(state, Count(), "count", name="counts")
     words.persistentAggregate(state, "word", Longest(), "longest", name="longest")
     with topology.start(spark, name="puts", checkpointLocation=Path(folder) / "checkpoint") as running:
-        running.processAllAvailable(timeout=300)
+        running.processAllAvailable(timeout=480)
         found = {name: dict(running.state(name).items()) for name in ("counts", "longest")}
         events = running.recentProgress
     writers = {state["writers"] for e in events if e["event"] == "committed" for state in e["states"].values()}

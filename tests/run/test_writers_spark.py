@@ -129,7 +129,7 @@ def test_keys_that_workers_left_out_are_noticed(
     opening = RedisStore.open_batch
     monkeypatch.setattr(RedisStore, "open_batch", lambda *args: LeavesOut(**fields_of(opening(*args))))
     state = RedisMapState.opaque(shared_redis.url, writers="executors")
-    with pytest.raises(StateError, match=r"the workers put \d+ of the \d+ keys"):
+    with pytest.raises(StateError, match=r"the workers put \d+ of \d+ keys"):
         contents(topology(state), spark, tmp_path)
 
 
@@ -168,8 +168,9 @@ def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
 
 @pytest.mark.parametrize("aggregator", [None, Joined()])
 def test_executors_store_what_the_driver_stores_byte_for_byte(
-    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, aggregator: Any
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: Any
 ) -> None:
+    monkeypatch.setattr("trident.compiler.spark.state_puts.PART_ROWS", 10)  # so that each file is put in parts
     stored = []
     for writers in ("driver", "executors"):
         state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers)

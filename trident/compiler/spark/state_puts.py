@@ -1,4 +1,4 @@
-"""Puts of a frozen batch into a state by Spark's workers: one task for each frozen file.
+"""Puts of a frozen batch into a state by Spark's workers: one task for each part of a frozen file.
 
 A task that is retried, doubled or late changes nothing, because the store compares each of its puts with the lease, the
 open record and the txid of every key (`trident_state.store.Shared`). A refusal is a row and not a failure of the task:
@@ -6,7 +6,7 @@ Spark would run a task again that cannot succeed.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from trident_state.store import SharedBatch
 
 REPORT = pa.schema(
     [
-        ("file", pa.int64()),
+        ("part", pa.int64()),
         ("counts", pa.list_(pa.int64())),
         ("moved", pa.int64()),
         ("removed", pa.list_(pa.binary())),
@@ -40,10 +40,10 @@ REPORT = pa.schema(
         ("marker", pa.int64()),
     ]
 )
-"""The row in which a task tells what came of its file: the fields of a `Put`, or why the store refused."""
+"""The row in which a task tells what came of its part: the fields of a `Put`, or why the store refused."""
 
 PART_ROWS = 1 << 18
-"""The most keys that a worker puts at once; it holds them in memory in several forms."""
+"""The most keys that a task puts; a worker holds them in memory in several forms."""
 
 _PROBES = 4
 
@@ -80,19 +80,22 @@ class SparkPuts:
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file; see `Puts.put`."""
-        if not frozen.files:
+        parts = tuple(_parts(frozen))
+        if not parts:
             return []
-        rows = self._run(len(frozen.files), PutFrozen(str(self._checkpoint), frozen, batch), REPORT)
-        reports = rows.to_pylist()
+        reports = self._run(len(parts), PutFrozen(str(self._checkpoint), frozen, parts, batch), REPORT).to_pylist()
         for report in reports:
             if report["refusal"] is not None:
                 raise _refused(report)
-        by_file = {report["file"]: report for report in reports}
-        for number, file in enumerate(frozen.files):
-            counted = sum(by_file[number]["counts"]) if number in by_file else 0
-            if counted != file.rows:
-                raise StateError(f"{batch.where}: the workers put {counted} of the {file.rows} keys of {file.name}")
-        return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_file.values()]
+        by_part = {report["part"]: report for report in reports}
+        for number, part in enumerate(parts):
+            counted = sum(by_part[number]["counts"]) if number in by_part else 0
+            if counted != part.rows:
+                name = frozen.files[part.file].name
+                raise StateError(
+                    f"{batch.where}: the workers put {counted} of {part.rows} keys of the frozen file {name}"
+                )
+        return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
 
     def check_reached(self, batch: SharedBatch) -> None:
         """Check what the workers reach; see `Puts.check_reached`."""
@@ -128,18 +131,39 @@ class SparkPuts:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file that one task puts: the number of the file, the first row, and how many they are."""
+
+    file: int
+    start: int
+    rows: int
+
+
+def _parts(frozen: FrozenFiles) -> Iterator[Part]:
+    """Cut the files, so that a batch keeps several workers busy also where Spark made one file of it."""
+    for number, file in enumerate(frozen.files):
+        for start in range(0, file.rows, PART_ROWS):
+            yield Part(number, start, min(PART_ROWS, file.rows - start))
+
+
+@dataclass(frozen=True, slots=True)
 class PutFrozen(OnWorker):
-    """A function from numbers of files to a report on the put of each."""
+    """A function from numbers of parts to a report on the put of each."""
 
     checkpoint: str
     frozen: FrozenFiles
+    parts: tuple[Part, ...]
     batch: SharedBatch
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
-            one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
+            part = self.parts[number]
+            one = FrozenFiles(self.frozen.folder, (self.frozen.files[part.file],), self.frozen.schema)
             try:
-                put = self.batch.put(_parts(read_frozen(Path(self.checkpoint), one)))
+                (table,) = read_frozen(Path(self.checkpoint), one)
+                rows = table.slice(part.start, part.rows)
+                last = rows.num_columns - 1
+                put = self.batch.put([(rows.select(list(range(last))), rows.column(last))])
             except TridentError as error:
                 yield _refusal(number, error)
             except (OutsideYears, OverflowError) as error:
@@ -161,15 +185,6 @@ class ReachState(OnWorker):
                 self.batch.check_reached()
             except TridentError as error:
                 yield _refusal(number, error)
-
-
-def _parts(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
-    """Yield keys and deltas, `PART_ROWS` at a time."""
-    for table in tables:
-        last = table.num_columns - 1
-        for at in range(0, table.num_rows, PART_ROWS):
-            part = table.slice(at, PART_ROWS)
-            yield part.select(list(range(last))), part.column(last)
 
 
 def _report(number: int, *fields: Any) -> pa.RecordBatch:
