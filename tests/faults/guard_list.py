@@ -1657,7 +1657,7 @@ GUARDS = [
         "executors, every key of every file",
         "a batch is committed of which a worker left out keys that were frozen",
         "trident/compiler/spark/state_puts.py",
-        "if counted != file.rows:",
+        "if counted != part.rows:",
         "if False:",
         "tests/run/test_writers_spark.py -k left_out",
     ),
