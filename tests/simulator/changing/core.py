@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tests.simulator.changing.programs import Shape, program_of
 from tests.simulator.driver import Gate as Gate
 from tests.simulator.fake_log import FakeLog, LogDisk
@@ -19,7 +21,7 @@ from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
-from trident.log import redis_log, redis_server
+from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.redis_log import RedisTransactionLog
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
 from trident.run import attempt_runs, sources, start
@@ -187,6 +189,16 @@ def committed_of(disk: LogDisk, group: Any) -> int:
     """The last committed txid that the log's file holds."""
     found = disk.groups.get(group)
     return 0 if found is None else found.committed
+
+
+def frozen_rows(world: "World", group: str, txid: int, output: str) -> list[Any] | None:
+    """What a later stage froze for an output; None where it is stage 1's, or the log is not a file."""
+    for (name, at, stage), outputs in world.disk.frozen.items() if world.log_server is None else ():
+        if (name, at) == (group, txid) and stage > 1 and f"{output}!" in outputs:
+            table = frozen_batches.thaw(outputs[f"{output}!"], output)
+            assert isinstance(table, pa.Table)
+            return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return None
 
 
 def with_formerly(shape: Shape, earlier: list[Shape], message: str) -> Shape:

@@ -1,5 +1,6 @@
 """A driver of a changing program: several groups, outputs, user code that raises or does not come back."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,9 @@ class Driver:
             self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {table.column_names}, declared otherwise"))
         label, counts = core.label_of(self, self._handing), None if self.world.taken_over(self) else attempt
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        frozen = None if self.world.taken_over(self) else core.frozen_rows(self.world, self._handing, txid, output)
+        if frozen is not None and Counter(frozen) != Counter(rows):
+            self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {rows}, and {frozen} was frozen for it"))
         self.world.heard(self, lambda history: history.given_out(label, output, txid, counts, rows))
 
     def reads(self, group: str, attempt: TransactionAttempt, inputs: Mapping[Node, Any]) -> None:
