@@ -24,6 +24,8 @@ from trident_state.protocols import State as State
 from trident_state.protocols import TupleCollection as TupleCollection
 from trident_state.protocols import ValueUpdater as ValueUpdater
 from trident_state.redis import RedisMapState as RedisMapState
+from trident_state.relational import PostgresMapState as PostgresMapState
+from trident_state.relational import SqliteMapState as SqliteMapState
 from trident_state.snapshottable import SnapshottableMap as SnapshottableMap
 from trident_state.state_shape import Combine as Combine
 from trident_state.state_shape import StateIdentity as StateIdentity

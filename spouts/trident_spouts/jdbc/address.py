@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from trident.base.errors import MissingPackageError, SourceUnreadableError
+from trident.base.errors import SourceUnreadableError
+from trident.base.postgres_address import SCHEMES, parameters_of
+from trident.base.postgres_address import postgres_client as client_for
 from trident.base.redis_address import redacted
-from trident.base.secrets import read_secret
-
-SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,27 +25,14 @@ class Address:
         """Return a new connection of psycopg, in autocommit mode.
 
         Raises psycopg.OperationalError if there is none, and SourceUnreadableError if the address cannot be read.
-        """
-        return postgres_client().connect(**self._parameters(), autocommit=True)
 
-    def _parameters(self) -> dict[str, Any]:
-        url = read_text("url", self.url).removeprefix("jdbc:")
-        if not url.startswith(SCHEMES):
-            raise SourceUnreadableError(f"JdbcSpout: {self.url} does not hold a url that begins with postgresql://")
-        client = postgres_client()
-        try:
-            parameters: dict[str, Any] = client.conninfo.conninfo_to_dict(url)
-        except client.ProgrammingError:  # its message may show a part of the password
-            raise SourceUnreadableError(
-                f"JdbcSpout: the url {self.shown} cannot be understood; expected postgresql://user@host:5432/database, "
-                f"with parameters of libpq, and in user and password / as %2F, ? as %3F, # as %23, @ as %40"
-            ) from None
-        given = {"user": self.user, "password": self.password}
-        parameters |= {name: read_text(name, text) for name, text in given.items() if text is not None}
-        # A server that vanishes in the middle of an answer is noticed after half a minute, and not never.
-        defaults: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
-        defaults |= {"connect_timeout": max(2, round(self.connect_timeout)), "application_name": "trident-pyspark"}
-        return {**defaults, **parameters, "client_encoding": "UTF8"}
+        >>> Address("env:NOT_SET_ANYWHERE", None, None, 5).connect()
+        Traceback (most recent call last):
+        trident.base.errors.SourceUnreadableError: JdbcSpout: url='env:NOT_SET_ANYWHERE': the environment variable \
+NOT_SET_ANYWHERE is not set
+        """
+        given = (self.url, self.user, self.password, self.connect_timeout)
+        return postgres_client().connect(**parameters_of("JdbcSpout", *given, SourceUnreadableError), autocommit=True)
 
     @property
     def shown(self) -> str:
@@ -57,26 +43,9 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def read_text(name: str, text: str) -> str:
-    """Return what ``env:NAME`` or ``file:path`` holds, or `text` itself if it is neither.
-
-    Raises SourceUnreadableError if there is no such variable or file. The message never shows the content.
-
-    >>> read_text("password", "env:NOT_SET_ANYWHERE")
-    Traceback (most recent call last):
-    trident.base.errors.SourceUnreadableError: JdbcSpout: password='env:NOT_SET_ANYWHERE': the environment variable \
-NOT_SET_ANYWHERE is not set
-    """
-    return read_secret(name, text, lambda problem: SourceUnreadableError(f"JdbcSpout: {problem}"))
-
-
 def postgres_client() -> Any:
     """Return the module psycopg. Raises MissingPackageError if it is not installed."""
-    try:
-        import psycopg
-        import psycopg.conninfo
-    except ImportError as error:
-        raise MissingPackageError(
-            "JdbcSpout needs the package psycopg on the driver and on every worker: pip install 'trident-pyspark[jdbc]'"
-        ) from error
-    return psycopg
+    return client_for("JdbcSpout")
+
+
+__all__ = ["SCHEMES", "Address", "postgres_client"]

@@ -1,12 +1,12 @@
 """Reading from a database, again and again where a connection is lost: only reads are sent, so each may be repeated."""
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from trident.base.errors import SourceUnreadableError
+from trident.base.postgres_address import passes, said
 from trident_spouts.jdbc.address import Address, postgres_client
 from trident_spouts.jdbc.copy_out import copied
 
@@ -15,15 +15,6 @@ Row = tuple[Any, ...]
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
-
-_PASSING = ("08", "40", "53", "55P03", "57P", "58")
-"""Beginnings of SQLSTATEs that pass by themselves: lost connections, conflicts, a server that is full or restarts."""
-
-_REFUSALS = re.compile(
-    r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
-    r"|certificate verify failed|permission denied for database"
-)
-"""What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
 
 # The texts of values depend on these settings. They hold for one transaction, so that a pool may lie in between.
 _SETTINGS = (
@@ -94,11 +85,11 @@ class Database:
             try:
                 return self._in_transaction(work, begin, keep)
             except client.Error as error:
-                if not _passes(error):
+                if not passes(error):
                     raise self._refusal(error) from error
                 if time.monotonic() + pause > until:
                     raise self._error(
-                        f"cannot be read, after {self._patience:g} s of trying ({_said(error)}). Check that it runs, "
+                        f"cannot be read, after {self._patience:g} s of trying ({said(error)}). Check that it runs, "
                         f"and the address; retrySecs= says how long to wait for it"
                     ) from error
             time.sleep(pause)
@@ -132,19 +123,7 @@ class Database:
         }
         hint = hints.get(error.sqlstate or "", "check user, password and database in the address")
         known = error.sqlstate in hints or error.sqlstate is None
-        return self._error(f"answered: {_said(error)}{f'; {hint}' if known else ''}")
+        return self._error(f"answered: {said(error)}{f'; {hint}' if known else ''}")
 
     def _error(self, what: str) -> SourceUnreadableError:
         return SourceUnreadableError(f"JdbcSpout: the database at {self.address.shown} {what}")
-
-
-def _passes(error: Any) -> bool:
-    """Return whether the same request may succeed later."""
-    if error.sqlstate is not None:
-        return str(error.sqlstate).startswith(_PASSING)
-    return isinstance(error, postgres_client().OperationalError) and not _REFUSALS.search(str(error))
-
-
-def _said(error: Any) -> str:
-    """Return what the server or the client says, in one line."""
-    return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)

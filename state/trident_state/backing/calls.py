@@ -80,6 +80,11 @@ class MapCalls:
         for at in range(0, len(keys), self._most):
             self._call(user_map.multiRemove, keys[at : at + self._most])
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warnings of the map about the store behind it; none if the map has no `warnings`."""
+        told = getattr(self._made_map(), "warnings", None)
+        return () if told is None else tuple(self._call(told))
+
     def close(self) -> None:
         """Close the map, if it was made and can be closed."""
         close = getattr(self._map, "close", None)

@@ -104,6 +104,11 @@ class BackingStore:
                 raise StateOwnedError(f"{self._where} is there already, at txid {meta.marker}: nothing was created")
             self._lease = lease
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What lets the store behind the map lose what it confirmed, if the map can tell; a start shows it."""
+        return self._calls.warnings()
+
     def acquire(self, lease: Lease) -> None:
         with self._writing:
             (text,) = self._calls.get([META])

@@ -1,0 +1,183 @@
+"""SqliteMapState and PostgresMapState: what users write to keep a state in a relational database."""
+
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike, fspath
+from typing import Literal, Self
+
+from trident.base.durations import Duration, read_seconds
+from trident.base.names import brief
+from trident.base.postgres_address import check_postgres_url
+from trident.base.redis_address import redacted
+from trident_state.backing.store import BackingStore
+from trident_state.relational.layout import StateTable, stored_table
+from trident_state.relational.postgres_table import PostgresTable, postgres_tables
+from trident_state.relational.sqlite_table import SqliteTable, sqlite_tables
+from trident_state.backing.meta import Meta
+from trident_state.backing.protocol import BackingMap
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
+
+_WHOLE = 2**31
+"""The most keys of one call of a table: more than a batch has, so that each batch is one transaction."""
+
+
+@dataclass(frozen=True, repr=False)
+class _RelationalState:
+    """What both databases share: the kind, and a store over the table of the state."""
+
+    kind: StateKind
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        """What has to stay for the state to stay: the "server", which means the database."""
+        return "server"
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the state refuses a former driver in the step that writes: True."""
+        return True
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
+        """Return the state's store, which connects to the database when it is first used."""
+        make = partial(self._table, StateTable(identity, shape, self.kind))
+        return BackingStore(identity, shape, self.kind, make, "json", _WHOLE)
+
+    def found(self) -> list[Meta]:
+        """Return the meta entries of all states in the database."""
+        tables = [stored_table(name, text) for name, text in self._tables()]
+        return [table.meta for table in tables if table is not None]
+
+    def _table(self, table: StateTable) -> BackingMap:
+        raise NotImplementedError
+
+    def _tables(self) -> list[tuple[str, str | None]]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class SqliteMapState(_RelationalState):
+    """A state in a SQLite file, which outlives the run and which SQL can read.
+
+    Make a SqliteMapState by `opaque`, `transactional` or `nonTransactional`. A file may hold many states. Each batch is
+    one transaction, which is on the disk when it is committed; exactly-once, and a former driver is refused. Meaning:
+    the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
+
+    >>> SqliteMapState.opaque("states.db")
+    SqliteMapState.opaque('states.db')
+    """
+
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, StateKind):
+            raise TypeError(
+                "say the kind: SqliteMapState.opaque(path), .transactional(path) or .nonTransactional(path)"
+            )
+        if not isinstance(self.path, str | PathLike):
+            raise TypeError(f"path={brief(self.path)}: expected the path of a file, 'states.db'")
+        object.__setattr__(self, "path", fspath(self.path))
+        if not self.path or self.path == ":memory:" or "://" in self.path:
+            raise ValueError(
+                f"path={self.path!r}: expected the path of a file on a local disk, 'states.db'; to keep a state in "
+                f"memory use MemoryMapState, on a server PostgresMapState or RedisMapState"
+            )
+
+    @classmethod
+    def opaque(cls, path: str | PathLike[str]) -> Self:
+        """Return an opaque state, which keeps (txid, prev, value) and is exact with transactional and opaque spouts.
+
+        Parameters
+        ----------
+        path
+            The file, on a local disk: SQLite's locks do not hold on network drives. It is made with the first state;
+            its folder must be there.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The path is none.
+        """
+        return cls(StateKind.OPAQUE, path)  # type: ignore[arg-type]
+
+    @classmethod
+    def transactional(cls, path: str | PathLike[str]) -> Self:
+        """Return a transactional state, as exact as an opaque one. Parameters as in `opaque`."""
+        return cls(StateKind.TRANSACTIONAL, path)  # type: ignore[arg-type]
+
+    @classmethod
+    def nonTransactional(cls, path: str | PathLike[str]) -> Self:
+        """Return a state that keeps values only, so that reads are not committed reads. Parameters as in `opaque`."""
+        return cls(StateKind.NON_TRANSACTIONAL, path)  # type: ignore[arg-type]
+
+    def _table(self, table: StateTable) -> BackingMap:
+        return SqliteTable(self.path, table)
+
+    def _tables(self) -> list[tuple[str, str | None]]:
+        return sqlite_tables(self.path)
+
+    def __repr__(self) -> str:
+        return f"SqliteMapState.{self.kind.value}({self.path!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class PostgresMapState(_RelationalState):
+    """A state in PostgreSQL, which outlives the run and which SQL can read.
+
+    Make a PostgresMapState by `opaque`, `transactional` or `nonTransactional`. Each batch is one transaction, which is
+    durable when it is committed; exactly-once, and a former driver is refused. It needs psycopg:
+    ``pip install 'trident-pyspark[postgres]'``. Meaning: the JDBC state of ``storm-jdbc``, with fencing and committed
+    reads added.
+
+    >>> PostgresMapState.opaque("postgresql://me:secret@localhost/shop")
+    PostgresMapState.opaque('postgresql://me:***@localhost/shop')
+    """
+
+    url: str = ""
+    connectTimeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, StateKind):
+            raise TypeError("say the kind: PostgresMapState.opaque(url), .transactional(url) or .nonTransactional(url)")
+        check_postgres_url(self.url)
+        object.__setattr__(self, "connectTimeout", read_seconds("connectTimeout", self.connectTimeout))
+
+    @classmethod
+    def opaque(cls, url: str, *, connectTimeout: Duration = 5.0) -> Self:
+        """Return an opaque state, which keeps (txid, prev, value) and is exact with transactional and opaque spouts.
+
+        Parameters
+        ----------
+        url
+            ``postgresql://user:password@host:5432/database``, with libpq's parameters; or ``env:NAME`` or
+            ``file:path`` that holds it, read at each connection. The state's table and view are made in the first
+            schema of the user's search path.
+        connectTimeout
+            How long until a server counts as unreachable: seconds, ``"5s"`` or a timedelta.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument is invalid. Whether the server can be reached is checked when the topology starts.
+        """
+        return cls(StateKind.OPAQUE, url, connectTimeout)  # type: ignore[arg-type]
+
+    @classmethod
+    def transactional(cls, url: str, *, connectTimeout: Duration = 5.0) -> Self:
+        """Return a transactional state, as exact as an opaque one. Parameters as in `opaque`."""
+        return cls(StateKind.TRANSACTIONAL, url, connectTimeout)  # type: ignore[arg-type]
+
+    @classmethod
+    def nonTransactional(cls, url: str, *, connectTimeout: Duration = 5.0) -> Self:
+        """Return a state that keeps values only, so that reads are not committed reads. Parameters as in `opaque`."""
+        return cls(StateKind.NON_TRANSACTIONAL, url, connectTimeout)  # type: ignore[arg-type]
+
+    def _table(self, table: StateTable) -> BackingMap:
+        return PostgresTable(self.url, self.connectTimeout, table)
+
+    def _tables(self) -> list[tuple[str, str | None]]:
+        return postgres_tables(self.url, self.connectTimeout)
+
+    def __repr__(self) -> str:
+        shown = "" if self.connectTimeout == 5.0 else f", connectTimeout={self.connectTimeout!r}"
+        return f"PostgresMapState.{self.kind.value}({redacted(self.url)!r}{shown})"

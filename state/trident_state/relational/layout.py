@@ -1,0 +1,135 @@
+"""How one state lies in a relational database: a table of its entries, and a view with a column for each field.
+
+The table has the columns ``key`` (the encoded key, or `META`), ``fields`` (the key's fields as a JSON array, null for the
+meta entry) and ``record`` (JSON, as `trident_state.records.documents` writes it).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateError
+from trident_state.backing.meta import Meta, read_meta
+from trident_state.backing.protocol import META
+from trident_state.binary import join_columns
+from trident_state.keys import decode_keys
+from trident_state.records.documents import Documents
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+
+_LONGEST = 63
+"""The bytes of a name in PostgreSQL, which cuts longer ones off without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column of the view: its name, its type, and the places of its value in ``fields`` or in the record's value.
+
+    `field` is the position of a key field; None for a column of the value, of which `part` names a struct's field.
+    """
+
+    name: str
+    type: pa.DataType
+    field: int | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """The table and the view of one state."""
+
+    identity: StateIdentity
+    shape: StateShape
+    kind: StateKind
+
+    def __post_init__(self) -> None:
+        if len(self.name) > _LONGEST:
+            raise StateError(
+                f"state {self.identity.name!r}: the name of its table would be {self.name!r}, and names in a database "
+                f"have at most {_LONGEST} letters; give the topology or the state a shorter name"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the table, which no other state has: names have no slash."""
+        return f"{self.identity.topology}/{self.identity.name}"
+
+    @property
+    def view(self) -> str:
+        """The name of the view, which needs no quotes if the names have no capital letters."""
+        return re.sub(r"\W", "_", f"{self.identity.topology}_{self.identity.name}", flags=re.ASCII)
+
+    @property
+    def bare(self) -> bool:
+        """Whether a record is the value alone."""
+        return self.kind is StateKind.NON_TRANSACTIONAL
+
+    @cached_property
+    def _texts(self) -> list[Documents]:
+        return [Documents(field.type, bare=True) for field in self.shape.keys]
+
+    def fields(self, keys: Sequence[bytes]) -> list[str | None]:
+        """Return the fields of each encoded key as a JSON array; None for the meta entry, if it comes first."""
+        encoded = pa.array(keys[1:] if keys[:1] == [META] else keys, pa.binary())
+        meta: list[str | None] = [None] * (len(keys) - len(encoded))
+        if not self._texts:
+            return [*meta, *["[]"] * len(encoded)]
+        columns = decode_keys(encoded, self.shape.keys).combine_chunks().columns
+        texts = [
+            text.pack(0, column.chunk(0) if column.num_chunks else pa.array([], column.type), column)
+            for text, column in zip(self._texts, columns, strict=True)
+        ]
+        parts: list[bytes | pa.Array] = [b"["]
+        for text in texts:
+            parts += [text, b","]
+        parts[-1] = b"]"
+        return [*meta, *(text.decode() for text in join_columns(*parts).to_pylist())] if len(encoded) else meta
+
+    def columns(self) -> list[ViewColumn]:
+        """Return the columns of the view: the key fields, then ``value``, or the fields of a value that is a struct."""
+        columns = [ViewColumn(field.name, field.type, at) for at, field in enumerate(self.shape.keys)]
+        value = self.shape.value
+        parts = [value.field(at) for at in range(value.num_fields)] if kinds.is_struct(value) else []
+        if any('"' in part.name or "\\" in part.name for part in parts):
+            parts = []
+        after = [(part.name, part.type, part.name) for part in parts] or [("value", value, None)]
+        for name, type_, part_name in after:
+            while name in {column.name for column in columns}:
+                name = f"_{name}"  # noqa: PLW2901 (as a state's own reads name it)
+            columns.append(ViewColumn(name, type_, None, part_name))
+        return columns
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table that holds a state, with its meta entry."""
+
+    meta: Meta
+
+
+def stored_table(name: str, text: str | bytes | None) -> StoredTable | None:
+    """Return the state of a table with this name and this meta entry; None if it is no state's."""
+    held = text.encode() if isinstance(text, str) else text
+    meta = read_meta(held, f"table {name!r}")
+    return None if meta is None else StoredTable(meta)
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL writes it.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"

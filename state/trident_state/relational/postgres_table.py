@@ -1,0 +1,248 @@
+"""The table of one state in PostgreSQL: a map that puts on a condition, in one transaction that is durable."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
+from trident.base.postgres_address import parameters_of, passes, postgres_client, said
+from trident.base.redis_address import redacted
+from trident_state.backing.protocol import META
+from trident_state.encoding import is_bytes, is_text
+from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted
+
+T = TypeVar("T")
+
+_AT_ONCE = 20_000
+"""The keys of one statement."""
+
+# For one transaction, so that a pool may lie in between. The lease's row is locked until its end: a driver that hangs
+# or is cut off must not keep its successor out.
+_BEGIN = (
+    "begin isolation level read committed; "
+    "set local lock_timeout = '10s'; set local idle_in_transaction_session_timeout = '30s'; "
+    "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
+)
+
+
+class PostgresTable:
+    """The table of one state. A connection is opened when it is needed, and opened anew after any error."""
+
+    def __init__(self, url: str, connect_timeout: float, table: StateTable) -> None:
+        self._url, self._timeout, self._table, self._name = url, connect_timeout, table, quoted(table.name)
+        self._owner = f"state {table.identity.name!r}"
+        self._connection: Any = None
+
+    # --- the map ---------------------------------------------------------------------------------------------
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        get = (
+            f"select t.record from unnest(%b::bytea[]) with ordinality as k(key, at) "
+            f"left join {self._name} t on t.key = k.key order by k.at"
+        )
+        found: list[bytes | None] = []
+        for at in range(0, len(keys), _AT_ONCE):
+            part = keys[at : at + _AT_ONCE]
+            rows = self._read(get, (part,))
+            found += [None] * len(part) if rows is None else [row[0] and row[0].encode() for row in rows]
+        return found
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        self._write(lambda connection: self._put(connection, keys, values))
+
+    def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
+        """Store all in one transaction, which holds the lock of the guard's row to its end."""
+
+        def put(connection: Any) -> bool:
+            if expected is None:
+                self._create(connection)
+            query = f"select record from {self._name} where key = %b for update"
+            row = connection.execute(query, (guard,)).fetchone()
+            if (None if row is None else row[0].encode()) != expected:
+                return False
+            self._put(connection, keys, values)
+            return True
+
+        return self._write(put) or False  # None: there is no table
+
+    def keys(self) -> Iterable[bytes]:
+        return [bytes(key) for (key,) in self._read(f"select key from {self._name}", ()) or ()]
+
+    def multiRemove(self, keys: list[bytes]) -> None:
+        """Remove the given keys; with the last one, which is the meta entry, table and view go."""
+
+        def remove(connection: Any) -> None:
+            connection.execute(f"delete from {self._name} where key = any(%b::bytea[])", (keys,))
+            if connection.execute(f"select 1 from {self._name} limit 1").fetchone() is None:
+                connection.execute(f"drop view if exists {quoted(self._table.view)}")
+                connection.execute(f"drop table {self._name}")
+
+        self._write(remove)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what of the server's settings lets it lose a commit that it confirmed."""
+        found = (
+            self._read(
+                "select name from pg_settings where name in ('fsync', 'full_page_writes') "
+                "and setting = 'off' order by name",
+                (),
+            )
+            or ()
+        )
+        texts = [f"{name} is off" for (name,) in found]
+        named = "select 1 from pg_class where oid = to_regclass(%s) and relpersistence <> 'p'"
+        if self._read(named, (self._name,)):
+            texts.append(f"the table {self._name} is unlogged, and emptied by a crash")
+        return tuple(
+            f"{self._owner}: {text} at {redacted(self._url)}: a crash may lose what was committed. The state is healed "
+            f"from the log then, as far back as it reaches"
+            for text in texts
+        )
+
+    def close(self) -> None:
+        """Close the connection. The next call opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(postgres_client("PostgresMapState").Error, OSError):  # it is broken already
+                connection.close()
+
+    # --- transactions ----------------------------------------------------------------------------------------
+
+    def _read(self, query: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
+        """Return the rows of a query, as of one moment; None if there is no table."""
+        return self._call(lambda connection: list(connection.execute(query, parameters).fetchall()))
+
+    def _write(self, work: Callable[[Any], T]) -> T | None:
+        """Return what `work` returns in one transaction; None if there is no table."""
+
+        def written(connection: Any) -> T:
+            connection.execute(_BEGIN)
+            result = work(connection)
+            connection.execute("commit")
+            return result
+
+        return self._call(written)
+
+    def _call(self, work: Callable[[Any], T]) -> T | None:
+        client = postgres_client("PostgresMapState")
+        try:
+            if self._connection is None:
+                given = (self._url, None, None, self._timeout)
+                parameters = parameters_of(self._owner, *given, StateError)
+                # A pool may lie in between, which does not know of prepared statements.
+                self._connection = client.connect(**parameters, autocommit=True, prepare_threshold=None)
+            return work(self._connection)
+        except client.errors.UndefinedTable:
+            self.close()
+            return None
+        except client.Error as error:
+            self.close()
+            raise self._error(error) from error
+        except BaseException:
+            self.close()  # whatever the connection is in the middle of
+            raise
+
+    def _error(self, error: Any) -> StateError:
+        where = f"{self._owner}: the database at {redacted(self._url)}"
+        if error.sqlstate == "25006":
+            return StateUnavailableError(
+                f"{where} is read-only, as a standby is; the url must lead to the primary (several hosts and "
+                f"target_session_attrs=read-write)"
+            )
+        if error.sqlstate == "42501":
+            return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
+        # A table or a type of the same name, made by somebody else just now, is there at the next try.
+        if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
+            return StateUnavailableError(
+                f"{where}: {said(error)}; whether it wrote anything is not known, and it is called again"
+            )
+        return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
+
+    # --- statements ------------------------------------------------------------------------------------------
+
+    def _put(self, connection: Any, keys: list[bytes], values: list[bytes]) -> None:
+        put = (
+            f"insert into {self._name} select * from unnest(%b::bytea[], %s::text[], %s::text[]) "
+            f"on conflict (key) do update set record = excluded.record"
+        )
+        fields, records = self._table.fields(keys), [value.decode() for value in values]
+        for at in range(0, len(keys), _AT_ONCE):
+            part = slice(at, at + _AT_ONCE)
+            connection.execute(put, (keys[part], fields[part], records[part]))
+
+    def _create(self, connection: Any) -> None:
+        """Make table and view, if they are not there, and let no other driver make them or the first entry too."""
+        connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._table.name,))
+        if connection.execute("select to_regclass(%s)", (self._name,)).fetchone()[0] is not None:
+            return
+        view = self._table.view
+        if connection.execute("select to_regclass(%s)", (quoted(view),)).fetchone()[0] is not None:
+            raise StateOwnedError(
+                f"{self._owner}: the database at {redacted(self._url)} has {view!r} already, which would be the view "
+                f"of this state; rename the state or the topology. Nothing was touched"
+            )
+        connection.execute(f"create table {self._name} (key bytea primary key, fields text, record text not null)")
+        columns = ", ".join(_typed(column) for column in self._table.columns())
+        value = "record::json" if self._table.bare else "record::json -> 'value'"
+        # The inner query must not be flattened: the meta entry has no value.
+        connection.execute(
+            f"create view {quoted(view)} as select {columns} from (select fields::json as fields, {value} as value "
+            f"from {self._name} where fields is not null) entries where json_typeof(value) <> 'null'"
+        )
+
+
+def _typed(column: ViewColumn) -> str:
+    """Return the expression of a column of the view."""
+    if column.field is not None:
+        text, document = f"fields ->> {column.field}", f"fields -> {column.field}"
+    elif column.part is None:
+        text, document = "value #>> '{}'", "value"
+    else:
+        text, document = f"value ->> {literal(column.part)}", f"value -> {literal(column.part)}"
+    if is_bytes(column.type):
+        expression = f"decode({text}, 'base64')"
+    else:
+        named = next((name for fits, name in _TYPES if fits(column.type)), None)
+        expression = f"({document})" if named is None else f"({text})::{named}"
+    return f"{expression} as {quoted(column.name)}"
+
+
+_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (is_text, "text"),
+    (kinds.is_boolean, "boolean"),
+    (kinds.is_int64, "bigint"),
+    (kinds.is_integer, "integer"),
+    (kinds.is_float64, "double precision"),
+    (kinds.is_floating, "real"),
+    (kinds.is_decimal, "numeric"),
+    (kinds.is_date, "date"),
+    (lambda kind: kinds.is_timestamp(kind) and kind.tz is not None, "timestamptz"),
+    (kinds.is_timestamp, "timestamp"),
+    (kinds.is_duration, "interval"),
+)
+"""The types of columns; lists, structs and maps stay JSON."""
+
+
+def postgres_tables(url: str, connect_timeout: float) -> list[tuple[str, str | None]]:
+    """Return the name of every table of the search path that may hold a state, with its meta entry."""
+    client = postgres_client("PostgresMapState")
+    where = f"the database at {redacted(url)}"
+    try:
+        with client.connect(
+            **parameters_of(where, url, None, None, connect_timeout, StateError), autocommit=True
+        ) as connection:
+            names = connection.execute(
+                "select relname from pg_class join pg_namespace n on n.oid = relnamespace "
+                "where relkind = 'r' and relname like '%/%' and nspname = any(current_schemas(false)) order by relname"
+            ).fetchall()
+            rows = []
+            for (name,) in names:
+                query = f"select record from {quoted(name)} where key = %b"
+                row = connection.execute(query, (META,)).fetchone()
+                rows.append((name, None if row is None else row[0]))
+            return rows
+    except client.Error as error:
+        raise StateUnavailableError(f"{where} cannot be read: {said(error)}") from error

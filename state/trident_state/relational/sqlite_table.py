@@ -1,0 +1,198 @@
+"""The table of one state in a SQLite file: a map that puts on a condition, in one transaction that is synced to disk."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
+from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 10.0
+"""How long a call waits for another process that writes the same file."""
+
+
+class SqliteTable:
+    """The table of one state. The file is made with the state, and a file that was replaced is opened anew."""
+
+    def __init__(self, path: str, table: StateTable) -> None:
+        self._path, self._table, self._name = Path(path).absolute(), table, quoted(table.name)
+        self._where = f"state {table.identity.name!r}: the SQLite file {self._path}"
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    # --- the map ---------------------------------------------------------------------------------------------
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        get = f"SELECT record FROM {self._name} WHERE key = ?"
+
+        def read(db: sqlite3.Connection) -> list[bytes | None]:
+            if not self._exists(db):
+                return [None] * len(keys)
+            found = (db.execute(get, (key,)).fetchone() for key in keys)
+            return [None if row is None else row[0].encode() for row in found]
+
+        return self._run("BEGIN", read, [None] * len(keys))
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        self._run("BEGIN IMMEDIATE", lambda db: self._put(db, keys, values), None, make=True)
+
+    def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
+        """Store all in one transaction, which holds the file's only lock for writers."""
+
+        def put(db: sqlite3.Connection) -> bool:
+            if expected is None:
+                self._create(db)
+            elif not self._exists(db):
+                return False
+            row = db.execute(f"SELECT record FROM {self._name} WHERE key = ?", (guard,)).fetchone()
+            if (None if row is None else row[0].encode()) != expected:
+                return False
+            self._put(db, keys, values)
+            return True
+
+        return self._run("BEGIN IMMEDIATE", put, False, make=expected is None)
+
+    def keys(self) -> Iterable[bytes]:
+        def read(db: sqlite3.Connection) -> list[bytes]:
+            return [key for (key,) in db.execute(f"SELECT key FROM {self._name}")] if self._exists(db) else []
+
+        return self._run("BEGIN", read, [])
+
+    def multiRemove(self, keys: list[bytes]) -> None:
+        """Remove the given keys; with the last one, which is the meta entry, table and view go."""
+
+        def remove(db: sqlite3.Connection) -> None:
+            if not self._exists(db):
+                return
+            db.executemany(f"DELETE FROM {self._name} WHERE key = ?", [(key,) for key in keys])
+            if db.execute(f"SELECT 1 FROM {self._name} LIMIT 1").fetchone() is None:
+                db.execute(f"DROP VIEW IF EXISTS {quoted(self._table.view)}")
+                db.execute(f"DROP TABLE {self._name}")
+
+        self._run("BEGIN IMMEDIATE", remove, None)
+
+    def close(self) -> None:
+        """Close the connection. The next call opens another one."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    # --- transactions ----------------------------------------------------------------------------------------
+
+    def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool = False) -> T:
+        """Return what `work` returns in one transaction; `absent` if there is no file, unless it is to be made."""
+        try:
+            db = self._connected(make)
+            if db is None:
+                return absent
+            db.execute(begin)
+            try:
+                result = work(db)
+                db.execute("COMMIT")
+            except BaseException:
+                self.close()  # which rolls back
+                raise
+        except sqlite3.DatabaseError as error:
+            self.close()
+            if "not a database" in str(error):
+                raise StateOwnedError(f"{self._where} is no SQLite database; give the state another path") from error
+            raise StateUnavailableError(
+                f"{self._where}: {error}; whether it wrote anything is not known, and it is called again"
+            ) from error
+        if begin != "BEGIN" and self._file_there() != self._file:
+            raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
+        return result
+
+    def _connected(self, make: bool) -> sqlite3.Connection | None:
+        there = self._file_there()
+        if self._db is not None and there == self._file and there is not None:
+            return self._db
+        self.close()
+        if there is None:
+            if not make:
+                return None
+            if not self._path.parent.is_dir():
+                raise StateError(f"{self._where} cannot be made: there is no folder {self._path.parent}; make it")
+        mode = "rwc" if make else "rw"
+        uri = f"{self._path.as_uri()}?mode={mode}"
+        db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            if make:
+                db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns, also in WAL mode
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._file = db, self._file_there()
+        return db
+
+    def _file_there(self) -> tuple[int, int] | None:
+        """Return what tells the file at the path from any other; None if there is none.
+
+        SQLite goes on to write a file that was removed, without a word; what it writes is lost.
+        """
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    # --- statements ------------------------------------------------------------------------------------------
+
+    def _exists(self, db: sqlite3.Connection) -> bool:
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return db.execute(named, (self._table.name,)).fetchone() is not None
+
+    def _put(self, db: sqlite3.Connection, keys: list[bytes], values: list[bytes]) -> None:
+        db.executemany(
+            f"INSERT INTO {self._name} VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET record = excluded.record",
+            zip(keys, self._table.fields(keys), (value.decode() for value in values), strict=True),
+        )
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        if self._exists(db):
+            return
+        view = self._table.view
+        if db.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (view,)).fetchone() is not None:
+            raise StateOwnedError(
+                f"{self._where} has {view!r} already, which would be the view of this state; rename the state or the "
+                f"topology, or give the state a file of its own. Nothing was touched"
+            )
+        db.execute(f"CREATE TABLE {self._name} (key BLOB PRIMARY KEY, fields TEXT, record TEXT NOT NULL) WITHOUT ROWID")
+        value = "$" if self._table.bare else "$.value"
+        columns = ", ".join(_extracted(column, value) for column in self._table.columns())
+        db.execute(
+            f"CREATE VIEW {quoted(view)} AS SELECT {columns} FROM {self._name} "
+            f"WHERE fields IS NOT NULL AND json_type(record, '{value}') <> 'null'"
+        )
+
+
+def _extracted(column: ViewColumn, value: str) -> str:
+    """Return the expression of a column of the view."""
+    if column.field is not None:
+        source, path = "fields", f"$[{column.field}]"
+    else:
+        source, path = "record", value if column.part is None else f'{value}."{column.part}"'
+    return f"json_extract({source}, {literal(path)}) AS {quoted(column.name)}"
+
+
+def sqlite_tables(path: str) -> list[tuple[str, str | None]]:
+    """Return the name of every table of a file that may hold a state, with its meta entry."""
+    file = Path(path).absolute()
+    if not file.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            rows = []
+            for name in sorted(name for name in names if "/" in name):
+                row = db.execute(f"SELECT record FROM {quoted(name)} WHERE key = ?", (b"$state",)).fetchone()
+                rows.append((name, None if row is None else row[0]))
+            return rows
+    except sqlite3.DatabaseError as error:
+        raise StateUnavailableError(f"the SQLite file {file} cannot be read: {error}") from error

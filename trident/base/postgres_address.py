@@ -1,0 +1,90 @@
+"""Addresses of PostgreSQL databases: a url, with a user and a password that may lie in a variable or a file."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from trident.base.errors import MissingPackageError
+from trident.base.redis_address import redacted
+from trident.base.secrets import SOURCES, read_secret
+
+SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
+
+_PASSING = ("08", "40", "53", "55P03", "57P", "58")
+"""Beginnings of SQLSTATEs that pass by themselves: lost connections, conflicts, a server that is full or restarts."""
+
+_REFUSALS = re.compile(
+    r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
+    r"|certificate verify failed|permission denied for database"
+)
+"""What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
+
+
+def postgres_client(user: str) -> Any:
+    """Return the module psycopg. Raises MissingPackageError, which says that `user` needs it, if it is not there."""
+    try:
+        import psycopg
+        import psycopg.conninfo
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{user} needs the package psycopg on the driver and on every worker: pip install 'trident-pyspark[jdbc]'"
+        ) from error
+    return psycopg
+
+
+def parameters_of(
+    owner: str,
+    url: str,
+    user: str | None,
+    password: str | None,
+    connect_timeout: float,
+    error: Callable[[str], Exception],
+) -> dict[str, Any]:
+    """Return what psycopg connects with. Each text may be ``env:NAME`` or ``file:path``, which is read now.
+
+    Raises what `error` makes of a message that begins with `owner` if the address cannot be read.
+    """
+
+    def read(name: str, text: str) -> str:
+        return read_secret(name, text, lambda problem: error(f"{owner}: {problem}"))
+
+    held = read("url", url).removeprefix("jdbc:")
+    if not held.startswith(SCHEMES):
+        raise error(f"{owner}: {redacted(url)} does not hold a url that begins with postgresql://")
+    client = postgres_client(owner)
+    try:
+        parameters: dict[str, Any] = client.conninfo.conninfo_to_dict(held)
+    except client.ProgrammingError:  # its message may show a part of the password
+        raise error(
+            f"{owner}: the url {redacted(url)} cannot be understood; expected postgresql://user@host:5432/database, "
+            f"with parameters of libpq, and in user and password / as %2F, ? as %3F, # as %23, @ as %40"
+        ) from None
+    given = {"user": user, "password": password}
+    parameters |= {name: read(name, text) for name, text in given.items() if text is not None}
+    # A server that vanishes in the middle of an answer is noticed after half a minute, and not never.
+    defaults: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
+    defaults |= {"connect_timeout": max(2, round(connect_timeout)), "application_name": "trident-pyspark"}
+    return {**defaults, **parameters, "client_encoding": "UTF8"}
+
+
+def check_postgres_url(url: object) -> None:
+    """Refuse what is no url of a PostgreSQL, and no ``env:NAME`` or ``file:path`` that may hold one."""
+    if not isinstance(url, str):
+        raise TypeError(f"url={url!r}: expected text, postgresql://user@host:5432/database, env:NAME or file:path")
+    if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
+        raise ValueError(
+            f"url {redacted(url)!r}: expected postgresql://user@host:5432/database, or env:NAME or file:path that "
+            f"holds the url"
+        )
+
+
+def passes(error: Any) -> bool:
+    """Return whether the request that failed with this error of psycopg may succeed later."""
+    if error.sqlstate is not None:
+        return str(error.sqlstate).startswith(_PASSING)
+    return isinstance(error, postgres_client("PostgreSQL").OperationalError) and not _REFUSALS.search(str(error))
+
+
+def said(error: Any) -> str:
+    """Return what the server or the client says, in one line."""
+    return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)
