@@ -9,12 +9,12 @@ from trident.base.durations import Duration, read_seconds
 from trident.base.names import brief
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
+from trident_state.backing.meta import Meta
+from trident_state.backing.protocol import BackingMap
 from trident_state.backing.store import BackingStore
 from trident_state.relational.layout import StateTable, stored_table
 from trident_state.relational.postgres_table import PostgresTable, postgres_tables
 from trident_state.relational.sqlite_table import SqliteTable, sqlite_tables
-from trident_state.backing.meta import Meta
-from trident_state.backing.protocol import BackingMap
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 

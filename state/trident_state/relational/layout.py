@@ -1,7 +1,7 @@
 """How one state lies in a relational database: a table of its entries, and a view with a column for each field.
 
-The table has the columns ``key`` (the encoded key, or `META`), ``fields`` (the key's fields as a JSON array, null for the
-meta entry) and ``record`` (JSON, as `trident_state.records.documents` writes it).
+The table has the columns ``key`` (the encoded key, or `META`), ``fields`` (the key's fields as a JSON array, null for
+the meta entry) and ``record`` (JSON, as `trident_state.records.documents` writes it).
 """
 
 import re
@@ -15,7 +15,7 @@ from pyarrow import types as kinds
 from trident.base.errors import StateError
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META
-from trident_state.binary import join_columns
+from trident_state.binary import in_halves, join_columns, one_chunk
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -73,20 +73,22 @@ class StateTable:
 
     def fields(self, keys: Sequence[bytes]) -> list[str | None]:
         """Return the fields of each encoded key as a JSON array; None for the meta entry, if it comes first."""
-        encoded = pa.array(keys[1:] if keys[:1] == [META] else keys, pa.binary())
-        meta: list[str | None] = [None] * (len(keys) - len(encoded))
+        meta: list[str | None] = [None] if keys[:1] == [META] else []
+        named = keys[len(meta) :]
         if not self._texts:
-            return [*meta, *["[]"] * len(encoded)]
-        columns = decode_keys(encoded, self.shape.keys).combine_chunks().columns
-        texts = [
-            text.pack(0, column.chunk(0) if column.num_chunks else pa.array([], column.type), column)
-            for text, column in zip(self._texts, columns, strict=True)
-        ]
+            return [*meta, *["[]"] * len(named)]
+        parts = in_halves(lambda rows: self._arrays_of(named[rows]), 0, len(named))
+        return [*meta, *(text for part in parts for text in part)]
+
+    def _arrays_of(self, keys: Sequence[bytes]) -> list[str]:
+        if not keys:
+            return []
+        columns = decode_keys(pa.array(keys, pa.binary()), self.shape.keys).columns
         parts: list[bytes | pa.Array] = [b"["]
-        for text in texts:
-            parts += [text, b","]
+        for documents, column in zip(self._texts, map(one_chunk, columns), strict=True):
+            parts += [documents.pack(0, column, column), b","]
         parts[-1] = b"]"
-        return [*meta, *(text.decode() for text in join_columns(*parts).to_pylist())] if len(encoded) else meta
+        return [text.decode() for text in join_columns(*parts).to_pylist()]
 
     def columns(self) -> list[ViewColumn]:
         """Return the columns of the view: the key fields, then ``value``, or the fields of a value that is a struct."""

@@ -1,4 +1,4 @@
-"""The table of one state in a SQLite file: a map that puts on a condition, in one transaction that is synced to disk."""
+"""The table of one state in a SQLite file: a map that puts on a condition, in one transaction synced to disk."""
 
 import os
 import sqlite3
