@@ -113,7 +113,17 @@ class PostgresTable:
 
     def _read(self, query: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
         """Return the rows of a query, as of one moment; None if there is no table."""
-        return self._call(lambda connection: list(connection.execute(query, parameters).fetchall()))
+
+        def rows(connection: Any) -> list[tuple[Any, ...]]:
+            return list(connection.execute(query, parameters).fetchall())
+
+        used = self._connection is not None
+        try:
+            return self._call(rows)
+        except StateUnavailableError:
+            if not used:
+                raise
+        return self._call(rows)  # the server was restarted since the last call: a read may be sent again
 
     def _write(self, work: Callable[[Any], T]) -> T | None:
         """Return what `work` returns in one transaction; None if there is no table."""
