@@ -20,14 +20,15 @@ _REFUSALS = re.compile(
 """What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
 
 
-def postgres_client(user: str) -> Any:
-    """Return the module psycopg. Raises MissingPackageError, which says that `user` needs it, if it is not there."""
+def postgres_client(user: str, extra: str) -> Any:
+    """Return the module psycopg. Raises MissingPackageError, which says that `user` needs `extra`, if it is missing."""
     try:
         import psycopg
         import psycopg.conninfo
     except ImportError as error:
         raise MissingPackageError(
-            f"{user} needs the package psycopg on the driver and on every worker: pip install 'trident-pyspark[jdbc]'"
+            f"{user} needs the package psycopg on the driver, and on every worker that connects: "
+            f"pip install 'trident-pyspark[{extra}]'"
         ) from error
     return psycopg
 
@@ -51,10 +52,11 @@ def parameters_of(
     held = read("url", url).removeprefix("jdbc:")
     if not held.startswith(SCHEMES):
         raise error(f"{owner}: {redacted(url)} does not hold a url that begins with postgresql://")
-    client = postgres_client(owner)
+    import psycopg.conninfo  # it is there: the caller is about to connect with it
+
     try:
-        parameters: dict[str, Any] = client.conninfo.conninfo_to_dict(held)
-    except client.ProgrammingError:  # its message may show a part of the password
+        parameters: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(held)
+    except psycopg.ProgrammingError:  # its message may show a part of the password
         raise error(
             f"{owner}: the url {redacted(url)} cannot be understood; expected postgresql://user@host:5432/database, "
             f"with parameters of libpq, and in user and password / as %2F, ? as %3F, # as %23, @ as %40"
@@ -82,7 +84,9 @@ def passes(error: Any) -> bool:
     """Return whether the request that failed with this error of psycopg may succeed later."""
     if error.sqlstate is not None:
         return str(error.sqlstate).startswith(_PASSING)
-    return isinstance(error, postgres_client("PostgreSQL").OperationalError) and not _REFUSALS.search(str(error))
+    import psycopg  # it is there: the error is one of its own
+
+    return isinstance(error, psycopg.OperationalError) and not _REFUSALS.search(str(error))
 
 
 def said(error: Any) -> str:

@@ -45,7 +45,7 @@ NOT_SET_ANYWHERE is not set
 
 def postgres_client() -> Any:
     """Return the module psycopg. Raises MissingPackageError if it is not installed."""
-    return client_for("JdbcSpout")
+    return client_for("JdbcSpout", "jdbc")
 
 
 __all__ = ["SCHEMES", "Address", "postgres_client"]

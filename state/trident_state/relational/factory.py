@@ -9,12 +9,11 @@ from trident.base.durations import Duration, read_seconds
 from trident.base.names import brief
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
-from trident_state.backing.meta import Meta
 from trident_state.backing.protocol import BackingMap
 from trident_state.backing.store import BackingStore
-from trident_state.relational.layout import StateTable, stored_table
-from trident_state.relational.postgres_table import PostgresTable, postgres_tables
-from trident_state.relational.sqlite_table import SqliteTable, sqlite_tables
+from trident_state.relational.layout import StateTable
+from trident_state.relational.postgres_table import PostgresTable
+from trident_state.relational.sqlite_table import SqliteTable
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
@@ -43,15 +42,7 @@ class _RelationalState:
         make = partial(self._table, StateTable(identity, shape, self.kind))
         return BackingStore(identity, shape, self.kind, make, "json", _WHOLE)
 
-    def found(self) -> list[Meta]:
-        """Return the meta entries of all states in the database."""
-        tables = [stored_table(name, text) for name, text in self._tables()]
-        return [table.meta for table in tables if table is not None]
-
     def _table(self, table: StateTable) -> BackingMap:
-        raise NotImplementedError
-
-    def _tables(self) -> list[tuple[str, str | None]]:
         raise NotImplementedError
 
 
@@ -113,9 +104,6 @@ class SqliteMapState(_RelationalState):
     def _table(self, table: StateTable) -> BackingMap:
         return SqliteTable(self.path, table)
 
-    def _tables(self) -> list[tuple[str, str | None]]:
-        return sqlite_tables(self.path)
-
     def __repr__(self) -> str:
         return f"SqliteMapState.{self.kind.value}({self.path!r})"
 
@@ -174,9 +162,6 @@ class PostgresMapState(_RelationalState):
 
     def _table(self, table: StateTable) -> BackingMap:
         return PostgresTable(self.url, self.connectTimeout, table)
-
-    def _tables(self) -> list[tuple[str, str | None]]:
-        return postgres_tables(self.url, self.connectTimeout)
 
     def __repr__(self) -> str:
         shown = "" if self.connectTimeout == 5.0 else f", connectTimeout={self.connectTimeout!r}"

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateError
-from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META
 from trident_state.binary import in_halves, join_columns, one_chunk
 from trident_state.keys import decode_keys
@@ -105,20 +104,6 @@ class StateTable:
         return columns
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTable:
-    """A table that holds a state, with its meta entry."""
-
-    meta: Meta
-
-
-def stored_table(name: str, text: str | bytes | None) -> StoredTable | None:
-    """Return the state of a table with this name and this meta entry; None if it is no state's."""
-    held = text.encode() if isinstance(text, str) else text
-    meta = read_meta(held, f"table {name!r}")
-    return None if meta is None else StoredTable(meta)
-
-
 def quoted(name: str) -> str:
     """Return a name as SQL writes it.
 
@@ -126,6 +111,20 @@ def quoted(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def shown(column: str, char: str) -> str:
+    r"""Return the expression for the JSON in a column as the view reads it: with U+FFFD in place of each zero byte.
+
+    No text of PostgreSQL holds a zero byte, so that one such value would fail every query of the view; SQLite cuts the
+    text there. Escaped backslashes are put aside meanwhile, as a character that JSON never has: ``\\u0000`` is text
+    without a zero byte. `char` is the database's function from a number to a character.
+
+    >>> shown("record", "chr")
+    "replace(replace(replace(record, '\\\\', chr(1)), '\\u0000', '\\ufffd'), chr(1), '\\\\')"
+    """
+    aside = rf"replace({column}, '\\', {char}(1))"
+    return rf"replace(replace({aside}, '\u0000', '\ufffd'), {char}(1), '\\')"
 
 
 def literal(text: str) -> str:

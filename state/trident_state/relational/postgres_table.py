@@ -10,9 +10,8 @@ from pyarrow import types as kinds
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
 from trident.base.postgres_address import parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
-from trident_state.backing.protocol import META
 from trident_state.encoding import is_bytes, is_text
-from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted
+from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
 
 T = TypeVar("T")
 
@@ -106,7 +105,7 @@ class PostgresTable:
         """Close the connection. The next call opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(postgres_client("PostgresMapState").Error, OSError):  # it is broken already
+            with suppress(postgres_client("PostgresMapState", "postgres").Error, OSError):  # it is broken already
                 connection.close()
 
     # --- transactions ----------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ class PostgresTable:
         return self._call(written)
 
     def _call(self, work: Callable[[Any], T]) -> T | None:
-        client = postgres_client("PostgresMapState")
+        client = postgres_client("PostgresMapState", "postgres")
         try:
             if self._connection is None:
                 given = (self._url, None, None, self._timeout)
@@ -196,10 +195,11 @@ class PostgresTable:
             )
         connection.execute(f"create table {self._name} (key bytea primary key, fields text, record text not null)")
         columns = ", ".join(_typed(column) for column in self._table.columns())
-        value = "record::json" if self._table.bare else "record::json -> 'value'"
+        fields, record = (f"{shown(column, 'chr')}::json" for column in ("fields", "record"))
+        value = record if self._table.bare else f"{record} -> 'value'"
         # The inner query must not be flattened: the meta entry has no value.
         connection.execute(
-            f"create view {quoted(view)} as select {columns} from (select fields::json as fields, {value} as value "
+            f"create view {quoted(view)} as select {columns} from (select {fields} as fields, {value} as value "
             f"from {self._name} where fields is not null) entries where json_typeof(value) <> 'null'"
         )
 
@@ -234,25 +234,3 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (kinds.is_duration, "interval"),
 )
 """The types of columns; lists, structs and maps stay JSON."""
-
-
-def postgres_tables(url: str, connect_timeout: float) -> list[tuple[str, str | None]]:
-    """Return the name of every table of the search path that may hold a state, with its meta entry."""
-    client = postgres_client("PostgresMapState")
-    where = f"the database at {redacted(url)}"
-    try:
-        with client.connect(
-            **parameters_of(where, url, None, None, connect_timeout, StateError), autocommit=True
-        ) as connection:
-            names = connection.execute(
-                "select relname from pg_class join pg_namespace n on n.oid = relnamespace "
-                "where relkind = 'r' and relname like '%/%' and nspname = any(current_schemas(false)) order by relname"
-            ).fetchall()
-            rows = []
-            for (name,) in names:
-                query = f"select record from {quoted(name)} where key = %b"
-                row = connection.execute(query, (META,)).fetchone()
-                rows.append((name, None if row is None else row[0]))
-            return rows
-    except client.Error as error:
-        raise StateUnavailableError(f"{where} cannot be read: {said(error)}") from error

@@ -2,13 +2,13 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
-from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted
+from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
 
 T = TypeVar("T")
 
@@ -90,6 +90,8 @@ class SqliteTable:
             db = self._connected(make)
             if db is None:
                 return absent
+            if make:
+                _turn_to_wal(db)
             db.execute(begin)
             try:
                 result = work(db)
@@ -122,8 +124,6 @@ class SqliteTable:
         uri = f"{self._path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            if make:
-                db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns, also in WAL mode
         except BaseException:
             db.close()
@@ -172,27 +172,24 @@ class SqliteTable:
         )
 
 
+def _turn_to_wal(db: sqlite3.Connection) -> None:
+    """Let readers and the writer of a file not wait for each other. SQLite itself does not wait for this change."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _extracted(column: ViewColumn, value: str) -> str:
     """Return the expression of a column of the view."""
     if column.field is not None:
         source, path = "fields", f"$[{column.field}]"
     else:
         source, path = "record", value if column.part is None else f'{value}."{column.part}"'
-    return f"json_extract({source}, {literal(path)}) AS {quoted(column.name)}"
-
-
-def sqlite_tables(path: str) -> list[tuple[str, str | None]]:
-    """Return the name of every table of a file that may hold a state, with its meta entry."""
-    file = Path(path).absolute()
-    if not file.exists():
-        return []
-    try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as db:
-            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            rows = []
-            for name in sorted(name for name in names if "/" in name):
-                row = db.execute(f"SELECT record FROM {quoted(name)} WHERE key = ?", (b"$state",)).fetchone()
-                rows.append((name, None if row is None else row[0]))
-            return rows
-    except sqlite3.DatabaseError as error:
-        raise StateUnavailableError(f"the SQLite file {file} cannot be read: {error}") from error
+    return f"json_extract({shown(source, 'char')}, {literal(path)}) AS {quoted(column.name)}"

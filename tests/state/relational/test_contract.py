@@ -6,18 +6,41 @@ from pathlib import Path
 import pytest
 
 from trident.testing.contracts.stores import StoreContract
+from trident.testing.contracts.stores.starting import StartContract
 from trident_state.relational import PostgresMapState, SqliteMapState
 from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 
 
-class TestSqlite(StoreContract):
+class InSqlite(StoreContract):
     @pytest.fixture
     def factory(self, folder: Path) -> Callable[[StateKind], StateFactory]:
         return lambda kind: SqliteMapState(kind, str(folder / "states.db"))
 
 
+class TestSqlite(InSqlite):
+    kinds = (StateKind.OPAQUE,)
+
+
+@pytest.mark.soak  # `make test` has the opaque states
+class TestSqliteInOtherKinds(InSqlite):
+    kinds = (StateKind.TRANSACTIONAL, StateKind.NON_TRANSACTIONAL)
+
+
+@pytest.mark.soak  # `make test` has the class below, and test_tables.py in both databases
 class TestPostgres(StoreContract):
     @pytest.fixture
     def factory(self, database: str) -> Callable[[StateKind], StateFactory]:
         return lambda kind: PostgresMapState(kind, database)
+
+
+class TestPostgresStarts(StartContract):
+    """The part of the contract that the database does most for: tables that are made, taken over, found, dropped."""
+
+    factory = TestPostgres.factory
+    kind, setting, storage, store = (
+        StoreContract.kind,
+        StoreContract.setting,
+        StoreContract.storage,
+        StoreContract.store,
+    )

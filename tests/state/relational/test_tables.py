@@ -1,20 +1,27 @@
 """What is special about states in SQL: the view, the lease, lost replies, lost files and servers, a whole topology."""
 
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
+from tests.state.backing.maps import Meddled
 from tests.support.postgres import PostgresServer
 from trident import Count, TridentTopology, openState
 from trident.access.removal import dropState
 from trident.base.errors import (
     FencedError,
+    MissingPackageError,
     StateBehindError,
     StateError,
     StateOwnedError,
@@ -23,7 +30,11 @@ from trident.base.errors import (
 from trident.spouts import FixedBatchSpout
 from trident.state import PostgresMapState, SqliteMapState
 from trident.testing.contracts.stores import FIRST, SECOND, FactoryStorage, Setting
+from trident.testing.contracts.stores.storage import LAST
 from trident.testing.local import start_local
+from trident_state.messages import Update
+from trident_state.relational.postgres_table import PostgresTable
+from trident_state.relational.sqlite_table import SqliteTable
 from trident_state.state_shape import StateKind
 
 Query = Callable[[str], list[tuple[Any, ...]]]
@@ -124,6 +135,166 @@ def test_a_topology_goes_on_is_read_from_outside_dropped_and_reset(placed: tuple
         openState("wc", "counts", factory=state)
 
 
+def meddled(store: Any, before: Callable[[int], None]) -> None:
+    """Let `before` happen between the reads and the put of the store's table."""
+    assert isinstance(store._calls._made_map(), SqliteTable | PostgresTable)
+    store._calls._map = Meddled(store._calls._map, before)
+
+
+def test_a_driver_that_is_taken_over_between_its_read_and_its_put_writes_nothing(
+    placed: tuple[Any, Query], tmp_path: Path
+) -> None:
+    setting = setting_of(placed[0], tmp_path)
+    former, later = setting.started(), setting.open()
+    setting.apply(former, 1, {1: 1})
+
+    def taken_over(_: int) -> None:
+        later.acquire(SECOND)
+        setting.apply(later, 2, {1: 10}, lease=SECOND)
+
+    meddled(former, taken_over)
+    with pytest.raises(FencedError, match="belongs to the driver of epoch 2, this one has epoch 1"):
+        setting.apply(former, 2, {1: 100, 2: 100})
+    assert placed[1]("SELECT word, value FROM wordcount_counts") == [("w1", 11)]
+    setting.apply(later, 3, {1: 1}, lease=SECOND)
+    assert setting.read(later, [1, 2], 3) == [12, None]
+    for store in (former, later):
+        store.close()
+
+
+def test_a_driver_that_comes_while_another_one_puts_waits_and_looks_again(
+    placed: tuple[Any, Query], tmp_path: Path
+) -> None:
+    """It comes after the comparison and before the write: whoever is second must see what the first one wrote."""
+    setting = setting_of(placed[0], tmp_path)
+    former, later = setting.started(), setting.open()
+    table: Any = former._calls._map  # type: ignore[attr-defined]
+    put, outcomes, has_read = table._put, [], threading.Event()
+    meddled(later, lambda _: has_read.set())
+
+    def acquire() -> None:
+        try:
+            later.acquire(SECOND)
+            outcomes.append("acquired")
+        except StateUnavailableError as error:
+            outcomes.append(str(error))
+
+    acquiring = threading.Thread(target=acquire)
+
+    def late(*args: Any) -> None:
+        acquiring.start()
+        assert has_read.wait(20)
+        acquiring.join(0.5)
+        put(*args)
+
+    table._put = late
+    setting.apply(former, 1, {1: 1})
+    acquiring.join(20)
+    assert outcomes == ["state 'counts': its meta entry was changed by somebody else just now"]
+    later.acquire(SECOND)
+    setting.apply(later, 2, {1: 1}, lease=SECOND)
+    assert setting.read(later, [1], 2) == [2]
+    for store in (former, later):
+        store.close()
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\0", "a\\u0000", "\\\0\\\\\0", 'quo"te\\'])
+def test_text_with_a_zero_byte_is_kept_and_a_view_shows_a_sign_for_it(
+    placed: tuple[Any, Query], tmp_path: Path, value: str
+) -> None:
+    """No text of PostgreSQL holds a zero byte; a view over one must not fail for all other rows."""
+    setting = replace(setting_of(placed[0], tmp_path), value=pa.string(), combine=LAST)
+    store = setting.started()
+    keys = pa.table({"word": [value, "w1"]})
+    store.apply(FIRST, Update(1, keys, pa.array([value, "plain"])))
+    assert store.read(keys, 1).values.to_pylist() == [value, "plain"]
+    (page,) = store.scan(1)
+    assert sorted(page["word"].to_pylist()) == sorted([value, "w1"])
+    shown = value.replace("\0", "\ufffd")
+    assert sorted(placed[1]("SELECT word, value FROM wordcount_counts")) == sorted([(shown, shown), ("w1", "plain")])
+    store.close()
+
+
+WRITER = """
+import sys
+import pyarrow as pa
+from trident.base.attempt import Lease
+from trident_state.messages import Update
+from trident_state.relational import SqliteMapState
+from trident_state.state_shape import Combine, StateIdentity, StateShape
+shape = StateShape(pa.schema({"word": pa.string()}), pa.int64(), Combine("Count", lambda stored, delta: stored + delta))
+store = SqliteMapState.opaque(sys.argv[1]).open(StateIdentity("wordcount", "counts", "log-1"), shape, None)
+lease = Lease(1, "driver")
+store.create(lease, 0)
+store.acquire(lease)
+for txid in range(1, 100_000):
+    store.apply(lease, Update(txid, pa.table({"word": ["w1", "w2"]}), pa.array([1, 1])))
+    print(txid, flush=True)
+"""
+
+
+def test_another_process_reads_whole_batches_while_a_driver_writes_the_same_file(folder: Path) -> None:
+    path = str(folder / "states.db")
+    state = SqliteMapState.opaque(path)
+    with subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        try:
+            assert driver.stdout.readline() == b"1\n"
+            read = []
+            with openState("wordcount", "counts", factory=state) as counts:
+                while len(set(read)) < 10:
+                    values = counts.multiGet(["w1", "w2"])
+                    assert values[0] == values[1], "half a batch"
+                    read.append(values[0])
+                    confirmed = int(driver.stdout.readline())
+                assert dict(counts.items()).keys() == {"w1", "w2"}
+            assert read == sorted(read)
+            assert driver.poll() is None, "the reader has not disturbed the driver"
+        finally:
+            driver.kill()
+    with openState("wordcount", "counts", factory=state) as counts:
+        assert counts["w1"] >= confirmed, "confirmed before the driver was killed"
+
+
+def test_a_state_comes_to_a_file_that_another_program_is_writing(folder: Path, tmp_path: Path) -> None:
+    """The first state turns the file to WAL, for which SQLite does not wait. Two topologies may do it at once."""
+    path = folder / "states.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE mine (id INTEGER)")
+        other.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(0.3, other.execute, ("COMMIT",))
+        ends.start()
+        store = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path).started()
+        store.close()
+        ends.join()
+        assert other.execute("SELECT * FROM wordcount_counts").fetchall() == []
+        assert other.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+
+
+def test_a_sqlite_file_that_is_removed_within_a_batch_is_told(folder: Path, tmp_path: Path) -> None:
+    path = folder / "states.db"
+    setting = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path)
+    store: Any = setting.started()
+    table = store._calls._map
+    put = table._put
+
+    def removed(*args: Any) -> None:
+        put(*args)
+        path.unlink()
+
+    table._put = removed
+    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced while it was written"):
+        setting.apply(store, 1, {1: 1})
+    store.close()
+
+
+def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    store = setting_of(lambda kind: PostgresMapState(kind, "postgresql://me@localhost/db"), tmp_path).open()
+    with pytest.raises(MissingPackageError, match=r"needs the package psycopg.*trident-pyspark\[postgres\]"):
+        store.report()
+
+
 def test_a_sqlite_file_that_is_removed_is_told(folder: Path, tmp_path: Path) -> None:
     path = folder / "states.db"
     setting = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path)
@@ -154,35 +325,47 @@ def test_wrong_places_are_refused_at_once() -> None:
     assert "secret" not in repr(PostgresMapState.transactional("postgresql://me:secret@host/db?sslpassword=secret"))
 
 
-def test_a_server_that_is_killed_in_mid_commit_counts_each_batch_once(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_in_mid_commit_counts_each_batch_once(
+    shared_postgres: PostgresServer, database: str, tmp_path: Path
+) -> None:
     """The lease's row is locked by another session, so that the batch is in the middle when the server is killed."""
-    with PostgresServer("fsync=on", "synchronous_commit=off") as server:
-        setting = setting_of(lambda kind: PostgresMapState(kind, server.url), tmp_path)
-        store: Any = setting.started()
-        setting.apply(store, 1, {1: 1})
-        assert store.warnings == ()
-        failed: list[Exception] = []
+    server = shared_postgres
+    server.run(f"alter database {database.rpartition('/')[2]} set synchronous_commit = off")
+    setting = setting_of(lambda kind: PostgresMapState(kind, database), tmp_path)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    failed: list[Exception] = []
 
-        def commit() -> None:
-            try:
-                setting.apply(store, 2, {1: 1})
-            except StateUnavailableError as error:
-                failed.append(error)
+    def commit() -> None:
+        try:
+            setting.apply(store, 2, {1: 1})
+        except StateUnavailableError as error:
+            failed.append(error)
 
-        holder = server.connect()
-        holder.execute("begin")
+    committing = threading.Thread(target=commit)
+    holder = psycopg.connect(database)
+    try:
         holder.execute('select 1 from "wordcount/counts" for update')
-        thread = threading.Thread(target=commit)
-        thread.start()
-        time.sleep(0.3)
-        server.kill()
-        thread.join(20)
-        assert [type(error) for error in failed] == [StateUnavailableError]
-        server.start()
-        setting.apply(store, 2, {1: 1})
-        setting.apply(store, 2, {1: 1})
+        committing.start()
+        with server.connect() as watch:
+            while not watch.execute("select 1 from pg_locks where not granted").fetchone():
+                time.sleep(0.01)
+    finally:
         server.restart()
-        assert setting.read(store, [1], 2) == [2], "confirmed, although the server's synchronous_commit is off"
+    committing.join(20)
+    assert [type(error) for error in failed] == [StateUnavailableError]
+    setting.apply(store, 2, {1: 1})
+    setting.apply(store, 2, {1: 1})
+    server.restart()
+    assert setting.read(store, [1], 2) == [2], "confirmed, although the database's synchronous_commit is off"
+    store.close()
+
+
+@pytest.mark.soak  # a server of its own; the tests around it have one that warns
+def test_a_server_that_is_durable_causes_no_warning(tmp_path: Path) -> None:
+    with PostgresServer("fsync=on") as server:
+        store: Any = setting_of(lambda kind: PostgresMapState(kind, server.url), tmp_path).started()
+        assert store.warnings == ()
         store.close()
 
 
