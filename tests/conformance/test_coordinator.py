@@ -10,7 +10,7 @@ from tests.conformance.kit import Case, Seen, conforms, ran
 from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
-from trident.log.history import AttemptRecord, History
+from trident.log.group_records import AttemptRecord, History
 from trident.run import events as on
 from trident.run.coordinator import Coordinator, Rules, Status
 from trident.spouts import FeederBatchSpout, FixedBatchSpout

@@ -833,7 +833,7 @@ GUARDS = [
     Guard(
         "founded in parts",
         "what is left of a state is taken for one that no batch came to, and cannot be healed",
-        "state/trident_state/redis/inspection.py",
+        "state/trident_state/redis/key_ownership.py",
         " and meta.marker == meta.birth",
         "",
         "tests/state/redis/test_places.py -k left_of_a_state",
@@ -841,7 +841,7 @@ GUARDS = [
     Guard(
         "founded in parts, another log",
         "a part that another log's driver founded is taken for nothing",
-        "state/trident_state/redis/inspection.py",
+        "state/trident_state/redis/key_ownership.py",
         "        return ours and meta.keys",
         "        return meta.keys",
         "tests/state/redis/test_places.py -k another_log_founded",
@@ -849,7 +849,7 @@ GUARDS = [
     Guard(
         "a part of another log",
         "a driver takes a state on of which a part came back from before a reset",
-        "state/trident_state/redis/inspection.py",
+        "state/trident_state/redis/key_ownership.py",
         "next((meta for meta in present if meta.log != self._identity.log), present[0])",
         "present[0]",
         "tests/state/redis/test_places.py -k another_log_wrote",

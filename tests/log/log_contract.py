@@ -15,7 +15,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogError
 from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import FrozenOutput, freeze, thaw
-from trident.log.history import AttemptRecord, History
+from trident.log.group_records import AttemptRecord, History
 from trident.log.protocol import NO_LEASE, BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})

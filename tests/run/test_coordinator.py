@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
-from trident.log.history import AttemptRecord, History
+from trident.log.group_records import AttemptRecord, History
 from trident.run import events as on
 from trident.run.coordinator import Coordinator, Rules, Status
 

@@ -11,7 +11,7 @@ from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.frozen_results import FrozenOutput
-from trident.log.history import AttemptRecord, History, Positions
+from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.protocol import BatchRecord, Birth, Members
 
 Outputs = dict[str, FrozenOutput]

@@ -34,7 +34,7 @@ from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpack_records
 from trident_state.redis import cluster, inspection, placement, reader, writer
 from trident_state.redis import store as redis_store
-from trident_state.redis.inspection import inspection_commands
+from trident_state.redis.key_ownership import inspection_commands
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.redis.placement import PUT_KEYS, Placement, place_distinct_keys, place_keys

@@ -13,7 +13,7 @@ from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import TridentError
 from trident.log.frozen_results import freeze
-from trident.log.history import AttemptRecord
+from trident.log.group_records import AttemptRecord
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
 from trident.log.sqlite_log import SqliteLog
 

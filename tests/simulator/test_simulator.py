@@ -14,7 +14,7 @@ from tests.simulator import fake_log, planted, records
 from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
 from tests.support.soak import Soak
-from trident.log.history import History
+from trident.log.group_records import History
 from trident.run import committer, coordinator, log_retention
 from trident.run.coordinator import Coordinator, Status
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
 from trident.log.frozen_results import FrozenOutput
-from trident.log.history import AttemptRecord, BatchPlan, History, Positions
+from trident.log.group_records import AttemptRecord, BatchPlan, History, Positions
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")

@@ -28,7 +28,7 @@ from trident.base.names import check_name
 from trident.base.redis_address import Address
 from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
-from trident.log.history import AttemptRecord, History, Positions
+from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer

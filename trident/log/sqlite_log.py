@@ -20,7 +20,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
 from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
-from trident.log.history import AttemptRecord, History, Positions
+from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, add_holder, batch_checksum, migrate
 from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
 

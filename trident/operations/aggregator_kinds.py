@@ -16,7 +16,7 @@ from trident.operations.bundles import BundleMember, bundle_of
 from trident.operations.callables import bind, check_not_class, check_pandas_arguments, kind_of
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
-from trident.operations.pandas_functions import PandasForm, read_pandas_form
+from trident.operations.pandas_forms import PandasForm, read_pandas_form
 
 _COMBINER = "a CombinerAggregator: an object with init(tuple), combine(a, b) and zero(), such as Count()"
 _REDUCER = "a ReducerAggregator: init() and reduce(curr, tuple)"

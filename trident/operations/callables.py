@@ -16,7 +16,7 @@ from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_lifecycle
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
-from trident.operations.pandas_functions import PandasForm, read_pandas_form
+from trident.operations.pandas_forms import PandasForm, read_pandas_form
 
 _METHODS = {
     "isKeep": ("isKeep",),

@@ -15,7 +15,7 @@ from trident.base.values import exact_type
 from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number
 from trident_spouts.files.jsonlines import read_object
-from trident_spouts.files.option_checks import check_values
+from trident_spouts.files.value_options import check_values
 from trident_spouts.files.values import Numbers, ValueReader
 
 _DECODER = msgspec.json.Decoder()

@@ -27,7 +27,7 @@ from trident.base.errors import (
     StateOwnedError,
 )
 from trident.compiler.program import Group, Program
-from trident.log.history import AttemptRecord, History
+from trident.log.group_records import AttemptRecord, History
 from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark

@@ -15,7 +15,7 @@ from trident.base.errors import FencedError, LogError
 from trident.base.types import arrow_schema
 from trident.compiler.results import Result
 from trident.log.frozen_results import FrozenOutput
-from trident.log.history import Positions
+from trident.log.group_records import Positions
 from trident.log.protocol import BatchRecord
 from trident.plan.nodes import Node
 from trident.run import events as on

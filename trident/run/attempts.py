@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.compiler.program import Group
-from trident.log.history import AttemptRecord, BatchPlan, History
+from trident.log.group_records import AttemptRecord, BatchPlan, History
 from trident.log.protocol import TransactionLog
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission, Metadata, SpoutKind

@@ -32,10 +32,10 @@ from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.spark.state_puts import Puts
-from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.types import WindowBatch
+from trident.compiler.update_choice import compile_late, compile_state_update
+from trident.compiler.windows.run_types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
     FrozenOutput,

@@ -10,7 +10,7 @@ from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
-from trident.log.history import History
+from trident.log.group_records import History
 from trident.log.protocol import TransactionLog
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import ReadableStore

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
-from trident.log.history import BatchPlan, History, Positions, positions_after
+from trident.log.group_records import BatchPlan, History, Positions, positions_after
 from trident.run import events as on
 from trident.run.events import Action, Event
 

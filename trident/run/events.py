@@ -3,7 +3,7 @@
 import msgspec
 
 from trident.base.attempt import TransactionAttempt
-from trident.log.history import BatchPlan, Positions
+from trident.log.group_records import BatchPlan, Positions
 
 # --- events: what happened ---------------------------------------------------------------------------------------
 

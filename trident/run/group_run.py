@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
-from trident.log.history import BatchPlan
+from trident.log.group_records import BatchPlan
 from trident.run import events as on
 from trident.run.attempt_runs import AttemptRuns
 from trident.run.commit_turns import CommitTurns

@@ -15,7 +15,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.base.log_fields import RunLogger
-from trident.log.history import BatchPlan, Positions, positions_after
+from trident.log.group_records import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.run.batch_sizes import Amount, BatchSizes
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls

@@ -31,7 +31,6 @@ from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
-from trident_spouts.files.option_checks import check_flat, check_options
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
 from trident_spouts.files.paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.places import FilePlace, ListedFile
@@ -41,6 +40,7 @@ from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.storage import Storage
 from trident_spouts.files.text import TextFormat
+from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error

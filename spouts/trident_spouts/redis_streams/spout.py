@@ -16,7 +16,7 @@ from trident.base.text import brief
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
-from trident_spouts.files.option_checks import check_flat, check_values
+from trident_spouts.files.value_options import check_flat, check_values
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.redis_streams.entries import EntryFormat
 from trident_spouts.redis_streams.ids import ZERO, before, read_id

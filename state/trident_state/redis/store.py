@@ -19,7 +19,7 @@ from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
-from trident_state.redis.inspection import Inspector
+from trident_state.redis.key_ownership import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.open_batch import OpenBatch, summed

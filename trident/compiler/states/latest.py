@@ -9,8 +9,8 @@ from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import one
-from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.column_updaters import LastOfKey
 from trident.plan.nodes import PartitionPersist
 from trident_state.keys import encode_keys

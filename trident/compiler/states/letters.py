@@ -9,8 +9,8 @@ from trident.compiler.states.latest import last_rows
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import one
-from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.error_policy import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
 

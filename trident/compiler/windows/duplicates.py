@@ -17,9 +17,9 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.time import NEVER, clock_of, latest_of, on_time
 from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import EventTime
 from trident.plan.nodes import PartitionPersist

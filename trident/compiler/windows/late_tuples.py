@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident.compiler.windows.run_types import RunLate, WindowBatch
 from trident.compiler.windows.time import on_time, watermark
-from trident.compiler.windows.types import RunLate, WindowBatch
 from trident.operations.windows import Timing
 from trident.plan.nodes import LateTuples
 from trident.plan.window_inputs import config_of

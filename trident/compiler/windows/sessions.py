@@ -25,9 +25,9 @@ from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
 from trident.compiler.windows.open_windows import BatchIndex
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.time import clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window

@@ -12,8 +12,8 @@ from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.windows import CountWindow, EventTime, SessionWindow, TimeWindow, Timing, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.window_schema import LATEST

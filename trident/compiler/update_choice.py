@@ -14,9 +14,9 @@ from trident.compiler.windows.duplicates import first_of_key
 from trident.compiler.windows.gathered import gathered_update
 from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
+from trident.compiler.windows.run_types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
-from trident.compiler.windows.types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan import nodes
