@@ -213,9 +213,9 @@ class WakingExecutor(Protocol):
 
 @runtime_checkable
 class ReasonedExecutor(Protocol):
-    """An executor that wants to know why an attempt failed. `failed` is called for it in place of `fail`."""
+    """An executor that wants to know why an attempt failed. `fail_with_reason` is called for it in place of `fail`."""
 
-    def failed(self, attempt: TransactionAttempt, reason: str) -> None:
+    def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
         """Do what `fail` does. `reason` is the error's type and message."""
         ...
 

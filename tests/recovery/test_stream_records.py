@@ -505,9 +505,9 @@ def test_a_start_takes_over_from_a_driver_whose_batches_go_on_meanwhile(tmp_path
     feeder.feed(["a"], wait=True, timeout=20)
     take = SqliteLog.take
 
-    def late(log: SqliteLog) -> Any:
+    def late(log: SqliteLog, *arguments: Any, **named: Any) -> Any:
         feeder.feed(["b"], wait=True, timeout=20)
-        return take(log)
+        return take(log, *arguments, **named)
 
     later = Program(out)
     later.handed(later.stream("words", 0, spout=FeederBatchSpout("word string")), "out")

@@ -149,7 +149,6 @@ def spoken(feeder: FeederBatchSpout, native: bool) -> TridentTopology:
     ("options", "said"),
     [
         ({"engine": "embeded"}, r"engine='embeded'; did you mean 'embedded'\?: expected 'spark' or 'embedded'"),
-        ({"engine": None}, "engine=None: expected 'spark' or 'embedded'"),
         ({"engine": "embedded", "spark": object()}, "which runs without Spark: leave one of them out"),
         ({"engine": "embedded", "clokc": 1}, "start has no option 'clokc'.*its options are engine, name, "),
     ],

@@ -138,12 +138,12 @@ def test_a_reset_of_a_log_in_redis_that_dies_anywhere_is_done_by_the_next_one(
     first = counting(counts=RedisMapState.opaque(redis_server.url))
     left, at = 0, 0
 
-    def dies(server: LogServer, *commands: bytes) -> Any:
+    def dies(server: LogServer, *commands: bytes, **named: Any) -> Any:
         nonlocal left
         left -= 1
         if left == 0:
             raise KeyboardInterrupt
-        return ask(server, *commands)
+        return ask(server, *commands, **named)
 
     while left <= 0:
         run(first, "wc", None, log=log)

@@ -186,7 +186,7 @@ def test_auto_leaves_what_came_to_the_driver_to_the_driver(
 ) -> None:
     state = RedisMapState.opaque(shared_redis.url, writers="auto")
     monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 200, None))
-    done = contents(topology(state), spark, tmp_path)
+    done = contents(topology(state), spark, tmp_path, maxSpoutPending=1)  # the second begins when the first is known
     assert done["found"] == EXPECTED
     assert "executors" in [event["states"]["counts"].get("writers") for event in done["events"]]
     assert "writers" not in done["events"][0]["states"]["counts"]

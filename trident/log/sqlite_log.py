@@ -429,7 +429,7 @@ class SqliteLog(LogBase):
         try:
             yield
         except sqlite3.OperationalError as error:
-            kind = LogBusyError if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY else LogError
+            kind = LogBusyError if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY else LogError
             raise kind(f"{self._where} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._corrupt(str(error)) from error

@@ -200,7 +200,7 @@ class Sources:
         """
         for stream, executor in self._executors.items():
             if isinstance(executor, ReasonedExecutor):
-                self._tell(stream, executor.failed, attempt, f"{type(error).__name__}: {error}")
+                self._tell(stream, executor.fail_with_reason, attempt, f"{type(error).__name__}: {error}")
             else:
                 self._tell(stream, executor.fail, attempt)
 

@@ -21,7 +21,7 @@ from trident_spouts.rows import table_of
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("trident.spouts")
 
 ACKS = 5
 """How often an `ack` that raises is called in all."""
@@ -168,9 +168,9 @@ class MessageExecutor(SpoutExecutor):
                 self._ack(message)
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        self.failed(attempt, "the batch failed")
+        self.fail_with_reason(attempt, "the batch failed")
 
-    def failed(self, attempt: TransactionAttempt, reason: str) -> None:
+    def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
         """Have the messages of a failed attempt delivered again. Untracked ones stay for the next attempt."""
         number = self._numbers.pop(attempt.txid, None)
         if number is None or number not in self._batches or not self._tracked:

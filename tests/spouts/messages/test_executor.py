@@ -67,7 +67,7 @@ def test_a_failed_batch_is_delivered_again_with_the_reason_and_others_keep_their
     executor = opened(QueueSpout(queue, maxRows=1))
     first = planned(executor, 1, None)
     second = planned(executor, 2, first)
-    executor.failed(TransactionAttempt(1, 0, 1), "ValueError: no")
+    executor.fail_with_reason(TransactionAttempt(1, 0, 1), "ValueError: no")
     assert queue.failed == [(1, "ValueError: no")]
     again = planned(executor, 1, None, 1)  # the failed message stands behind the third
     assert rows(executor, 1, again) == ["c"]
@@ -80,7 +80,7 @@ def test_a_batch_that_finds_no_messages_any_more_takes_over_those_of_the_next_on
     queue = Queue({1: "a", 2: "b"})
     executor = opened(QueueSpout(queue, maxRows=1))
     planned(executor, 2, planned(executor, 1, None))
-    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    executor.fail_with_reason(TransactionAttempt(1, 0, 1), "no")
     queue.waiting.clear()  # the queue gives the failed message up
     again = planned(executor, 1, None, 1)
     assert rows(executor, 1, again) == ["b"]
@@ -92,7 +92,7 @@ def test_a_plan_that_rests_on_a_failed_batch_takes_no_messages() -> None:
     executor = opened(QueueSpout(queue, maxRows=1))
     first = planned(executor, 1, None)
     second = planned(executor, 2, first)
-    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    executor.fail_with_reason(TransactionAttempt(1, 0, 1), "no")
     assert planned(executor, 2, first) is None, "asked before the run heard of the failure"
     assert planned(executor, 3, second) is None, "the failed batch is farther back"
     again = planned(executor, 1, None, 1)
@@ -246,5 +246,5 @@ def test_without_tracking_a_failed_batch_is_kept_and_emission_acknowledges_at_on
     executor = opened(QueueSpout(queue, "emission"))
     plan = planned(executor, 1, None)
     assert queue.acked == [1]
-    executor.failed(TransactionAttempt(1, 0, 1), "no")
+    executor.fail_with_reason(TransactionAttempt(1, 0, 1), "no")
     assert rows(executor, 1, plan) == ["a"] and queue.failed == []
