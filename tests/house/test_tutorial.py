@@ -31,6 +31,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "tutorial", tmp_path / "bin"
 
 
+@pytest.mark.soak
 def test_the_tutorial_prints_what_it_says(folders: tuple[Path, Path], shared_redis: RedisServer) -> None:
     before = TEXT[: TEXT.index(ON_SPARK)]
     home, scripts = folders
