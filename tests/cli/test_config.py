@@ -25,4 +25,4 @@ def test_config_of_a_wrong_file_ends_with_1(tmp_path: Path, monkeypatch: pytest.
     Path("trident.toml").write_text("[start]\nmaxAttempt = 3\n")
     shown = CliRunner().invoke(main, ["config"])
     assert shown.exit_code == 1
-    assert "did you mean 'maxAttempts'?" in shown.stderr
+    assert "did you mean 'maxAttempts'?" in shown.output
