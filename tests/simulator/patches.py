@@ -32,7 +32,7 @@ from trident_state.memory import key_index, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpack_records
-from trident_state.redis import cluster, inspection, placement, reader, writer
+from trident_state.redis import cluster, key_ownership, placement, reader, writer
 from trident_state.redis import store as redis_store
 from trident_state.redis.key_ownership import inspection_commands
 from trident_state.redis.layout import Layout
@@ -296,7 +296,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
         (attempts, "threading", SimpleNamespace(Lock=Turns)),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
-        *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, inspection)),
+        *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, key_ownership)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
         *((module, "unpack_records", unpack) for module in (reader, writer)),
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
@@ -306,9 +306,9 @@ def _all() -> list[tuple[Any, str, Any]]:
         (redis_store, "place_distinct_keys", remembered(_keeping(place_distinct_keys), _placed)),
         (redis_store, "records_of", cache(records_of)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
-        *((module, "command", packed) for module in (cluster, inspection, reader, redis_store)),
-        (inspection, "inspection_commands", cache(inspection_commands)),
-        *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (inspection, reader)),
+        *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store)),
+        (key_ownership, "inspection_commands", cache(inspection_commands)),
+        *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (key_ownership, reader)),
     ]
 
 
