@@ -47,7 +47,6 @@ def transactions(kafka: KafkaBroker) -> str:
 
 
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])
-@pytest.mark.soak  # topics with transactions have all that these have
 class TestPlainTopics(SpoutContract):
     @pytest.fixture
     def make_spout(self, kafka: KafkaBroker, plain: list[str], kind: Literal["transactional", "opaque"]) -> MakeSpout:
