@@ -86,7 +86,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What came of the put of some keys of a shared batch.
+    """The outcome of a put of some keys of a shared batch.
 
     counts: for each group of the state the number of these keys that lie in it, whatever the store answered. The commit
     compares their sum with the number of keys that moved.

@@ -24,7 +24,7 @@ from trident_spouts.user_calls import call
 logger = logging.getLogger("trident.spouts")
 
 ACKS = 5
-"""How often an `ack` that raises is called in all."""
+"""The number of times that an `ack` which raises is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _tracks(spout: RichSpout) -> bool | None:
 
 
 class _Gathered:
-    """What calls of ``nextTuple`` emit for one batch."""
+    """The messages that calls of ``nextTuple`` emit for one batch."""
 
     def __init__(self, name: str, tracked: bool | None, seen: dict[MessageId, int], in_flight: set[MessageId]) -> None:
         self._name, self._tracked, self._seen, self._in_flight = name, tracked, seen, in_flight
@@ -228,7 +228,7 @@ class _Gathered:
         """Messages that earlier batches hold, each with the number of its batch."""
         self.size = 0
         self.calls = 0
-        """How often something was emitted."""
+        """The number of messages that were emitted, those left out included."""
 
     def take(self, values: Any, message: MessageId | None) -> None:
         self._check(message)

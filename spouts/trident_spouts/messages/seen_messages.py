@@ -8,7 +8,7 @@ from trident_spouts.executor import Metadata
 from trident_spouts.user_calls import foreign_metadata_error
 
 MessageId: TypeAlias = str | int
-"""What a queue calls a message: the same at every delivery."""
+"""The id of a message, the same at every delivery."""
 
 
 @dataclass(frozen=True, slots=True)

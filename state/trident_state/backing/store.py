@@ -106,7 +106,7 @@ class BackingStore:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What lets the store behind the map lose what it confirmed, if the map can tell; a start shows it."""
+        """Warnings that the database may lose confirmed writes, if the map can tell; a start shows them."""
         return self._calls.warnings()
 
     def acquire(self, lease: Lease) -> None:

@@ -23,7 +23,7 @@ _WHOLE = 2**31
 
 @dataclass(frozen=True, repr=False)
 class _RelationalState:
-    """What both databases share: the kind, and a store over the table of the state."""
+    """The base of the factories for both databases: the kind, and a store over the table of the state."""
 
     kind: StateKind
 
