@@ -76,21 +76,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for latest.json and latest.md")
     asked = parser.parse_args()
     scale = QUICK if asked.quick else FULL
+    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
     with tempfile.TemporaryDirectory(prefix="trident-bench-") as name, RedisServer(Path(name, "redis"), AOF) as server:
         folder = Path(name)
         print("making the workload", flush=True)
         load = make_workload(folder / "load", scale.files, scale.lines)
         bench = Bench(bench_spark(folder, _jars(asked.only)), server, folder, scale)
         rows: list[Row] = []
+        sizes = {"rounds": scale.rounds, "words": load.words, "batches": scale.files}
+        notes = {**sizes, "appendfsync": AOF, "confs": CONFS}
         for family in asked.only:
             print(f"{family}:", flush=True)
             for row in FAMILIES[family](bench, load):
                 rows.append(row)
                 print(f"  {row.id}: {row.ours:.4g} {row.unit}, ratio {row.ratio}, met {row.ok}", flush=True)
+            write_report(rows, notes, out)  # after each family: an error in a later one must not lose hours of figures
         bench.spark.stop()
-    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
-    notes = {"rounds": scale.rounds, "words": load.words, "batches": scale.files, "appendfsync": AOF, "confs": CONFS}
-    write_report(rows, notes, out)
     print((out / "latest.md").read_text())
 
 
