@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.lib.stride_tricks import as_strided
 
 from trident.base.errors import StateValueError
 
@@ -77,9 +78,22 @@ def lengths_of(values: pa.Array) -> Offsets:
     return offsets[1:] - offsets[:-1]
 
 
+def even_step(at: Offsets) -> int | None:
+    """Return the distance from each offset to the next if it is the same everywhere, and no offset precedes another.
+
+    >>> even_step(np.array([2, 5, 8])), even_step(np.array([2, 5, 9])), even_step(np.array([2]))
+    (3, None, None)
+    """
+    if len(at) < 2 or (step := int(at[1] - at[0])) < 0:
+        return None
+    return step if (at[1:] - at[:-1] == step).all() else None
+
+
 def gather_slices(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
     """Return a binary array whose value i is the `lengths[i]` bytes of `data` that begin at `at[i]`."""
     cuts = np.concatenate([[0], np.cumsum(lengths)])
+    if (step := even_step(at)) is not None and even_step(cuts) is not None:
+        return rows_of(np.ascontiguousarray(as_strided(data[at[0] :], (len(at), int(lengths[0])), (step, 1))))
     return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
 
 

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.lib.stride_tricks import as_strided
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError
@@ -41,6 +42,7 @@ from trident_state.binary import (
     binary_of,
     buffers_of,
     columns_of,
+    even_step,
     gather_slices,
     join_columns,
     repeat_value,
@@ -65,8 +67,7 @@ def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) 
     if is_text(kind) or is_bytes(kind):
         body = _encode_bytes(column, b"s" if is_text(kind) else b"x", alone)
     elif kinds.is_struct(kind):
-        parts = [encode_column(part, grouped=grouped) for part in column.flatten()]
-        body = join_columns(repeat_value(b"{", len(column)), *parts)
+        body = _encode_struct(column, grouped)
     elif is_list(kind) or kinds.is_map(kind):
         body = _encode_list(column, grouped)
     else:
@@ -136,6 +137,14 @@ def _encode_bytes(column: pa.Array, tag: bytes, alone: bool) -> pa.Array:
     return (
         join_columns(tag, values) if alone else join_columns(_with_count(tag.upper(), pc.binary_length(values)), values)
     )
+
+
+def _encode_struct(column: pa.Array, grouped: bool) -> pa.Array:
+    parts = column.flatten()
+    if all(is_fixed(part.type) and not part.null_count for part in parts):  # as of several aggregates: 10 times as fast
+        tag = np.full((len(column), 1), ord("{"), np.uint8)
+        return rows_of(np.hstack([tag, *[_encode_fixed(part, grouped) for part in parts]]))
+    return join_columns(repeat_value(b"{", len(column)), *[encode_column(part, grouped=grouped) for part in parts])
 
 
 def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
@@ -341,6 +350,8 @@ def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
     """
     if np.any(at + width > ends):
         raise _corrupt("a value")
+    if (step := even_step(at)) is not None:  # no index for each byte
+        return np.ascontiguousarray(as_strided(data[at[0] :], (len(at), width), (step, 1)))
     return np.ascontiguousarray(data[at[:, None] + np.arange(width)])
 
 
