@@ -15,10 +15,12 @@ from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
 from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
+from benchmarks.rows.hostile import hostile
 from benchmarks.rows.jdbc import jdbc
 from benchmarks.rows.joins import joins
 from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
+from benchmarks.rows.metrics_cost import metrics_cost
 from benchmarks.rows.objects import objects
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
@@ -55,7 +57,9 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "streams": redis_streams,
     "drpc": drpc,
     "serving": serving,
+    "hostile": hostile,
     "memory": memory,
+    "metrics": metrics_cost,
     "keys.memory": lambda bench, load: keys(bench, "memory"),
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,

@@ -1,12 +1,15 @@
 """The program of the serving rows: words counted in Redis or in memory, and a function over four of them.
 
-``python -m benchmarks.served_program FOLDER`` is its driver, until its standard input ends.
+``python -m benchmarks.served_program FOLDER [serve]`` is its driver, until its standard input ends; with ``serve`` it
+answers requests itself.
 """
 
 import os
 import sys
+import time
 
 from trident import Count, MapGet, Sum, TridentTopology
+from trident.server.limits import Limits
 from trident.spouts import RateSpout
 from trident.state import MemoryMapState, RedisMapState
 
@@ -27,14 +30,21 @@ def topology() -> TridentTopology:
         .stateQuery(counts, "word", MapGet(), "count")
         .aggregate("count", Sum(), "sum")
     )
+    made.newDRPCStream("sleep", "seconds string").map(
+        "seconds", lambda seconds: time.sleep(float(seconds)) or 0, "n int"
+    )
     return made
 
 
-def main() -> None:
-    with topology().start(engine="embedded", name="served", checkpointLocation=sys.argv[1]):
-        print("started", flush=True)
+def main(folder: str, serves: str = "") -> None:
+    with topology().start(engine="embedded", name="served", checkpointLocation=folder) as running:
+        if serves:
+            limits = Limits(bodySecs=1.0, timeoutSecs=2.0, connections=20_000)
+            print("started", running.serve(limits=limits).url, flush=True)
+        else:
+            print("started", flush=True)
         sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -36,12 +36,12 @@ def serving(bench: Bench, load: Workload) -> Iterator[Row]:
         # The driver has a process of its own: beside the client it would slow the client down, and not the server.
         with environment, _driver(folder), _server(folder) as address:
             for number in bench.scale.turns:
-                before = _committed(address)
+                before = committed(address)
                 asked = load_server(address, "POST", "/drpc/total", BODY, CONNECTIONS, seconds)
                 constant = load_server(address, "GET", "/healthz", b"", CONNECTIONS, seconds)
                 _check(asked)
                 _check(constant)
-                print(f"    round {number}: {_committed(address) - before} batches meanwhile", flush=True)
+                print(f"    round {number}: {committed(address) - before} batches meanwhile", flush=True)
                 if number:
                     rates.append(asked.rate)
                     constants.append(constant.rate)
@@ -59,7 +59,7 @@ def _check(answered: Answered) -> None:
         raise WrongAnswerError(f"{len(answered.errors)} errors of {len(answered.took)}: {answered.errors[0]}")
 
 
-def _committed(address: str) -> int:
+def committed(address: str) -> int:
     """Return the txid that the server shows."""
     request = urllib.request.Request(f"{address}/drpc/total", BODY, {"content-type": "application/json"})
     with urllib.request.urlopen(request) as answer:

@@ -25,6 +25,8 @@ def test_a_worker_that_dies_in_an_attempt_adds_nothing_to_the_counts(spark: Spar
     topology = TridentTopology()
     numbers = topology.newStream("numbers", FixedBatchSpout("n long", [[1, 0, 2, 0], [3, 0]]))
     inverses = numbers.each("n", inverse, "m long", onError="skip")
+    numbers.countMetric("seen_total", by="n")
+    inverses.countMetric("inverses_total", labels="m")
     inverses.groupBy("m").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     options = {"name": "dies", "checkpointLocation": tmp_path / "checkpoint", "maxAttempts": 5}
     with topology.start(spark, **options) as running:
@@ -35,6 +37,8 @@ def test_a_worker_that_dies_in_an_attempt_adds_nothing_to_the_counts(spark: Spar
         assert metrics.value("trident_batches_committed_total", **labels) == 2
         assert metrics.value("trident_batches_replayed_total", **labels) == 1
         assert metrics.value("trident_input_rows_total", **labels) == 6
+        assert metrics.value("seen_total", **labels) == 6
+        assert [metrics.value("inverses_total", m=m, **labels) for m in ("6", "3", "2")] == [1, 1, 1]
         (step,) = {step["name"] for event in running.recentProgress for step in event.get("steps", [])}
         assert metrics.value("trident_skipped_tuples_total", step=step, **labels) == 3
         assert running.recentProgress[-1]["steps"] == [{"name": step, "skipped": 1}]

@@ -63,7 +63,7 @@ class MetricsRegistry:
         self._values: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
 
-    def count(self, name: str, help: str, by: float, **labels: str) -> None:
+    def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
         """Add `by` to a counter. Raises ValueError for a negative number."""
         if by < 0:
             raise ValueError(f"counter {name!r}: came {by!r}; a counter grows by 0 or more")
@@ -72,12 +72,12 @@ class MetricsRegistry:
             values = self._series(name, MetricKind.COUNTER, help)
             values[key] = values.get(key, 0) + by
 
-    def set(self, name: str, help: str, to: float, **labels: str) -> None:
+    def set(self, name: str, help: str, to: float, /, **labels: str) -> None:
         """Set a gauge."""
         with self._lock:
             self._series(name, MetricKind.GAUGE, help)[_key(labels)] = to
 
-    def observe(self, name: str, help: str, seconds: float, **labels: str) -> None:
+    def observe(self, name: str, help: str, seconds: float, /, **labels: str) -> None:
         """Count an observation of so many seconds in a histogram."""
         with self._lock:
             self._series(name, MetricKind.HISTOGRAM, help)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
+from trident.base.metrics import MetricsRegistry
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.compiler.results import Result
@@ -22,8 +23,9 @@ from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import NEVER_PASSING
 from trident.outputs.best_effort import BatchListener, BestEffortOutlet
 from trident.outputs.kafka.outlet import KafkaOutlet
+from trident.outputs.metric_outlet import MetricOutlet
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
-from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteKafka, WriteParquet
+from trident.plan.nodes import BestEffort, CountMetric, ForeachBatch, Sink, WriteKafka, WriteParquet
 
 HandOver = Callable[[Sink, Result, int], None]
 """A function that hands a batch's frozen rows to an output, and returns when the output has them."""
@@ -49,9 +51,16 @@ class Outlets:
     """
 
     def __init__(
-        self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity, listener: BatchListener
+        self,
+        group: Group,
+        engine: Engine,
+        folder: Path,
+        scratch: Path,
+        run: RunIdentity,
+        listener: BatchListener,
+        metrics: MetricsRegistry,
     ) -> None:
-        self._listener, self._group = listener, group.name
+        self._listener, self._group, self._metrics = listener, group.name, metrics
         self._closing: list[BestEffortOutlet | KafkaOutlet] = []
         """What is to be closed at the end."""
         self._read_whole = partial(read_whole, folder)
@@ -94,6 +103,10 @@ class Outlets:
             outlet = KafkaOutlet(sink, self._run, self._tables)
             self._closing.append(outlet)
             return outlet
+        if isinstance(sink, CountMetric):
+            return MetricOutlet(
+                sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables
+            )
         if not sink.frame:
             return _FunctionOutlet(
                 sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run.last_frozen
@@ -103,7 +116,8 @@ class Outlets:
 
     def _branch(self, sink: BestEffort) -> BestEffortOutlet:
         def open_outputs(group: Group) -> Outlets:
-            return Outlets(group, self._engine, self._folder, self._scratch / sink.name, self._run, self._listener)
+            scratch = self._scratch / sink.name
+            return Outlets(group, self._engine, self._folder, scratch, self._run, self._listener, self._metrics)
 
         branch = BestEffortOutlet(
             sink,

@@ -467,6 +467,20 @@ class WriteKafka(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CountMetric(Node):
+    """Every batch's numbers, added to a counter of the run's metrics. `name` is the sink's identity in the topology.
+
+    Each tuple holds the number in the field `number`, and the values of its labels in the other fields.
+    """
+
+    source: Node
+    name: str
+    metric: str
+    help: str
+    number: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class BestEffort(Node):
     """Every batch's tuples, handed to a branch that never holds a batch up.
 
@@ -478,7 +492,7 @@ class BestEffort(Node):
     branch: Any
 
 
-Sink = ForeachBatch | WriteParquet | WriteKafka | BestEffort
+Sink = ForeachBatch | WriteParquet | WriteKafka | CountMetric | BestEffort
 """A step at which tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

@@ -325,6 +325,9 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         summary=lambda node: f"output {node.name}, into the topic {node.kafka.topic}: {promise_of(node).value}",
         in_branch=False,
     ),
+    nodes.CountMetric: Traits(
+        "effect", _never, reads.everything, _driver, lambda node: f"into the metric {node.metric}", in_branch=False
+    ),
     nodes.BestEffort: Traits(
         "effect",
         _never,

@@ -354,7 +354,7 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     settings, begun = context.settings, context.begun
     last_frozen = begun.histories[group.name].last_frozen
     run = RunIdentity(settings.name, context.log.uuid, begun.lease.epoch, last_frozen)
-    return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace)
+    return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace, context.metrics)
 
 
 def _open_log(settings: Settings) -> TransactionLog:

@@ -17,6 +17,7 @@ from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.kafka_output import KafkaOutputVerbs
 from trident.stream.map import MapVerbs
+from trident.stream.metrics import MetricVerbs
 from trident.stream.outputs import OutputVerbs
 from trident.stream.persist import PersistVerbs
 from trident.stream.preview import PreviewVerbs
@@ -42,6 +43,7 @@ class Stream(
     SplitVerbs["Stream"],
     OutputVerbs["Stream"],
     KafkaOutputVerbs["Stream"],
+    MetricVerbs["Stream"],
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],

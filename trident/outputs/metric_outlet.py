@@ -1,0 +1,57 @@
+"""The output that adds up the numbers of committed batches in a counter of the run's metrics."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+
+from trident.base.json_values import jsonable
+from trident.base.metrics import MetricsRegistry
+from trident.compiler.results import Result
+from trident.plan.nodes import CountMetric
+
+logger = logging.getLogger(__name__)
+
+
+class MetricOutlet:
+    """Adds each batch once, although a commit that failed behind this output hands the batch over again.
+
+    `labels` are the labels of every series; the tuples bring the others. `read` gives the tuples of a result.
+    """
+
+    def __init__(
+        self,
+        sink: CountMetric,
+        metrics: MetricsRegistry,
+        labels: Mapping[str, str],
+        read: Callable[[Result], Iterable[pa.Table]],
+    ) -> None:
+        self._sink, self._metrics, self._labels, self._read = sink, metrics, dict(labels), read
+        self._added = 0
+        """The last txid that was added. Batches are committed in the order of their txids."""
+
+    def take(self, result: Result, txid: int) -> None:
+        """Add the numbers of a batch."""
+        if txid <= self._added:
+            return
+        # Everything is read before the first number is added: a file that cannot be read fails the commit.
+        tuples = [row for table in self._read(result) for row in table.to_pylist()]
+        for row in tuples:
+            number = row.pop(self._sink.number) or 0
+            if number < 0:  # a batch must not fail for a metric
+                logger.warning(
+                    "%s: batch %d adds %s to %s%s; a counter only grows, so it is left out",
+                    self._sink.step,
+                    txid,
+                    number,
+                    self._sink.metric,
+                    row or "",
+                )
+                continue
+            labels = {name: _text(value) for name, value in row.items()}
+            self._metrics.count(self._sink.metric, self._sink.help, number, **labels, **self._labels)
+        self._added = txid
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(jsonable(value))

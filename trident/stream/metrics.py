@@ -1,0 +1,99 @@
+"""The verb that counts tuples in the run's metrics: countMetric."""
+
+import re
+from typing import Any, cast
+
+from pyspark.sql import types as spark
+
+from trident.base.errors import TypeDeclarationError
+from trident.base.names import FieldsLike
+from trident.base.step import Step
+from trident.base.text import typed_brief
+from trident.base.types import type_ddl
+from trident.operations.builtin_aggregators import Count, Sum
+from trident.plan import nodes, rules
+from trident.stream.aggregate import chained, read_members
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.outputs import check_output, output_name
+
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+_NUMBER = "_number"
+_OURS = ("topology", "group")
+"""The labels that every metric of a run has."""
+
+
+class MetricVerbs(StreamBase[StreamT]):
+    """The verb of a stream whose tuples are counted as a metric."""
+
+    __slots__ = ()
+
+    def countMetric(
+        self, metric: str, help: str = "", *, labels: FieldsLike | None = None, by: str | None = None
+    ) -> StreamT:
+        """Count the tuples of committed batches in a counter of ``running.metrics``, and return this stream.
+
+        The workers aggregate each batch, and the driver adds the batch's numbers when it is committed: once, however
+        often a task, the batch or its commit was tried. Like every counter of a run it begins at 0 with the run.
+        Storm's counterpart is ``TopologyContext.registerMetric`` with a ``CountMetric`` or a ``MultiCountMetric``.
+
+        Parameters
+        ----------
+        metric : str
+            The counter's name, as Prometheus takes it: ``"orders_total"``. It has the labels `topology` and `group`
+            too.
+        help : str
+            What it counts, for whoever reads the metrics.
+        labels : str or list of str, optional
+            Fields by whose values it is counted apart: each combination of values is a series of its own, so give
+            fields with few values. A null becomes the empty text.
+        by : str, optional
+            A field of numbers, 0 or more, that are added up. Omitted: each tuple counts 1.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.testing.local import start_local
+        >>> topology = TridentTopology()
+        >>> orders = topology.newStream("orders", FixedBatchSpout("shop string, n long", [[("a", 3)], [("a", 4)]]))
+        >>> _ = orders.countMetric("sold_total", "Pieces sold.", labels="shop", by="n")
+        >>> with start_local(topology, name="shop") as running:
+        ...     running.processAllAvailable()
+        ...     running.metrics.value("sold_total", topology="shop", group="orders", shop="a")
+        7
+        """
+        step = self._step("countMetric")
+        if not isinstance(metric, str) or not _METRIC.fullmatch(metric) or metric.startswith("trident_"):
+            raise step.wrong(
+                f"metric={typed_brief(metric)}: expected letters, digits, '_' and ':', such as 'orders_total'; "
+                f"names that begin with 'trident_' are the library's own"
+            )
+        if not isinstance(help, str):
+            raise step.wrong(f"help={typed_brief(help)}: expected a text")
+        check_output(self, step)
+        fields = () if labels is None else rules.known_fields(self.schema, labels, step)
+        for name in fields:
+            if name in _OURS or not _LABEL.fullmatch(name):
+                raise step.wrong(
+                    f"field {name!r} cannot be a label: expected a letter, then letters, digits and '_', and not "
+                    f"{' or '.join(_OURS)}, which every metric has; rename it with rename({name!r}, ...)"
+                )
+        name = output_name(self, f"countMetric.{metric}", None, step)
+        call = (Count(), _NUMBER) if by is None else (_number(self, by, step), Sum(), _NUMBER)
+        members, _ = read_members(self, "batch", call, None, None, None)
+        counted = chained(self, fields, "batch", members, step)
+        node = nodes.CountMetric(counted._node, name, metric, help, _NUMBER, **step.gives(counted.schema))
+        self._register.add(self._label, node)
+        return cast("StreamT", self)
+
+
+def _number(stream: StreamBase[Any], field: object, step: Step) -> str:
+    """Return the name of a field of numbers. Refuse every other one."""
+    if not isinstance(field, str):
+        raise step.wrong(f"by={typed_brief(field)}: expected the name of a field")
+    (name,) = rules.known_fields(stream.schema, field, step)
+    kind = stream.schema[name].dataType
+    if not isinstance(kind, spark.IntegralType | spark.FractionalType):
+        raise step.error(TypeDeclarationError, f"by: field {name!r} is {type_ddl(kind)}: expected a number")
+    return name
