@@ -16,6 +16,11 @@ from trident.state import MemoryMapState, RedisMapState
 KEYS = 1000
 
 
+def sleep(seconds: str) -> int:
+    time.sleep(float(seconds))
+    return 0
+
+
 def topology() -> TridentTopology:
     """Return the topology; its state is in Redis if SERVED_REDIS has the address of a server."""
     url = os.environ.get("SERVED_REDIS")
@@ -30,9 +35,7 @@ def topology() -> TridentTopology:
         .stateQuery(counts, "word", MapGet(), "count")
         .aggregate("count", Sum(), "sum")
     )
-    made.newDRPCStream("sleep", "seconds string").map(
-        "seconds", lambda seconds: time.sleep(float(seconds)) or 0, "n int"
-    )
+    made.newDRPCStream("sleep", "seconds string").map("seconds", sleep, "n int")
     return made
 
 
