@@ -83,10 +83,11 @@ class MemoryReplica:
         """
         with self._lock:
             for _ in range(_TRIES):
-                error = self._advance(upTo)
-                before = self._text
-                # The manifest is read after the batches. If it is of this incarnation, the batches were of it, too.
-                self._text, self.manifest = self._read_manifest()
+                with self._log.at_once():
+                    error = self._advance(upTo)
+                    before = self._text
+                    # The manifest is read after the batches. If it is of this incarnation, the batches were of it, too.
+                    self._text, self.manifest = self._read_manifest()
                 if error is None:
                     return self._marker
                 behind = self._store is not None and self._marker < self.manifest.txid

@@ -17,6 +17,11 @@ from trident.compiler.results import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FileFolder, write_frozen
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_LZ4_HERE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ_HERE = pa.ipc.IpcReadOptions(use_threads=False)
+_SMALL = 1 << 20
+"""The bytes up to which a result is compressed by the calling thread alone: to wake others takes longer, and on a busy
+machine much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
         body = msgspec.json.encode(_Files(result.folder, list(result.files), result.schema.serialize().to_pybytes()))
         return FrozenOutput(body, True, result.num_rows, zlib.crc32(body))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, result.schema, options=_LZ4) as writer:
+    with pa.ipc.new_stream(sink, result.schema, options=_LZ4_HERE if result.nbytes <= _SMALL else _LZ4) as writer:
         writer.write_table(result)
     body = sink.getvalue().to_pybytes()
     return FrozenOutput(body, False, result.num_rows, zlib.crc32(body))
@@ -74,7 +79,8 @@ def thaw(output: FrozenOutput, where: str) -> Result:
     if zlib.crc32(output.body) != output.checksum:
         raise LogCorruptError(f"{where}: the checksum of a frozen result does not match; restore the log from a copy")
     if not output.files:
-        return pa.ipc.open_stream(output.body).read_all()
+        options = _READ_HERE if len(output.body) <= _SMALL else None
+        return pa.ipc.open_stream(output.body, options=options).read_all()
     return _files_of(output.body)
 
 

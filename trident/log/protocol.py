@@ -1,6 +1,7 @@
 """The protocol of a transaction log: the one durable record of what each batch is and how far it came."""
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -91,6 +92,13 @@ class LogReading(Protocol):
         """The identity of the log. Every state stores it.
 
         A log that is only read says which one is there now: another one if its topology was reset.
+        """
+        ...
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Answer the looks of the block in less time than each by itself, where the log can do that.
+
+        Each look still sees what was written until then. Other threads that look at the log wait until the block ends.
         """
         ...
 

@@ -21,6 +21,7 @@ import secrets
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
@@ -165,6 +166,9 @@ class RedisTransactionLog(LogBase):
         if epoch is None:
             raise self._gone()
         return Lease(int(epoch), token.decode()) if int(epoch) else None
+
+    def at_once(self) -> AbstractContextManager[None]:
+        return nullcontext()  # the connection stays open
 
     def holder(self) -> Holder | None:
         ((epoch, token, text),) = self._server.ask(command(b"HMGET", self._meta, b"epoch", b"token", b"holder"))

@@ -68,6 +68,8 @@ class SqliteLog(LogBase):
         super().__init__(f"the log {path}", "checkpointLocation", reading)
         self._path = path
         self._lock = threading.RLock()
+        self._kept: tuple[sqlite3.Connection, tuple[int, int] | None] | None = None
+        """What a block of `at_once` looks through, if the log is only read: a connection, and the file's identity."""
         if reading:
             self._check_identity(topology)
             return
@@ -419,9 +421,24 @@ class SqliteLog(LogBase):
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._translated():
-            return (
-                _read_only(self._path, query, values) if self._reading else self._db.execute(query, values).fetchall()
-            )
+            if not self._reading:
+                return self._db.execute(query, values).fetchall()
+            # After a reset another log lies in the same place.
+            if self._kept is not None and _file_identity(self._path) == self._kept[1]:
+                return self._kept[0].execute(query, values).fetchall()
+            return _read_only(self._path, query, values)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        with self._lock, contextlib.ExitStack() as undo:
+            # Without a WAL file each look must open the log anew: see `_read_only`.
+            if self._reading and self._kept is None and _wal_of(self._path).exists():
+                identity = _file_identity(self._path)
+                with self._translated():
+                    db = undo.enter_context(contextlib.closing(_opened_to_read(self._path, "mode=ro")))
+                self._kept = db, identity
+                undo.callback(setattr, self, "_kept", None)
+            yield
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -445,13 +462,22 @@ def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
     if not path.exists():
         raise LogError(f"there is no log {path}")
     while True:
-        before, alone = _stamp(path), not path.with_name(f"{path.name}-wal").exists()
-        uri = f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
-        with contextlib.closing(sqlite3.connect(uri, timeout=10, isolation_level=None, uri=True)) as db:
-            db.execute("PRAGMA trusted_schema = OFF")
+        before, alone = _stamp(path), not _wal_of(path).exists()
+        with contextlib.closing(_opened_to_read(path, "immutable=1" if alone else "mode=ro")) as db:
             rows = db.execute(query, values).fetchall()
         if not alone or before == _stamp(path):
             return rows
+
+
+def _opened_to_read(path: Path, how: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{how}"
+    db = sqlite3.connect(uri, timeout=10, isolation_level=None, check_same_thread=False, uri=True)
+    db.execute("PRAGMA trusted_schema = OFF")
+    return db
+
+
+def _wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,13 +1,14 @@
 """How fresh an answer is: the batches that it shows, when they were committed, and how long ago that is."""
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from trident.server.served import Served
 
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 
 class Freshness:
@@ -15,6 +16,8 @@ class Freshness:
 
     def __init__(self, served: Served, in_thread: InThread) -> None:
         self._served, self._in_thread = served, in_thread
+        self._looks: dict[tuple[str, int], asyncio.Task[float | None]] = {}
+        """The looks into the log that are under way, for a group and a txid: all answers that need one share it."""
 
     async def of(self, txids: Mapping[str, int]) -> dict[str, Any]:
         """Return ``asOfTxid`` and ``committedAt`` of each group that an answer shows, and ``stalenessMs``.
@@ -33,8 +36,14 @@ class Freshness:
 
     async def _time(self, group: str, txid: int) -> float | None:
         times = self._served.commitTimes(group)
-        at_hand = times.at_hand(txid)
-        return at_hand if at_hand is not None else await self._in_thread(lambda: times.of(txid))
+        if (at_hand := times.at_hand(txid)) is not None:
+            return at_hand
+        look = self._looks.get((group, txid))
+        if look is None:
+            look = self._looks[group, txid] = asyncio.create_task(self._in_thread(lambda: times.of(txid)))
+            look.add_done_callback(lambda done: self._looks.pop((group, txid)))
+        # Shielded: a client that leaves ends its own answer, and not the look that others wait for.
+        return await asyncio.shield(look)
 
 
 def _iso(seconds: float) -> str:
