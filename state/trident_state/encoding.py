@@ -133,7 +133,8 @@ def is_fixed(kind: pa.DataType) -> bool:
 
 
 def _encode_bytes(column: pa.Array, tag: bytes, alone: bool) -> pa.Array:
-    values = column.cast(pa.binary()).fill_null(b"")
+    values = column.view(pa.binary()) if kinds.is_string(column.type) else column.cast(pa.binary())
+    values = values.fill_null(b"") if values.null_count else values
     return (
         join_columns(tag, values) if alone else join_columns(_with_count(tag.upper(), pc.binary_length(values)), values)
     )

@@ -100,7 +100,7 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
     """
     encoded = one_chunk(encoded)
     data, offsets = buffers_of(encoded)
-    starts, lengths = offsets[:-1], np.diff(offsets)
+    starts, lengths = offsets[:-1], offsets[1:] - offsets[:-1]
     if len(lengths) == 0:
         return np.zeros(0, np.uint64)
     if len(lengths) < _MANY or (long := lengths > _SHORT).all():

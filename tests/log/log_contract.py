@@ -93,6 +93,17 @@ class LogContract:
         log.take()
         assert looking.holder() is None, "this one did not say who it is"
 
+    def test_looks_at_once_see_what_was_written_until_then(self, place: Place) -> None:
+        log, looking = place.open(), place.look()
+        lease = log.take()
+        found(log, lease)
+        with looking.at_once():
+            assert looking.lease() == lease and looking.last_committed("g") == 0
+            frozen(log, lease, 1)
+            log.committed(lease, "g", 1, 0.0)
+            assert looking.last_committed("g") == 1
+        assert looking.last_committed("g") == 1
+
     def test_who_waits_sees_that_the_driver_writes_or_renews_its_lease(self, place: Place) -> None:
         log, waiting, other = place.open(), place.open(), place.open()
         lease = log.take()

@@ -35,6 +35,22 @@ class TestSqliteLog(LogContract):
         return _Folder(tmp_path)
 
 
+def test_looks_at_once_see_a_log_that_takes_the_place_of_another(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.take()
+    looking = _Folder(tmp_path).look()
+    with looking.at_once():
+        former = looking.uuid
+        assert former == log.uuid
+        log.close()
+        for path in tmp_path.iterdir():
+            path.unlink()
+        other = opened(tmp_path)
+        assert looking.uuid == other.uuid != former
+        other.close()
+    assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(("-wal", "-shm"))]
+
+
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_bytes(b"not a database, but long enough to look like a file" * 40)
     with pytest.raises(LogCorruptError, match=r"is damaged: file is not a database.*topology\.reset"):

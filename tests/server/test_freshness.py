@@ -1,6 +1,8 @@
 """How old an answer is: when the batch that it shows was committed."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.server.counting import counting
 from tests.support.server import RedisServer
 from trident import DRPCClient, openTopology
 from trident.access.opened_topology import OpenedTopology
+from trident.log.sqlite_log import SqliteLog
 from trident.server.http_server import Server, serve
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 
@@ -36,6 +39,36 @@ def test_an_answer_tells_when_its_batch_was_committed(serving: Serving) -> None:
         rows = client.execute("count", "dog")
         assert rows.committedAt == {"words": committed}
         assert rows.stalenessMs is not None and rows.stalenessMs >= 200
+
+
+def test_requests_of_one_moment_share_a_look_into_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, feeder = counting()
+    with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
+        feeder.feed([("dog",)])
+        running.processAllAvailable()
+    looks, asked = list[int](), threading.Barrier(8)
+    commit_time = SqliteLog.commit_time
+
+    def slow(log: SqliteLog, group: str, txid: int) -> float | None:
+        looks.append(txid)
+        time.sleep(0.3)
+        return commit_time(log, group, txid)
+
+    monkeypatch.setattr(SqliteLog, "commit_time", slow)
+
+    def ask(url: str) -> dict[str, datetime | None]:
+        with DRPCClient(url) as client:
+            asked.wait()
+            return client.execute("count", "dog").committedAt
+
+    with (
+        openTopology(topology, name="wc", checkpointLocation=tmp_path) as opened,
+        served(opened) as server,
+        ThreadPoolExecutor(8) as clients,
+    ):
+        told = [each["words"] for each in clients.map(ask, [server.url] * 8)]
+    assert looks == [1]
+    assert told == [told[0]] * 8 and told[0] is not None
 
 
 def test_before_the_first_batch_there_is_no_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 takes from it. ``test_fake_log.py`` holds it against the SQLite log."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +91,9 @@ class FakeLog:
         self.uuid = disk.uuid
         self._written, self._wrote = 0, False
         """How often this handle wrote; whether it did since the last `renew`."""
+
+    def at_once(self) -> nullcontext[None]:
+        return nullcontext()
 
     # --- lease ---------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ class Faults:
         others = self._chance.choice((0, 0, 1, 2, 3, 5))
         self._left = self._chance.choices(kinds, cum_weights=weights, k=others) if others else []
         self._left += self._chance.choices(("driver killed", "stop asked", "power lost"), (5, 3, 2), k=changes)
+        if world.loose:  # turns that are repeated behind the query, while the other group goes on
+            self._left += ["output raises"] * self._chance.choice((2, 4, 8))
         self._chance.shuffle(self._left)
         if world.log_server is not None and self._chance.random() < 0.5:
             self._left.append("log's network")  # the first one: while states are founded

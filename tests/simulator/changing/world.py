@@ -75,6 +75,7 @@ class World:
                 self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
             if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
                 source.slow = 0.6  # so that one plan reads no more than a page or two
+        self.loose = loose
         self.shape = programs.first(chance, list(self.sources), loose)
         """The program of the next start."""
         self._changes = Changes(chance, self.shape, list(self.sources))

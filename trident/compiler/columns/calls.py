@@ -251,7 +251,8 @@ def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
     """Return each row once for each of its emissions; `ends` has for each row the number of emissions up to its end."""
     if not columns.names:
         return Columns({}, ends[-1] if ends else 0)
-    counts: Any = numpy.diff(numpy.asarray(ends, numpy.int64), prepend=0)
+    counts: Any = numpy.array(ends, numpy.int64)
+    counts[1:] -= counts[:-1].copy()
     return columns.take(numpy.repeat(numpy.arange(len(counts)), counts).tolist())
 
 
