@@ -1,8 +1,9 @@
 """A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
 
-Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS WRITERS [WRITERS ...]. The writers take turns, over
-states of their own. Prints JSON in its last line: by writers the seconds of each commit and of each whole batch, and
-the peaks of the resident sets of this process and of Spark's driver (MB).
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks WRITERS [WRITERS ...]. The writers take
+turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state for all keys.
+Prints JSON in its last line: by writers the seconds of each commit and of each whole batch, and the peaks of the
+resident sets of this process and of Spark's driver (MB).
 """
 
 import json
@@ -16,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from trident import Count, TridentTopology
+from trident import Count, MapGet, TridentTopology
 from trident.spouts import FileSpout
-from trident.state import RedisMapState
+from trident.state import MemoryMapState, RedisMapState
 
 BATCHES = 3
 """Batches over the same keys: the first one creates them and learns the size, the others are timed."""
@@ -36,8 +37,8 @@ def write_batches(folder: Path, keys: int) -> None:
                 writer.write_table(pa.table([pc.multiply(numbers, 7)], schema=schema))
 
 
-def run(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
-    """Run all batches and check what is stored."""
+def puts(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Count all batches and check what is stored."""
     topology = TridentTopology()
     spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
@@ -51,6 +52,31 @@ def run(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, tu
         assert found == [BATCHES] * len(asked), found
     assert [event["states"]["counts"]["keys"] for event in events] == [keys] * BATCHES, events
     assert {event["states"]["counts"].get("writers", "driver") for event in events} == {writers}
+    return _seconds(events)
+
+
+def asks(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Count the first batch, ask the state for the keys of all batches, and check the answers."""
+    topology = TridentTopology()
+    name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
+
+    def read(files: str) -> FileSpout:
+        return FileSpout(folder / "source" / files, format="parquet", maxFilesPerBatch=1)
+
+    counted = topology.newStream("keys", read("0.parquet")).groupBy("key")
+    counts = counted.persistentAggregate(state, Count(), "count", name="counts")
+    asking = topology.newStream("asking", read("*.parquet")).stateQuery(counts, "key", MapGet(), "count")
+    asking.groupBy("count").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="answers")
+    with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
+        running.processAllAvailable(timeout=3600)
+        events = [event for event in running.recentProgress if event["event"] == "committed"]
+        found = dict(running.state("answers").items())
+        assert found == {None: keys, 1: (BATCHES - 1) * keys}, found
+    assert {bool(event.get("queries")) for event in events} == {writers == "executors"}
+    return _seconds(events)
+
+
+def _seconds(events: list[dict[str, Any]]) -> dict[str, list[float]]:
     durations = [event["durationMs"] for event in events[1:]]
     return {what: [one[what] / 1000 for one in durations] for what in ("commit", "total")}
 
@@ -76,7 +102,7 @@ def java() -> int:
     raise LookupError("no JVM below this process")
 
 
-def main(folder: str, url: str, master: str, keys: str, *writers: str) -> None:
+def main(folder: str, url: str, master: str, keys: str, program: str, *writers: str) -> None:
     spark = (
         SparkSession.builder.master(master)
         .config("spark.driver.memory", "2g")
@@ -87,6 +113,7 @@ def main(folder: str, url: str, master: str, keys: str, *writers: str) -> None:
     )
     write_batches(Path(folder) / "source", int(keys))
     took: dict[str, dict[str, list[float]]] = {}
+    run = {"puts": puts, "asks": asks}[program]
     for turn, name in enumerate(writers):
         for what, seconds in run(spark, Path(folder), url, int(keys), name, turn).items():
             took.setdefault(name, {}).setdefault(what, []).extend(seconds)

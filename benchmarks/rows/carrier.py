@@ -18,22 +18,36 @@ _LIMIT = 3600
 def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
     """Measure both writers in turns on the same two cores; then the driver's memory, executors in processes apart."""
     many, most, few = (1_000_000, 10_000_000, 10_000) if bench.scale == FULL else (20_000, 20_000, 2_000)
-    took = _driven(bench, "local[2]", many, ["driver", "executors"] * (2 if bench.scale == FULL else 1))["took"]
+    turns = ["driver", "executors"] * (2 if bench.scale == FULL else 1)
+    took = _driven(bench, "local[2]", many, turns)["took"]
     for what, shown in (("total", "a whole batch"), ("commit", "its commit")):
         ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
         text = f"{many} distinct keys a batch into opaque Redis, {shown}: by executors against by the driver"
         yield Row(f"carrier.{what}", text, ours, other, "keys/s", 1.0 if what == "total" else None)
+    took = _driven(bench, "local[2]", many, turns, "asks")["took"]
+    ours, other = (many / median(took[writers]["total"]) for writers in ("executors", "driver"))
+    text = f"stateQuery of {many} tuples a batch, opaque Redis: the executors ask, against the driver"
+    yield Row("carrier.asks", text, ours, other, "tuples/s", 2.0)
     peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"])["peaks"] for keys in (few, most)}
     for process in ("python", "jvm"):
         text = f"driver of 2 GB, peak of the resident set ({process}): {most} distinct keys a batch against {few}"
         yield Row(f"carrier.memory.{process}", text, peaks[most][process], peaks[few][process], "MB", 1.5, "at most")
 
 
-def _driven(bench: Bench, master: str, keys: int, writers: list[str]) -> Any:
+def _driven(bench: Bench, master: str, keys: int, writers: list[str], program: str = "puts") -> Any:
     """Run a driver of its own, which checks what is stored, and return what it prints."""
     folder = bench.fresh()
     bench.server.client.flushall()
-    command = [sys.executable, "-m", "benchmarks.carrier_driver", str(folder), bench.server.url, master, str(keys)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.carrier_driver",
+        str(folder),
+        bench.server.url,
+        master,
+        str(keys),
+        program,
+    ]
     done = subprocess.run([*command, *writers], capture_output=True, text=True, timeout=_LIMIT)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")

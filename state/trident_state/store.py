@@ -162,9 +162,33 @@ class SharedBatch(Protocol):
         ...
 
 
+class SharedSnapshot(Protocol):
+    """A state as of one txid, as another process reads it. It can be pickled."""
+
+    @property
+    def where(self) -> str:
+        """The state, as errors name it."""
+        ...
+
+    def read(self, keys: pa.Table) -> pa.Array:
+        """Return the value of each key, null where there is none.
+
+        Raises what `Store.read` raises; SnapshotMovedError once two further batches were written.
+        """
+        ...
+
+    def scan(self) -> Iterator[pa.Table]:
+        """Yield all entries in tables: the key fields, then ``value``. Raises what `read` raises."""
+        ...
+
+    def check_reached(self) -> None:
+        """Raise StateError or StateUnavailableError if this process does not reach the very store of the driver."""
+        ...
+
+
 @runtime_checkable
 class Shared(Protocol):
-    """A store into which other processes than its driver can put.
+    """A store into which other processes than its driver can put, and from which they can read.
 
     The driver opens a batch in every group, other processes put its keys, the driver commits. A put that is repeated,
     doubled or late changes nothing: it is compared with the group's fence, open record and the txid of each key.
@@ -172,6 +196,10 @@ class Shared(Protocol):
 
     def open_batch(self, lease: Lease, update: Update) -> SharedBatch:
         """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not looked at."""
+        ...
+
+    def open_snapshot(self, asOf: int) -> SharedSnapshot:
+        """Return the state as of a txid, for other processes to read."""
         ...
 
     def commit_batch(self, batch: Any, update: Update, puts: Sequence[Put]) -> Applied:

@@ -91,9 +91,13 @@ class Stage:
 
     @cached_property
     def by_executors(self) -> frozenset[str]:
-        """The outputs that executors always write into files, because only executors are to write their states."""
-        states = [o.step.state for o in self.outputs if isinstance(o.step, PersistentAggregate)]
-        return frozenset(s.name for s in states if getattr(s.factory, "writers", "driver") == "executors")
+        """The outputs that executors always write into files, because only executors are to write or ask the states."""
+        states = [
+            (o.name, o.step.state if isinstance(o.step, PersistentAggregate) else o.step.updated.state)
+            for o in self.outputs
+            if isinstance(o.step, PersistentAggregate | StateQuery)
+        ]
+        return frozenset(name for name, s in states if getattr(s.factory, "writers", "driver") == "executors")
 
     @property
     def runs(self) -> bool:
@@ -103,9 +107,13 @@ class Stage:
     @cached_property
     def reads(self) -> tuple[Node, ...]:
         """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
+        return tuple(dict.fromkeys([*self.inputs, *self.read_by_driver]))
+
+    @cached_property
+    def read_by_driver(self) -> tuple[Node, ...]:
+        """The nodes whose tuples the driver reads: those that enter state updates, sinks and queries of this stage."""
         drivers = StateUpdate | LateTuples | Sink | CommittedQuery
-        entering = [source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step)]
-        return tuple(dict.fromkeys([*self.inputs, *entering]))
+        return tuple(source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step))
 
     @property
     def nodes(self) -> list[Node]:

@@ -138,6 +138,8 @@ class Trace:
             "durationMs": durations,
             "states": {name: written.as_dict() for name, written in summary.states.items()},
         }
+        if summary.asked:
+            event["queries"] = {step: {"tuples": n, "readers": "executors"} for step, n in summary.asked.items()}
         if summary.outputs:
             event["outputs"] = {name: {"rows": rows} for name, rows in summary.outputs.items()}
         if summary.dead:

@@ -26,12 +26,15 @@ from trident.base.errors import (
     StateValueError,
 )
 from trident.base.log_fields import RunLogger
+from trident.base.types import spark_schema
 from trident.base.values import OutsideYears, conform
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.state_puts import Puts
+from trident.compiler.states.queries import Question
 from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated
 from trident.compiler.update_choice import compile_late, compile_state_update
@@ -70,13 +73,16 @@ from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
 from trident.run.writers import Writers
+from trident_spouts.executor import Emission
 from trident_state.messages import Applied
-from trident_state.store import Shared, Store
+from trident_state.store import Shared, SharedSnapshot, Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+StageTables = dict[Node, pa.Table | Emission]
+"""The tuples from which later stages start, by the step that they leave: in the driver, or for the workers to read."""
 
 _WAY_OUT = (
     "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
@@ -119,6 +125,7 @@ class Committer:
         self._time = EventTime(self.stores)
         self._writers = Writers(self.group, self.puts)
         self._update, self._late = cache(compile_state_update), cache(compile_late)
+        self._question = cache(Question.of)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
@@ -128,12 +135,12 @@ class Committer:
         """
         reach("commit.before")
         summary = TurnSummary()
-        tables: dict[Node, pa.Table] = {}
+        tables: StageTables = {}
         rows: dict[Node, int] = {}
         to_sinks: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, tables, summary)
-            tables |= self._apply(stage, txid, results, summary.states, self._awaited(stage, txid))
+            tables |= self._apply(stage, txid, results, summary, self._awaited(stage, txid))
             summary.dead |= {
                 o.step.source.step: results[o.name].num_rows
                 for o in stage.updates
@@ -218,7 +225,7 @@ class Committer:
         stage: Stage,
         txid: int,
         at_hand: Mapping[str, Result] | None,
-        tables: Mapping[Node, pa.Table],
+        tables: StageTables,
         summary: TurnSummary,
     ) -> Mapping[str, Result]:
         """Return a stage's results by output: those at hand, else those in the log, else computed and frozen now."""
@@ -261,9 +268,10 @@ class Committer:
             return results
         return {former: results[name] for former, name in names.items() if name in results}
 
-    def _updated(self, stage: Stage, txid: int, tables: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
+    def _updated(self, stage: Stage, txid: int, given: StageTables) -> dict[str, pa.Table]:
         """Return the results of the stage's updates by output, from the states as the batch before left them."""
         emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
+        tables = {node: given[node] for node in stage.read_by_driver if isinstance(given.get(node), pa.Table)}
         unborn = self._unborn(txid)
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
@@ -340,27 +348,28 @@ class Committer:
         stage: Stage,
         txid: int,
         results: Mapping[str, Result],
-        written: dict[str, StateSummary],
+        summary: TurnSummary,
         awaited: set[Node],
-    ) -> dict[Node, pa.Table]:
+    ) -> StageTables:
         """Write the stage's states side by side, and answer its queries.
 
         Return, for those of its steps that are `awaited`, the tables from which later stages start.
         """
-        later: dict[Node, pa.Table] = {}
+        written, later = summary.states, self._by_reference(stage, txid, results, summary, awaited)
         unborn = self._unborn(txid)
         wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
         # Large results are read here only for a state, or where a later stage is still to be computed. Outputs read the
         # files themselves.
         shared = {name for name in wanted & set(self.stores) if self._by_executors(name, results[name])}
+        shared |= {output.name for output in stage.frozen if output.step in later}
         tables = {name: self._frozen.whole(results[name]) for name in wanted - shared}
         given = {**results, **tables}
-        queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
+        queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery) and o.step not in later]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
             later[output.step] = self._answer(output, asking, txid, written)
         for output in stage.frozen:
-            if awaited and output.carried:
+            if awaited and output.carried and output.step not in later:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
         steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
         later |= {step: new_values(step, o.schema.empty_table()) for o, step in steps if o.name in unborn}
@@ -393,6 +402,44 @@ class Committer:
         self._note_times([step for _, step in steps if isinstance(step, Window)], tables, results, txid, written)
         return later
 
+    def _by_reference(
+        self, stage: Stage, txid: int, results: Mapping[str, Result], summary: TurnSummary, awaited: set[Node]
+    ) -> StageTables:
+        """Return what later stages read of this one's frozen files in the workers, so that none of it comes here.
+
+        The workers ask states for the tuples of queries. They may do so after this stage's states are written: they
+        read as of the txid that `_answer` reads as of, which a state keeps until two further batches are written.
+        """
+        later: StageTables = {}
+        for output in stage.frozen:
+            step, frozen = output.step, results.get(output.name)
+            if step not in awaited or not isinstance(frozen, FrozenFiles):
+                continue
+            if output.carried and self._writers.executors_read(step, frozen):
+                later[step] = carried(self.folder, frozen, spark_schema(output.schema), step.step)
+            elif isinstance(step, StateQuery):
+                snapshot = self._snapshot(step, frozen, txid, summary.states)
+                if snapshot is not None:
+                    later[step] = answered(self.folder, frozen, self._question(step), snapshot, step.schema)
+                    summary.asked[step.step] = frozen.num_rows
+        return later
+
+    def _snapshot(
+        self, step: StateQuery, frozen: FrozenFiles, txid: int, written: Mapping[str, StateSummary]
+    ) -> SharedSnapshot | None:
+        """Return the state of a query as the executors ask it; None if the driver asks. Heal a state that is behind."""
+        name = step.updated.state.name
+        store = self.stores.get(name)
+        if store is None or not self._writers.executors_ask(step, frozen, store):
+            return None
+        assert isinstance(store, Shared)
+        as_of = self._as_of(name, txid, written)
+        try:
+            return self._writers.snapshot(store, name, as_of)
+        except StateRecoveringError:
+            self.heal(name, as_of)
+            return self._writers.snapshot(store, name, as_of)
+
     def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
         """Answer a query of committed values, of which nothing is frozen yet."""
         assert isinstance(output.step, CommittedQuery)
@@ -409,11 +456,7 @@ class Committer:
         """
         assert isinstance(output.step, StateReader)
         state = output.step.updated.state.name
-        as_of = txid if state in written else txid - 1
-        if state in self.births:
-            # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
-            # "a state born after a batch, asked").
-            as_of = max(as_of, self.births[state].txid)
+        as_of = self._as_of(state, txid, written)
         try:
             return self.code.answer(output.step, table, as_of)
         except StateRecoveringError:
@@ -421,6 +464,13 @@ class Committer:
                 raise
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)
+
+    def _as_of(self, state: str, txid: int, written: Mapping[str, StateSummary]) -> int:
+        """Return the txid as of which a query of batch `txid` reads a state; `written` are those of earlier stages."""
+        as_of = txid if state in written else txid - 1
+        # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
+        # "a state born after a batch, asked").
+        return max(as_of, self.births[state].txid) if state in self.births else as_of
 
     def _note_times(
         self,

@@ -12,6 +12,7 @@ from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
 from trident.run.event_time import WindowTime
 from trident.run.skew import Hottest
+from trident_spouts.executor import Emission
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class TurnSummary:
 
     states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    """The tuples for which executors asked a state, by the step of the query."""
     dead: dict[str, int] = field(default_factory=dict)
     """Dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
@@ -57,7 +60,10 @@ class TurnSummary:
 
 
 def count_dropped(
-    stage: Stage, rows: Mapping[Node, int], tables: Mapping[Node, pa.Table], states: Mapping[str, StateSummary]
+    stage: Stage,
+    rows: Mapping[Node, int],
+    tables: Mapping[Node, pa.Table | Emission],
+    states: Mapping[str, StateSummary],
 ) -> None:
     """Note for each state of this stage that lets tuples through how many it dropped.
 
@@ -71,6 +77,7 @@ def count_dropped(
         update = step.source
         if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
             continue
-        entered = tables[update.source].num_rows if update.source in tables else rows.get(update.source)
-        if entered is not None and (update.source in tables or not isinstance(update.source, StateQuery)):
+        table = tables.get(update.source)  # the driver reads what enters an updater
+        entered = table.num_rows if isinstance(table, pa.Table) else rows.get(update.source)
+        if entered is not None and (table is not None or not isinstance(update.source, StateQuery)):
             states[update.state.name].dropped = entered - rows[step]

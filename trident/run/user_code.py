@@ -65,7 +65,7 @@ class UserCode:
         with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):
             return self._slots.run(stage, inputs, attempt)
 
-    def run_stage(self, stage: Stage, inputs: Mapping[Node, pa.Table], txid: int, epoch: int) -> StageResult:
+    def run_stage(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], txid: int, epoch: int) -> StageResult:
         """Run a later stage in the commit turn."""
         attempt = TransactionAttempt(txid, self.tries, epoch)
         subject = Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage))

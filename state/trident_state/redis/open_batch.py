@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateError
 from trident.base.redis_address import Address
 from trident_state.binary import one_chunk
-from trident_state.checks import check_update_types, fenced_error
+from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
 from trident_state.keys import encode_checked_keys
 from trident_state.messages import Put, Update
@@ -24,8 +23,8 @@ from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
 from trident_state.redis.layout import Layout
 from trident_state.redis.placement import place_distinct_keys
+from trident_state.redis.reach import check_reached
 from trident_state.redis.scripts import MERGE, PUT
-from trident_state.redis.wire import command
 from trident_state.redis.writer import Task, Writer
 from trident_state.state_shape import StateKind, StateShape
 
@@ -76,20 +75,7 @@ class OpenBatch:
 
     def check_reached(self) -> None:
         """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
-        link = Link(Servers(self.address, self.where))
-        try:
-            meta = self.layout.meta(0)
-            token, epoch = link.check(link.exchange([command(b"HMGET", meta, b"token", b"epoch")])[0])
-        finally:
-            link.close()
-        if (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
-            return
-        if epoch is not None and int(epoch) > self.lease.epoch:
-            raise fenced_error(self.where, epoch.decode(), self.lease)
-        raise StateError(
-            f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "
-            f"does not hold what is there. Give an address that leads to one server from every machine, not localhost"
-        )
+        check_reached(self.address, self.where, self.layout, self.lease)
 
 
 def summed(counts: Iterable[Sequence[int]]) -> list[int]:

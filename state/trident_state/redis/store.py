@@ -23,6 +23,7 @@ from trident_state.redis.key_ownership import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.open_batch import OpenBatch, summed
+from trident_state.redis.open_snapshot import OpenSnapshot
 from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.reclaim import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
@@ -31,6 +32,7 @@ from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Scrip
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
+from trident_state.rules import check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _log = logging.getLogger("trident.state")
@@ -177,6 +179,17 @@ class RedisStore:
             opened = self._writer.open(task)
         address, where, shape, layout = self._address, self._where, self._shape, none.layout
         return OpenBatch(address, where, shape, self._kind, self._form, layout, lease, update.txid, expiry, opened)
+
+    def open_snapshot(self, asOf: int) -> OpenSnapshot:
+        """Return the state as of a txid for other processes to read; see `trident_state.store.Shared`."""
+        if self._kind is StateKind.NON_TRANSACTIONAL:
+            raise StateError(f"{self._where}: a nonTransactional state cannot be read as of a txid")
+        if self._lease is None:
+            raise StateError(f"{self._where}: not acquired")
+        layout, metas = self._with_layout(self._reader.current)
+        for meta in metas:
+            check_reached(self._where, meta.status(self._where).marker, asOf)
+        return OpenSnapshot(self._address, self._where, self._shape, self._kind, self._form, layout, self._lease, asOf)
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
         """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""

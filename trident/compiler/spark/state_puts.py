@@ -23,12 +23,13 @@ from trident.base.years import OUTSIDE_YEARS
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
+from trident.compiler.spark.frozen_files import FROZEN, reachable
+from trident.compiler.spark.frozen_parts import Part, ReadPart, parts_of
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident_spouts.workers import numbers_of
 from trident_state.messages import Put
-from trident_state.store import SharedBatch
+from trident_state.store import SharedBatch, SharedSnapshot
 
 REPORT = pa.schema(
     [
@@ -42,9 +43,6 @@ REPORT = pa.schema(
 )
 """The row in which a task tells what came of its part: the fields of a `Put`, or why the store refused."""
 
-PART_ROWS = 1 << 18
-"""The most keys that a task puts; a worker holds them in memory in several forms."""
-
 _PROBES = 4
 
 
@@ -55,7 +53,11 @@ class Puts(Protocol):
         """Put the rows of every file into the state. Raises the error with which the state refused one of them."""
         ...
 
-    def check_reached(self, batch: SharedBatch) -> None:
+    def sees_files(self) -> bool:
+        """Return whether the workers reach the frozen files. They are asked once."""
+        ...
+
+    def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
         """Raise StateError if the workers do not reach the frozen files, or the very server of the driver."""
         ...
 
@@ -68,6 +70,7 @@ class SparkPuts:
         self._lock = threading.Lock()
         self._opened: SparkSession | None = None
         self._closed = False
+        self._sees_files: bool | None = None
 
     @property
     def _session(self) -> SparkSession:
@@ -80,10 +83,11 @@ class SparkPuts:
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file; see `Puts.put`."""
-        parts = tuple(_parts(frozen))
+        parts = parts_of(frozen)
         if not parts:
             return []
-        reports = self._run(len(parts), PutFrozen(str(self._checkpoint), frozen, parts, batch), REPORT).to_pylist()
+        put = PutFrozen(ReadPart(str(self._checkpoint), frozen), parts, batch)
+        reports = self._run(len(parts), put, REPORT).to_pylist()
         for report in reports:
             if report["refusal"] is not None:
                 raise _refused(report)
@@ -97,15 +101,21 @@ class SparkPuts:
                 )
         return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
 
-    def check_reached(self, batch: SharedBatch) -> None:
+    def sees_files(self) -> bool:
+        """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
+        if self._sees_files is None:
+            with active_session_kept():
+                self._sees_files = reachable(self._session, self._checkpoint / FROZEN)
+        return self._sees_files
+
+    def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
         """Check what the workers reach; see `Puts.check_reached`."""
-        with active_session_kept():
-            if not reachable(self._session, self._checkpoint / FROZEN):
-                raise StateError(
-                    f"{batch.where}: the executors do not see the checkpoint's folder {self._checkpoint}, where the "
-                    f"frozen files are: put it on a disk that all machines share"
-                )
-        for report in self._run(_PROBES, ReachState(batch), REPORT).to_pylist():
+        if not self.sees_files():
+            raise StateError(
+                f"{shared.where}: the executors do not see the checkpoint's folder {self._checkpoint}, where the "
+                f"frozen files are: put it on a disk that all machines share"
+            )
+        for report in self._run(_PROBES, ReachState(shared), REPORT).to_pylist():
             if report["refusal"] is not None:
                 raise _refused(report)
 
@@ -131,37 +141,17 @@ class SparkPuts:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some rows of a file that one task puts: the number of the file, the first row, and how many they are."""
-
-    file: int
-    start: int
-    rows: int
-
-
-def _parts(frozen: FrozenFiles) -> Iterator[Part]:
-    """Cut the files, so that a batch keeps several workers busy also where Spark made one file of it."""
-    for number, file in enumerate(frozen.files):
-        for start in range(0, file.rows, PART_ROWS):
-            yield Part(number, start, min(PART_ROWS, file.rows - start))
-
-
-@dataclass(frozen=True, slots=True)
 class PutFrozen(OnWorker):
     """A function from numbers of parts to a report on the put of each."""
 
-    checkpoint: str
-    frozen: FrozenFiles
+    read: ReadPart
     parts: tuple[Part, ...]
     batch: SharedBatch
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
-            part = self.parts[number]
-            one = FrozenFiles(self.frozen.folder, (self.frozen.files[part.file],), self.frozen.schema)
             try:
-                (table,) = read_frozen(Path(self.checkpoint), one)
-                rows = table.slice(part.start, part.rows)
+                rows = self.read(self.parts[number])
                 last = rows.num_columns - 1
                 put = self.batch.put([(rows.select(list(range(last))), rows.column(last))])
             except TridentError as error:
@@ -177,12 +167,12 @@ class PutFrozen(OnWorker):
 class ReachState(OnWorker):
     """A function that gives a report where this worker does not reach the state."""
 
-    batch: SharedBatch
+    shared: SharedBatch | SharedSnapshot
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
             try:
-                self.batch.check_reached()
+                self.shared.check_reached()
             except TridentError as error:
                 yield _refusal(number, error)
 

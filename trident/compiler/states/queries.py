@@ -1,7 +1,7 @@
 """State queries over columns: each tuple with the answer of a state, in one read for each step."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
+from trident.operations.functions import Query
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateReader
 from trident.plan.state_schema import function_of, parts_of, present_of, queried_parts, shown_type
@@ -38,45 +39,79 @@ class Reads:
 Answer = Callable[[Columns, Read], Columns]
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A state query apart from its plan; `detached`, it can be sent to a worker."""
+
+    step: str
+    query: Query
+    inputs: tuple[str, ...]
+    outputs: pa.Schema
+    entering: pa.Schema
+    leaving: pa.Schema
+    parts: Sequence[str] | None
+    """The fields of the state's value that MapGet or SnapshotGet gives; None for the value as a whole."""
+    lookup: "_Lookup"
+
+    @classmethod
+    def of(cls, step: StateReader) -> "Question":
+        """Return the question of a step."""
+        outputs = arrow_schema(step.outputs)
+        parts = queried_parts(step.updated, outputs.names) if step.query.get else None
+        entering, leaving = arrow_schema(step.source.schema), arrow_schema(step.schema)
+        return cls(step.step, step.query, step.inputs, outputs, entering, leaving, parts, _Lookup.of(step))
+
+    def detached(self) -> "Question":
+        """Return the question without the node of its state, from which all of the plan can be reached."""
+        return replace(self, lookup=replace(self.lookup, state=None))
+
+
 def compile_query(step: StateReader) -> Callable[[pa.Table, Read], pa.Table]:
     """Return a function from the tuples that enter a state query to the tuples that leave it."""
-    entering, leaving, answer = arrow_schema(step.source.schema), arrow_schema(step.schema), compile_answer(step)
-    return lambda table, read: answer(Columns.of(table, entering), read).table(leaving)
+    return compile_question(Question.of(step))
+
+
+def compile_question(question: Question) -> Callable[[pa.Table, Read], pa.Table]:
+    """Return a question as a function over tables."""
+    answer = _answer(question)
+    return lambda table, read: answer(Columns.of(table, question.entering), read).table(question.leaving)
 
 
 def compile_answer(step: StateReader) -> Answer:
     """Return a state query as a function over columns; hidden fields pass through it."""
-    if step.query.joining:
-        return _joining(step)
-    return _get(step) if step.query.get else _query(step)
+    return _answer(Question.of(step))
 
 
-def _joining(step: StateReader) -> Answer:
+def _answer(question: Question) -> Answer:
+    if question.query.joining:
+        return _joining(question)
+    return _get(question) if question.query.get else _query(question)
+
+
+def _joining(asked: Question) -> Answer:
     """Return the function of a join with a state, over whole columns: the value's fields beside each tuple."""
-    lookup, fields = _Lookup(step), arrow_schema(step.outputs)
+    lookup, fields = asked.lookup, asked.outputs
 
     def answer(columns: Columns, read: Read) -> Columns:
         if not columns.rows:
             return columns.plus({field.name: Column.made([], field.type) for field in fields})
-        values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read).array()
+        values = lookup.columns([columns[name] for name in asked.inputs], columns.rows, read).array()
         parts = values.flatten() if kinds.is_struct(values.type) else [values]
         pairs = zip(fields, parts, strict=True)
         joined = columns.plus({field.name: Column.of(part).cast(field.type) for field, part in pairs})
-        return joined.keep(values.is_valid().to_pylist()) if step.query.joining == "inner" else joined
+        return joined.keep(values.is_valid().to_pylist()) if asked.query.joining == "inner" else joined
 
     return answer
 
 
-def _get(step: StateReader) -> Answer:
+def _get(asked: Question) -> Answer:
     """Return the function of a MapGet or SnapshotGet: it works on whole columns and makes no tuple objects."""
-    lookup = _Lookup(step)
-    outputs = arrow_schema(step.outputs)
-    parts = queried_parts(step.updated, outputs.names)
+    lookup, outputs, parts = asked.lookup, asked.outputs, asked.parts
 
     def answer(columns: Columns, read: Read) -> Columns:
         if not columns.rows:
             return columns.plus({field.name: Column.made([], field.type) for field in outputs})
-        values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read)
+        values = lookup.columns([columns[name] for name in asked.inputs], columns.rows, read)
         answers = [values] if parts is None else _fields(values, parts)
         return columns.plus(
             {field.name: answer.cast(field.type) for field, answer in zip(outputs, answers, strict=True)}
@@ -92,18 +127,17 @@ def _fields(values: Column, names: Sequence[str]) -> list[Column]:
     return [Column.of(fields[name]) for name in names]
 
 
-def _query(step: StateReader) -> Answer:
+def _query(asked: Question) -> Answer:
     """Return the function of a user's QueryFunction: one batchRetrieve for all tuples, then execute for each."""
-    lookup = _Lookup(step)
-    outputs = arrow_schema(step.outputs)
-    where = Where(step.step, step.query.site, step.inputs)
-    maker = tuple_type(step.inputs)
-    function = step.query.function
+    lookup, outputs = asked.lookup, asked.outputs
+    where = Where(asked.step, asked.query.site, asked.inputs)
+    maker = tuple_type(asked.inputs)
+    function = asked.query.function
 
     def answer(columns: Columns, read: Read) -> Columns:
         if not columns.rows:
             return columns.plus({field.name: Column.made([], field.type) for field in outputs})
-        lists = columns.lists(step.inputs)
+        lists = columns.lists(asked.inputs)
         tuples = list(made_tuples(maker, lists, columns.rows))
         results = _retrieved(where, function, ReadOnlyState(lookup, read), tuples)
         emitted: list[tuple[Any, ...]] = []
@@ -190,17 +224,32 @@ def _shown_kind(step: StateReader) -> pa.DataType:
     return outputs.field(0).type if whole is None else arrow_type(whole)
 
 
+@dataclass(frozen=True, slots=True)
 class _Lookup:
     """A function that reads one state for a step: each key once, with `present` applied to the stored accumulators."""
 
-    def __init__(self, step: StateReader) -> None:
-        self.state = step.updated
-        self.keys = shape_of(step.updated).keys
-        self.present = present_of(step.updated)
-        self.where = Where(step.updated.step, function_of(step.updated))
-        self.kind = _kind(step)
-        self.parts = parts_of(step.updated)
-        self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
+    state: Any
+    """The node of the state, by which a `Read` knows it; None in a detached question, whose `Read` has one state."""
+    keys: pa.Schema
+    present: Callable[[Any], Any] | None
+    where: Where
+    kind: pa.DataType | None
+    bundled: bool
+    """Whether a value holds the values of several aggregators."""
+    subject: str
+
+    @classmethod
+    def of(cls, step: StateReader) -> "_Lookup":
+        state = step.updated
+        return cls(
+            state,
+            shape_of(state).keys,
+            present_of(state),
+            Where(state.step, function_of(state)),
+            _kind(step),
+            parts_of(state) is not None,
+            f"{step.step}: {step.query.site}: state {state.state.name!r}",
+        )
 
     def values(self, columns: Columns, read: Read) -> list[Any]:
         return self.columns([columns[name] for name in columns.names], columns.rows, read).values()
@@ -215,7 +264,7 @@ class _Lookup:
             entries += zip(*[key.values() for key in keys], presented, strict=True)
         entries = [entry for entry in entries if entry[-1] is not None]
         # the values of several aggregators are Rows, which are tuples
-        return entries if self.parts is None else [(*entry[:-1], *entry[-1]) for entry in entries]
+        return [(*entry[:-1], *entry[-1]) for entry in entries] if self.bundled else entries
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
         """Return the state's value for each row, whose key is in `columns`."""

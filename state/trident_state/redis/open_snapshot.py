@@ -1,0 +1,60 @@
+"""A state as of one txid, as other processes than the driver read it."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.redis_address import Address
+from trident_state.keys import encode_checked_keys
+from trident_state.records.forms import ValueForm, records_of
+from trident_state.redis.cluster import Servers
+from trident_state.redis.command_routing import Links
+from trident_state.redis.layout import Layout
+from trident_state.redis.placement import place_keys
+from trident_state.redis.reach import check_reached
+from trident_state.redis.reader import Reader
+from trident_state.state_shape import StateKind, StateShape
+
+_PAGE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class OpenSnapshot:
+    """Everything that a process needs to read keys of a state; see `trident_state.store.SharedSnapshot`.
+
+    The address may hold a password: who sends it to another process looks at `RedisMapState.sendable` before.
+    """
+
+    address: Address
+    where: str
+    shape: StateShape
+    kind: StateKind
+    form: ValueForm
+    layout: Layout
+    lease: Lease
+    asOf: int
+
+    def read(self, keys: pa.Table) -> pa.Array:
+        """Return the values of keys as of the snapshot's txid, over connections that are closed at the end."""
+        placed = place_keys(encode_checked_keys(self.where, self.shape.keys, keys), self.layout)
+        with self._reading() as reader:
+            values, _ = reader.read(placed, self.asOf, self.lease)
+        return placed.restored(values)
+
+    def scan(self) -> Iterator[pa.Table]:
+        """Yield all entries as of the snapshot's txid."""
+        with self._reading() as reader:
+            yield from reader.scan(*reader.current(self.layout), self.asOf, self.lease, _PAGE_ROWS)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Reader]:
+        records = records_of(self.shape.value, self.form, bare=False)
+        with closing(Links(Servers(self.address, self.where))) as links:
+            yield Reader(links, self.where, self.shape, self.kind, records)
+
+    def check_reached(self) -> None:
+        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
+        check_reached(self.address, self.where, self.layout, self.lease)

@@ -1,0 +1,157 @@
+"""Executors ask a state for a batch's tuples, and read what is carried on: exactly what the driver would have got."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from tests.support.server import RedisServer
+from trident import Count, MapGet, TridentTopology
+from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.states.queries import Question
+from trident.run.user_code import UserCode
+from trident.spouts import FixedBatchSpout
+from trident.state import RedisMapState
+from trident_state.redis import RedisStore
+from trident_state.redis.open_snapshot import OpenSnapshot
+
+pytestmark = pytest.mark.spark
+
+BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in range(3)]
+
+
+def before(batch: int) -> Counter[str]:
+    """Return how often each word came in the batches before this one."""
+    return Counter(word for words in BATCHES[:batch] for word in words)
+
+
+class Around:
+    """A query function that gives two tuples for a word that was seen, and none for another one."""
+
+    def batchRetrieve(self, state: Any, args: Any) -> Any:
+        return state.multiGet([tuple.word for tuple in args])
+
+    def execute(self, tuple: Any, result: Any, collector: Any) -> None:
+        for number in () if result is None else (result - 1, result + 1):
+            collector.emit([number])
+
+
+class Taking:
+    def __init__(self) -> None:
+        self.rows: dict[int, Counter[Any]] = {}
+
+    def __call__(self, table: pa.Table, txid: int, attempt: int) -> None:
+        self.rows[txid] = Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+@pytest.fixture
+def driver_asks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the steps for which the driver answers."""
+    asked, answer = list[str](), UserCode.answer
+
+    def noting(code: UserCode, step: Any, table: pa.Table, as_of: int) -> pa.Table:
+        asked.append(step.step)
+        return answer(code, step, table, as_of)
+
+    monkeypatch.setattr(UserCode, "answer", noting)
+    return asked
+
+
+def run(topology: TridentTopology, spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
+    with topology.start(spark, name="readers", checkpointLocation=folder) as running:
+        running.processAllAvailable(timeout=120)
+        return [event for event in running.recentProgress if event["event"] == "committed"]
+
+
+@pytest.mark.parametrize("writers", ["executors", "driver"])
+@pytest.mark.parametrize("query", ["MapGet", "Around"])
+def test_a_query_sees_the_state_as_the_batch_before_left_it(
+    shared_redis: RedisServer,
+    spark: SparkSession,
+    tmp_path: Path,
+    driver_asks: list[str],
+    writers: Any,
+    query: str,
+) -> None:
+    """The same batch updates the state, and the executors ask it behind that update."""
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url, writers=writers, groups=2)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    function = MapGet() if query == "MapGet" else Around()
+    words.stateQuery(counts, "word", function, "count long").foreachArrow(taking)
+    # An output of the query alone is the driver's; this one makes a stage of Spark's.
+    asked = words.stateQuery(counts, "word", function, "count long").each("count", _or_zero, "known long")
+    by_spark = Taking()
+    asked.foreachArrow(by_spark, name="spark")
+    events = run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        known = before(txid - 1)
+        if query == "MapGet":
+            expected = Counter((word, known.get(word)) for word in words_)
+        else:
+            expected = Counter((w, known[w] + more) for w in words_ if w in known for more in (-1, 1))
+        assert taking.rows[txid] == expected
+        assert by_spark.rows[txid] == Counter({(*row, row[-1] or 0): n for row, n in expected.items()})
+    told = [event.get("queries", {}) for event in events]
+    if writers == "driver":
+        assert told == [{}] * 3 and len(driver_asks) == 6
+    else:
+        assert [list(each.values()) for each in told] == [[{"tuples": 400, "readers": "executors"}]] * 3
+        assert len(driver_asks) == 3, "for the output that the driver makes of the answers"
+
+
+def _or_zero(count: int | None) -> int:
+    return count or 0
+
+
+def test_a_state_that_fell_back_is_healed_before_it_is_asked(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the second batch the server loses what the first one wrote."""
+    opened, taking = RedisStore.open_snapshot, Taking()
+    lost = list[int]()
+
+    def losing(store: RedisStore, asOf: int) -> OpenSnapshot:
+        if asOf == 1 and not lost:
+            lost.append(shared_redis.client.delete(*shared_redis.client.keys("*readers/counts*")))
+        return opened(store, asOf)
+
+    monkeypatch.setattr(RedisStore, "open_snapshot", losing)
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url, writers="executors")
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    words.stateQuery(counts, "word", MapGet(), "count").each("count", _or_zero, "known long").foreachArrow(taking)
+    run(topology, spark, tmp_path)
+    assert lost and lost[0] > 0
+    assert taking.rows[2] == Counter((w, before(1).get(w), before(1)[w]) for w in BATCHES[1])
+    assert taking.rows[3] == Counter((w, before(2).get(w), before(2)[w]) for w in BATCHES[2])
+
+
+def test_what_is_carried_to_a_later_stage_goes_there_by_reference(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 20, None))  # everything goes into files
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    topology.join(words, "word", counts.newValuesStream(), "word", "word, count").foreachArrow(taking)
+    run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        assert taking.rows[txid] == Counter((word, before(txid)[word]) for word in words_)
+
+
+def test_a_question_travels_without_the_plan_around_it() -> None:
+    topology = TridentTopology()
+    unsendable = FixedBatchSpout("word string", BATCHES)
+    words = topology.newStream("words", unsendable)
+    counts = words.groupBy("word").persistentAggregate(RedisMapState.opaque("redis://h"), Count(), "count", name="c")
+    question = Question.of(words.stateQuery(counts, "word", MapGet(), "count")._node)  # type: ignore[arg-type]
+    sent = cloudpickle.dumps(question.detached())
+    assert len(sent) < 10_000 and b"word17" not in sent and b"redis" not in sent

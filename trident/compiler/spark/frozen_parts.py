@@ -1,0 +1,84 @@
+"""Parts of frozen files, as tasks take them: to put them into a state, or to read them where a later stage starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark.frozen_files import read_frozen
+from trident.compiler.states.queries import Question, Reads, compile_question
+from trident_spouts.shares import SharesEmission
+from trident_state.store import SharedSnapshot
+
+PART_ROWS = 1 << 18
+"""The most rows of a part; a worker holds them in memory in several forms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file that one task takes: the number of the file, the first row, and how many they are."""
+
+    file: int
+    start: int
+    rows: int
+
+
+def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
+    """Return the files in parts, so that a batch keeps several workers busy also where Spark made one file of it.
+
+    >>> from trident.compiler.results import FrozenFile
+    >>> parts_of(FrozenFiles("", (FrozenFile("a", 1, PART_ROWS + 1, 0),), pa.schema([])))
+    (Part(file=0, start=0, rows=262144), Part(file=0, start=262144, rows=1))
+    """
+    return tuple(
+        Part(number, start, min(PART_ROWS, file.rows - start))
+        for number, file in enumerate(frozen.files)
+        for start in range(0, file.rows, PART_ROWS)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """The function by which a worker reads a part. `checkpoint` is the folder that `frozen.folder` is relative to."""
+
+    checkpoint: str
+    frozen: FrozenFiles
+
+    def __call__(self, part: Part) -> pa.Table:
+        """Return the rows of a part. Raises LogCorruptError if its file is missing or damaged."""
+        one = FrozenFiles(self.frozen.folder, (self.frozen.files[part.file],), self.frozen.schema)
+        (table,) = read_frozen(Path(self.checkpoint), one)
+        return table.slice(part.start, part.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class AskPart:
+    """The function by which a worker reads a part, and asks a state for its rows."""
+
+    read: ReadPart
+    question: Question
+    snapshot: SharedSnapshot
+
+    def __call__(self, part: Part) -> pa.Table:
+        """Return the rows of a part with their answers. Raises what the question and the state raise."""
+        reads = Reads(lambda state, keys: self.snapshot.read(keys), self._scan)
+        return compile_question(self.question)(self.read(part), reads)
+
+    def _scan(self, state: object) -> Iterator[pa.Table]:
+        return self.snapshot.scan()
+
+
+def carried(checkpoint: Path, frozen: FrozenFiles, schema: StructType, where: str) -> SharesEmission:
+    """Return the rows of frozen files as the input of a later stage, which the workers read."""
+    return SharesEmission(parts_of(frozen), ReadPart(str(checkpoint), frozen), schema, frozen.num_rows, where)
+
+
+def answered(
+    checkpoint: Path, frozen: FrozenFiles, question: Question, snapshot: SharedSnapshot, schema: StructType
+) -> SharesEmission:
+    """Return the rows of frozen files with the answers of a state, for which the workers ask."""
+    read = AskPart(ReadPart(str(checkpoint), frozen), question.detached(), snapshot)
+    return SharesEmission(parts_of(frozen), read, schema, None, question.step)
