@@ -210,6 +210,15 @@ class Shared(Protocol):
         ...
 
 
+@runtime_checkable
+class Counted(Protocol):
+    """A store that knows at little cost how many keys it holds."""
+
+    def count(self) -> int | None:
+        """Return the number of keys, those that have no value any more included; None before the state exists."""
+        ...
+
+
 class StateFactory(Protocol):
     """A frozen, picklable description of where a state is kept, as users write it.
 

@@ -95,6 +95,9 @@ class FakeLog:
     def at_once(self) -> nullcontext[None]:
         return nullcontext()
 
+    def size(self) -> int | None:
+        return None
+
     # --- lease ---------------------------------------------------------------------------------------------------
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:

@@ -1,10 +1,13 @@
 """A registry of metrics: counters, gauges and histograms by name and labels, in the terms of Prometheus."""
 
+import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+logger = logging.getLogger(__name__)
 
 Labels = tuple[tuple[str, str], ...]
 """The labels of one series as pairs of name and value, sorted by name."""
@@ -62,6 +65,11 @@ class MetricsRegistry:
         self._families: dict[str, MetricFamily] = {}
         self._values: dict[str, dict[Labels, float]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._looks: list[Callable[[MetricsRegistry], None]] = []
+
+    def look_with(self, look: "Callable[[MetricsRegistry], None]") -> None:
+        """Call `look` with this registry at the beginning of each `collect`: it sets gauges that nobody follows."""
+        self._looks.append(look)
 
     def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
         """Add `by` to a counter. Raises ValueError for a negative number."""
@@ -94,6 +102,11 @@ class MetricsRegistry:
 
     def collect(self) -> list[MetricFamily]:
         """Return all metrics as of now, in the order of their names; later changes do not change the copies."""
+        for look in self._looks:
+            try:
+                look(self)
+            except Exception:  # the other metrics are worth more than these
+                logger.exception("metrics: some gauges could not be looked up")
         with self._lock:
             return [
                 MetricFamily(

@@ -121,6 +121,10 @@ class LogReading(Protocol):
         """
         ...
 
+    def size(self) -> int | None:
+        """Return the bytes that the log takes, without the files of large results; None where that is not known."""
+        ...
+
     def groups(self) -> list[str]:
         """Return the names of the groups; each group is a sequence of txids."""
         ...

@@ -170,6 +170,9 @@ class RedisTransactionLog(LogBase):
     def at_once(self) -> AbstractContextManager[None]:
         return nullcontext()  # the connection stays open
 
+    def size(self) -> int | None:
+        return None  # Redis tells the memory of a key only where MEMORY is allowed, and this is many keys
+
     def holder(self) -> Holder | None:
         ((epoch, token, text),) = self._server.ask(command(b"HMGET", self._meta, b"epoch", b"token", b"holder"))
         if epoch is None:

@@ -428,6 +428,9 @@ class SqliteLog(LogBase):
                 return self._kept[0].execute(query, values).fetchall()
             return _read_only(self._path, query, values)
 
+    def size(self) -> int | None:
+        return sum(path.stat().st_size for path in (self._path, _wal_of(self._path)) if path.exists())
+
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         with self._lock, contextlib.ExitStack() as undo:

@@ -32,11 +32,13 @@ from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress, show_run
 from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
+from trident.run.run_gauges import gauges_of
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.server.limits import Limits
 from trident.server.tls import TLS
+from trident.user_calls.watched_store import unwatched
 from trident_spouts.executor import ReadSoFar
 from trident_state.state_shape import StateKind
 
@@ -89,6 +91,7 @@ class RunningTopology:
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )
         """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
+        self.metrics.look_with(gauges_of(self.name, self._runs, context.log, unwatched(begun.stores)))
         self._servers: list[Server] = []
         self._stop_asked = False
         self._lock = threading.Lock()

@@ -246,6 +246,9 @@ class MemoryStore:
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not entries.versioned else asOf)
 
+    def count(self) -> int | None:
+        return len(self._loaded().index)
+
     def scan(self, asOf: int | None, pageRows: int = 10_000, time: float | None = None) -> Iterator[pa.Table]:
         self._loaded()
         self._check_reached(asOf)

@@ -306,6 +306,10 @@ class RedisStore:
 
         return self._with_layout(attempt)
 
+    def count(self) -> int | None:
+        metas = self._reader.metas(self._layout())
+        return None if any(meta.keys is None for meta in metas) else sum(int(meta.keys or 0) for meta in metas)
+
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         placed, cutoff = place_keys(self._encoded(keys), self._layout()), self._cutoff_for(txid, time)
         values, _ = self._reader.read(placed, txid - 1, self._lease, cutoff)
