@@ -8,8 +8,13 @@ import pytest
 
 from tests.server.conftest import Serving
 from tests.server.counting import counting
+from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
 from trident import openTopology
+from trident.errors import FencedError
+from trident.log.sqlite_log import SqliteLog
+from trident.run.start import LOG_FILE
+from trident.state import MemoryMapState, RedisMapState, StateFactory
 
 parser = pytest.importorskip("prometheus_client.parser", reason="needs prometheus-client")
 
@@ -37,6 +42,9 @@ def test_metrics_of_a_run_tell_rows_batches_states_and_requests(serving: Serving
     assert samples["trident_state_keys_written_total", "counts"] == 4
     assert samples["trident_served_txid", ""] == samples["trident_committed_txid", ""] == 2
     assert samples["trident_ready", ""] == 1
+    assert samples["trident_group_active", ""] == 1 and ("trident_group_failed", "") not in samples
+    assert samples["trident_state_keys", "counts"] == 3
+    assert samples["trident_log_bytes", ""] > 4096
     assert samples["trident_http_request_seconds_count", "/state/{state}/{key:path}"] == 2
     assert 'path="/state/{state}/{key:path}",status="404"} 1.0' in answer.text
     phase = [line for line in answer.text.splitlines() if 'phase="commit"' in line and 'le="+Inf"' in line]
@@ -60,6 +68,27 @@ def test_a_server_without_a_driver_tells_what_its_reads_are_as_of(tmp_path: Path
         assert samples["trident_served_txid", ""] == 1
         assert samples["trident_http_requests_total", "/metrics"] == 1
         assert not any(name == "trident_input_rows_total" for name, _ in samples)
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+def test_a_driver_that_was_taken_over_says_so(kind: str, shared_redis: RedisServer, tmp_path: Path) -> None:
+    factory: StateFactory = MemoryMapState.opaque() if kind == "memory" else RedisMapState.opaque(shared_redis.url)
+    topology, feeder = counting(factory)
+    running = topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path)
+    feeder.feed([("dog",), ("cat",)])
+    running.processAllAvailable()
+    families = {family.name: family for family in running.metrics.collect()}
+    assert [*families["trident_state_keys"].values.values()] == [2]
+    other = SqliteLog(tmp_path / LOG_FILE, "wc")
+    other.take()
+    wait_until(lambda: not running.isActive)
+    families = {family.name: family for family in running.metrics.collect()}
+    (labels,) = families["trident_group_failed"].values
+    assert dict(labels)["error"] == "FencedError"
+    assert [*families["trident_group_active"].values.values()] == [0]
+    running.stop()
+    other.close()
+    assert isinstance(running.exception(), FencedError)
 
 
 def test_a_listener_that_hangs_holds_up_neither_batches_nor_their_counts(serving: Serving) -> None:
