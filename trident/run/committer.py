@@ -26,15 +26,12 @@ from trident.base.errors import (
     StateValueError,
 )
 from trident.base.log_fields import RunLogger
-from trident.base.types import spark_schema
 from trident.base.values import OutsideYears, conform
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
-from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.state_puts import Puts
-from trident.compiler.states.queries import Question
 from trident.compiler.states.shapes import new_values
 from trident.compiler.states.updates import Updated
 from trident.compiler.update_choice import compile_late, compile_state_update
@@ -69,20 +66,18 @@ from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
+from trident.run.executors import Executors, StageTables
 from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
-from trident.run.writers import Writers
 from trident_spouts.executor import Emission
 from trident_state.messages import Applied
-from trident_state.store import Shared, SharedSnapshot, Store
+from trident_state.store import Shared, Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-StageTables = dict[Node, pa.Table | Emission]
-"""The tuples from which later stages start, by the step that they leave: in the driver, or for the workers to read."""
 
 _WAY_OUT = (
     "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
@@ -123,9 +118,8 @@ class Committer:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
         self._time = EventTime(self.stores)
-        self._writers = Writers(self.group, self.puts)
+        self._executors = Executors(self.group, self.puts, self.folder)
         self._update, self._late = cache(compile_state_update), cache(compile_late)
-        self._question = cache(Question.of)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
@@ -405,40 +399,35 @@ class Committer:
     def _by_reference(
         self, stage: Stage, txid: int, results: Mapping[str, Result], summary: TurnSummary, awaited: set[Node]
     ) -> StageTables:
-        """Return what later stages read of this one's frozen files in the workers, so that none of it comes here.
-
-        The workers ask states for the tuples of queries. They may do so after this stage's states are written: they
-        read as of the txid that `_answer` reads as of, which a state keeps until two further batches are written.
-        """
+        """Return what later stages read of this one's frozen files in the workers, so that none of it comes here."""
         later: StageTables = {}
         for output in stage.frozen:
             step, frozen = output.step, results.get(output.name)
             if step not in awaited or not isinstance(frozen, FrozenFiles):
                 continue
-            if output.carried and self._writers.executors_read(step, frozen):
-                later[step] = carried(self.folder, frozen, spark_schema(output.schema), step.step)
+            if output.carried:
+                emission = self._executors.carry(output, frozen)
             elif isinstance(step, StateQuery):
-                snapshot = self._snapshot(step, frozen, txid, summary.states)
-                if snapshot is not None:
-                    later[step] = answered(self.folder, frozen, self._question(step), snapshot, step.schema)
-                    summary.asked[step.step] = frozen.num_rows
+                emission = self._asked(step, frozen, txid, summary)
+            else:
+                emission = None
+            if emission is not None:
+                later[step] = emission
         return later
 
-    def _snapshot(
-        self, step: StateQuery, frozen: FrozenFiles, txid: int, written: Mapping[str, StateSummary]
-    ) -> SharedSnapshot | None:
-        """Return the state of a query as the executors ask it; None if the driver asks. Heal a state that is behind."""
-        name = step.updated.state.name
-        store = self.stores.get(name)
-        if store is None or not self._writers.executors_ask(step, frozen, store):
-            return None
-        assert isinstance(store, Shared)
-        as_of = self._as_of(name, txid, written)
+    def _asked(self, step: StateQuery, frozen: FrozenFiles, txid: int, summary: TurnSummary) -> Emission | None:
+        """Have the executors ask a state; return None if the driver is to ask. Heal a state that is behind."""
+        state = step.updated.state.name
+        as_of = self._as_of(state, txid, summary.states)
+        ask = partial(self._executors.ask, step, frozen, self.stores.get(state), as_of)
         try:
-            return self._writers.snapshot(store, name, as_of)
+            emission = ask()
         except StateRecoveringError:
-            self.heal(name, as_of)
-            return self._writers.snapshot(store, name, as_of)
+            self.heal(state, as_of)
+            emission = ask()
+        if emission is not None:
+            summary.asked[step.step] = frozen.num_rows
+        return emission
 
     def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
         """Answer a query of committed values, of which nothing is frozen yet."""
@@ -496,7 +485,7 @@ class Committer:
 
     def _by_executors(self, state: str, result: Result) -> bool:
         """Return whether executors write a result into a state, so that none of it comes to the driver."""
-        return self._writers.executors_take(state, result, self.stores[state])
+        return self._executors.take(state, result, self.stores[state])
 
     def _write(self, output: Output, txid: int, result: Result, values: bool) -> Applied:
         """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""
@@ -523,7 +512,7 @@ class Committer:
         Raises StateValueError for a time that a former version froze or stored.
         """
         if isinstance(store, Shared) and isinstance(result, FrozenFiles) and self._by_executors(state, result):
-            by_executors = self._writers.apply(
+            by_executors = self._executors.apply(
                 store, state, self.lease, self._frozen.without_keys(txid, result), result
             )
             if by_executors is not None:

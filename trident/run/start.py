@@ -43,6 +43,7 @@ from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.context import GroupContext, RunContext
+from trident.run.executors import check_writers
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, check_turn, flag, folder
 from trident.run.progress import Progress
@@ -55,7 +56,6 @@ from trident.run.slots import Slots
 from trident.run.sources import Sources
 from trident.run.standby import Standby
 from trident.run.user_code import AnswerCommitted, UserCode
-from trident.run.writers import check_writers
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched

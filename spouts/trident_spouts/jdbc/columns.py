@@ -96,7 +96,7 @@ class RowFormat:
     @property
     def select(self) -> str:
         """The list behind SELECT."""
-        return ", ".join((*self.expressions, *([f"{_VERSION}::text"] if self.versioned else [])))
+        return ", ".join((*self.expressions, *([_VERSION] if self.versioned else [])))
 
     def table(self, chunks: Iterable[bytes]) -> tuple[pa.Table, str]:
         """Return rows in CSV as a table, with their digest. Raises MalformedInputError for a value of another type."""

@@ -36,13 +36,15 @@ def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> 
 
     Rows with equal values lie in one page, however many they are: they have the same rank.
     """
-    digest = "sum(xmin::text::bigint)::text" if relation.versioned else "''"
-    version = ", xmin" if relation.versioned else ""
+    digest = "sum(n * version::text::bigint)::text" if relation.versioned else "''"
+    version = "xmin" if relation.versioned else "0"
     ranked = f"(rank() over (order by {column.sql}) - 1) / {size} as page"
+    # Grouped by versions first: to make a text of the version of each row would take as long as all the rest.
     return (
-        f"select max({column.sql})::text, count(*), {digest} "
-        f"from (select {column.sql}{version}, {ranked} from {column.source.sql} where {rows}) as ranked "
-        f"group by page order by page"
+        f"select max(value)::text, sum(n)::bigint, {digest} "
+        f"from (select page, version, max(value) as value, count(*) as n "
+        f"from (select {column.sql} as value, {version} as version, {ranked} from {column.source.sql} where {rows}) "
+        f"as ranked group by page, version) as versions group by page order by page"
     )
 
 

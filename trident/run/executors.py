@@ -1,64 +1,85 @@
-"""Who writes a batch into a state, and asks it: the driver, or Spark's executors where they have the frozen files.
+"""What Spark's executors do in a commit turn where the driver would: write states, ask them, read what is carried on.
 
-A state names its writers (`RedisMapState.opaque(url, writers=...)`). The executors put what they wrote into frozen
-files before; a result that came to the driver is written by the driver. Both send the same scripts, so that either may
-repeat, after any failure, what the other has begun.
+A state names its writers (`RedisMapState.opaque(url, writers=...)`). The executors take what they wrote into frozen
+files before; a result that came to the driver is the driver's. Both send the same scripts and the same reads, so that
+either may repeat, after any failure, what the other has begun.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
+
+import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateError, StateUnavailableError, TopologyError
+from trident.base.types import spark_schema
 from trident.compiler.program import Group, Output, Program, Stage
 from trident.compiler.results import FrozenFiles, Result
+from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.state_puts import Puts
+from trident.compiler.states.queries import Question
 from trident.plan.nodes import Node, PersistentAggregate, StateQuery
+from trident_spouts.executor import Emission
 from trident_state.messages import Applied, Update
 from trident_state.store import Shared, SharedBatch, SharedSnapshot, Store
 
 logger = logging.getLogger(__name__)
 
 
+StageTables = dict[Node, pa.Table | Emission]
+"""The tuples from which later stages start, by the step that they leave: in the driver, or for the workers to read."""
+
+
 @dataclass
-class Writers:
-    """The executors of one run as writers of the states of one group. Threads of different states may call at once."""
+class Executors:
+    """The executors of one run, as they work for one group. Threads of different states may call at once.
+
+    `folder` is the checkpoint that the folders of frozen files are relative to.
+    """
 
     group: Group
     puts: Puts | None
+    folder: Path
     _checked: dict[str, bool] = field(default_factory=dict)
-    """For each state that the executors were to write, whether they reach it. A key is one state's thread's."""
+    """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
 
-    def executors_take(self, state: str, result: Result, store: Store) -> bool:
-        """Return whether the executors write this result into the state; else the driver does."""
-        return state in self._fit and self._executors_reach(state, result, store)
+    def __post_init__(self) -> None:
+        self._question = cache(Question.of)
 
-    def executors_read(self, node: Node, result: Result) -> bool:
-        """Return whether a result that is carried to later stages goes there by reference; else the driver hands it on.
+    # --- what enters later stages ------------------------------------------------------------------------------------
 
-        `node`: the step whose tuples the later stages read.
+    def carry(self, output: Output, frozen: FrozenFiles) -> Emission | None:
+        """Return what is carried to later stages, for the workers to read; None if the driver hands it on."""
+        if self.puts is None or output.step in self._read_by_driver or not self.puts.sees_files():
+            return None
+        return carried(self.folder, frozen, spark_schema(output.schema), output.step.step)
+
+    def ask(self, step: StateQuery, frozen: FrozenFiles, store: Store | None, as_of: int) -> Emission | None:
+        """Return the tuples of frozen files with the answers of a state as of a txid; None if the driver asks.
+
+        The workers ask while the next stage runs, when the state holds this batch, too. It keeps what it held as of the
+        txid until two further batches are written (docs/decisions/0035). Raises StateRecoveringError if the state is
+        behind the txid.
         """
-        if self.puts is None or not isinstance(result, FrozenFiles):
-            return False
-        return node not in self._read_by_driver and self.puts.sees_files()
-
-    def executors_ask(self, step: StateQuery, result: Result, store: Store) -> bool:
-        """Return whether the executors ask the state for the tuples of a result; else the driver does."""
         state = step.updated.state.name
-        return step not in self._read_by_driver and self._executors_reach(state, result, store)
-
-    def snapshot(self, store: Shared, state: str, as_of: int) -> SharedSnapshot | None:
-        """Return a state as of a txid, for the executors to ask; None if they do not reach it, and need not.
-
-        Raises StateRecoveringError if the state is behind the txid.
-        """
-        assert self.puts is not None
+        if store is None or step in self._read_by_driver or not self._work_on(state, frozen, store):
+            return None
+        assert isinstance(store, Shared) and self.puts is not None
         snapshot = store.open_snapshot(as_of)
-        return snapshot if self._reached(state, snapshot, self.puts) else None
+        if not self._reached(state, snapshot, self.puts):
+            return None
+        return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
 
-    def _executors_reach(self, state: str, result: Result, store: Store) -> bool:
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def take(self, state: str, result: Result, store: Store) -> bool:
+        """Return whether the executors write this result into the state; else the driver does."""
+        return state in self._fit and self._work_on(state, result, store)
+
+    def _work_on(self, state: str, result: Result, store: Store) -> bool:
         """Return whether executors are to work on a result, and on the state, as far as that is known by now."""
         if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(store, Shared):
             return False
@@ -89,7 +110,7 @@ class Writers:
             except StateError as error:
                 if getattr(self._factories[state], "writers", "") == "executors":
                     raise
-                logger.warning("%s; so the driver writes the state, whatever the size of a batch", error)
+                logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
                 self._checked[state] = False
             else:
                 self._checked[state] = True
