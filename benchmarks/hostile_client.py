@@ -62,7 +62,12 @@ def main(url: str, connections: str) -> None:
     address = (parts.hostname, parts.port)
     idle = [socket.create_connection(address, timeout=60) for _ in range(int(connections))]
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     print("ready", flush=True)
     asking, waiting = Asking(address), list[threading.Thread]()
     while not ended.is_set():

@@ -13,6 +13,7 @@ from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.states.queries import Question
+from trident.run.executors import Executors
 from trident.run.user_code import UserCode
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
@@ -141,8 +142,18 @@ def test_what_is_carried_to_a_later_stage_goes_there_by_reference(
     words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
     state = RedisMapState.opaque(shared_redis.url)
     counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
-    topology.join(words, "word", counts.newValuesStream(), "word", "word, count").foreachArrow(taking)
+    topology.join([words, counts.newValuesStream()], ["word", "word"], "word, count").foreachArrow(taking)
+    carry, by_reference = Executors.carry, list[str]()
+
+    def noting(*args: Any) -> Any:
+        emission = carry(*args)
+        by_reference.append(type(emission).__name__)
+        return emission
+
+    monkeypatch.setattr(Executors, "carry", noting)
     run(topology, spark, tmp_path)
+    # At first the size of a result is not known, and it comes to the driver.
+    assert by_reference and set(by_reference) == {"SharesEmission"}
     for txid, words_ in enumerate(BATCHES, 1):
         assert taking.rows[txid] == Counter((word, before(txid)[word]) for word in words_)
 

@@ -170,7 +170,7 @@ def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
 def test_executors_store_what_the_driver_stores_byte_for_byte(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: Any
 ) -> None:
-    monkeypatch.setattr("trident.compiler.spark.state_puts.PART_ROWS", 10)  # so that each file is put in parts
+    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 10)  # so that each file is put in parts
     stored = []
     for writers in ("driver", "executors"):
         state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers)

@@ -79,7 +79,8 @@ def test_a_driver_that_was_taken_over_says_so(kind: str, shared_redis: RedisServ
     running.processAllAvailable()
     families = {family.name: family for family in running.metrics.collect()}
     assert [*families["trident_state_keys"].values.values()] == [2]
-    other = SqliteLog(tmp_path / LOG_FILE, "wc")
+    (path,) = tmp_path.rglob(LOG_FILE)
+    other = SqliteLog(path, "wc")
     other.take()
     wait_until(lambda: not running.isActive)
     families = {family.name: family for family in running.metrics.collect()}

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from trident.server.served import Served
 
-InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Freshness:
@@ -16,7 +16,7 @@ class Freshness:
 
     def __init__(self, served: Served, in_thread: InThread) -> None:
         self._served, self._in_thread = served, in_thread
-        self._looks: dict[tuple[str, int], asyncio.Task[float | None]] = {}
+        self._looks: dict[tuple[str, int], asyncio.Future[float | None]] = {}
         """The looks into the log that are under way, for a group and a txid: all answers that need one share it."""
 
     async def of(self, txids: Mapping[str, int]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Freshness:
             return at_hand
         look = self._looks.get((group, txid))
         if look is None:
-            look = self._looks[group, txid] = asyncio.create_task(self._in_thread(lambda: times.of(txid)))
+            look = self._looks[group, txid] = asyncio.ensure_future(self._in_thread(lambda: times.of(txid)))
             look.add_done_callback(lambda done: self._looks.pop((group, txid)))
         # Shielded: a client that leaves ends its own answer, and not the look that others wait for.
         return await asyncio.shield(look)
