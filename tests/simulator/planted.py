@@ -320,8 +320,8 @@ def _looked(copy: Path, fault: Fault) -> tuple[str, str]:
     count."""
     first = 0
     while True:
-        for file, text, instead in fault.places:
-            (copy / file).write_text((ROOT / file).read_text().replace(text, instead))
+        for file, text, instead in fault.places:  # both may be in one file
+            (copy / file).write_text((copy / file).read_text().replace(text, instead))
         number, told = _in_process(copy, first, MOST, fault.flow)
         for file, *_ in fault.places:
             shutil.copyfile(ROOT / file, copy / file)
