@@ -74,6 +74,18 @@ def test_python_combiner(shared_redis: RedisServer, spark: SparkSession, tmp_pat
     assert done["found"] == {word: word[-1] * count for word, count in EXPECTED.items()}
 
 
+def test_the_driver_writes_and_asks_a_state_without_a_txid(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 20, None))  # every result goes into files
+    state = RedisMapState.nonTransactional(shared_redis.url, writers="auto")
+    made = topology(state)
+    done = contents(made, spark, tmp_path)
+    assert done["found"] == EXPECTED
+    assert not [event for event in done["events"] if event["event"] == "failed"]
+    assert all("writers" not in event["states"]["counts"] for event in done["events"])
+
+
 # --- what fails on the way ------------------------------------------------------------------------------------------
 
 

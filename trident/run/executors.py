@@ -24,7 +24,8 @@ from trident.compiler.states.queries import Question
 from trident.plan.nodes import Node, PersistentAggregate, StateQuery
 from trident_spouts.executor import Emission
 from trident_state.messages import Applied, Update
-from trident_state.store import Shared, SharedBatch, SharedSnapshot, Store
+from trident_state.state_shape import StateKind
+from trident_state.store import Shared, SharedBatch, SharedSnapshot, StateFactory, Store
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,9 @@ class Executors:
         factory = self._factories[state]
         if getattr(factory, "writers", "driver") == "driver" or not getattr(factory, "sendable", False):
             return False
+        # It keeps no txid: a doubled put would count, and there is nothing to read as of the batch before.
+        if factory.kind is StateKind.NON_TRANSACTIONAL:
+            return False
         return self._checked.get(state, True)
 
     def apply(self, store: Shared, state: str, lease: Lease, update: Update, frozen: FrozenFiles) -> Applied | None:
@@ -117,7 +121,7 @@ class Executors:
         return self._checked[state]
 
     @property
-    def _factories(self) -> Mapping[str, object]:
+    def _factories(self) -> Mapping[str, StateFactory]:
         return {step.state.name: step.state.factory for step in self.group.states}
 
     @cached_property
