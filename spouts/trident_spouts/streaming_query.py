@@ -47,7 +47,7 @@ class HeldQuery:
 
     @property
     def view(self) -> str:
-        """The global view of the batch that is held. Sessions of a run see it, and the query's own session too."""
+        """The global temporary view of the batch that is held, which every session of a run can read."""
         return f"global_temp.{self._view}"
 
     def start(self) -> None:

@@ -1718,14 +1718,6 @@ GUARDS = [
         "tests/run/test_readers_spark.py -k batch_before",
     ),
     Guard(
-        "executors, asked state that is behind",
-        "a stage fails, in place of healing a state that fell back before its workers ask it",
-        "state/trident_state/redis/store.py",
-        "            check_reached(self._where, meta.status(self._where).marker, asOf)\n",
-        "            pass\n",
-        "tests/run/test_readers_spark.py -k fell_back",
-    ),
-    Guard(
         "executors, states without a txid",
         "a large batch of a nonTransactional state cannot be committed, or is counted twice",
         "trident/run/executors.py",

@@ -80,7 +80,7 @@ def test_the_driver_writes_and_asks_a_state_without_a_txid(
     monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 20, None))  # every result goes into files
     state = RedisMapState.nonTransactional(shared_redis.url, writers="auto")
     made = topology(state)
-    done = contents(made, spark, tmp_path)
+    done = contents(made, spark, tmp_path, maxSpoutPending=1)  # so that the size of the first result is known
     assert done["found"] == EXPECTED
     assert not [event for event in done["events"] if event["event"] == "failed"]
     assert all("writers" not in event["states"]["counts"] for event in done["events"])

@@ -236,7 +236,9 @@ class SnapshotMovedError(StateError):
 
 
 class StateEndedError(StateError):
-    """The changes of a state have ended: it was dropped or reset, or began anew. What a reader folded is void.
+    """The feed of a state's changes has ended, because the state was dropped or reset, or began anew.
+
+    A copy that a reader made from the feed is void.
 
     Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
     """

@@ -50,7 +50,7 @@ class FrozenBatches:
         return None
 
     def update(self, txid: int, result: Result) -> Update:
-        """Return a result as the update of a store. It has the batch's own time if its values expire."""
+        """Return a result as the update of a store, with the time of its batch if the state's values expire."""
         return self._update(txid, result, self.whole(result))
 
     def without_keys(self, txid: int, result: Result) -> Update:

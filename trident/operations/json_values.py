@@ -92,7 +92,7 @@ class FromJson:
         return self._read_exactly(value) if quick is None else quick
 
     def _read_quickly(self, value: bytes | str) -> tuple[Any, ...] | None:
-        """Return the fields of a value; None if it may be malformed: the exact way says what is wrong with it."""
+        """Return the fields of a value by the fast parser; None if only the exact parser can say what they are."""
         try:
             found = _DECODER.decode(value)
             if type(found) is not dict:

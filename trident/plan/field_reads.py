@@ -65,5 +65,5 @@ def of_multi_reduce(node: nodes.MultiReduce, after: set[str]) -> list[set[str]]:
 
 
 def _some(node: nodes.Node, after: set[str]) -> set[str]:
-    """Return the node's fields in `after`, or its first field if there is none: Spark keeps no row without columns."""
+    """Return the fields that later nodes read (`after`), or the first field if none: Spark keeps no row without one."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])

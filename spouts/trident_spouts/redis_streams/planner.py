@@ -123,7 +123,10 @@ class Planner:
         return moved
 
     def _look(self, asked: Sequence[tuple[str, str, int, int]]) -> list[Look | None]:
-        """Look at streams, each from an id on, for a page of at most so many entries that ends at so many bytes."""
+        """Look at each stream behind an id, for a page.
+
+        `asked`: stream, id, the most entries of the page, and the bytes at which the page ends.
+        """
         if not asked:
             return []
         requests = [

@@ -250,7 +250,7 @@ def _slot_bits(table: Hashes) -> np.uint64:
 
 
 def _first_position(hashes: Hashes, table: Hashes) -> Slots:
-    """Return for each hash, or entry, the position at which the search for it begins."""
+    """Return for each hash, or entry of a table in its place, the position at which a search for it begins."""
     return (hashes >> np.uint64(65 - len(table).bit_length())).astype(np.int64)
 
 

@@ -52,7 +52,7 @@ class Numbering:
         return max(self.first(seen), seen // PART * PART)
 
     def parts(self, seen: int) -> range:
-        """Return the parts that hold the tuples before the head."""
+        """Return the numbers of the stored parts: all of them are full, and come before the head, which is not."""
         return range(min(self.first(seen), seen) // PART, seen // PART)
 
 
