@@ -1,20 +1,8 @@
 """The page of faults names tests that exist, and every row has one or says why it needs none."""
 
-import ast
-import re
-from functools import cache
-from pathlib import Path
+from tests.support.pages import ROOT, absent_tests, tests_named_in
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
-_TEST = re.compile(r"`((?:tests|trident/testing)/[\w/]+\.py)::(\w+)`")
-
-
-@cache
-def _names_in(path: str) -> set[str]:
-    """The test functions of a file, those in its classes too."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
 
 
 def rows() -> list[list[str]]:
@@ -25,16 +13,15 @@ def rows() -> list[list[str]]:
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    named = _TEST.findall(PAGE)
-    assert len(named) > 80
-    assert [f"{path}::{name}" for path, name in named if name not in _names_in(path)] == []
+    assert len(tests_named_in(PAGE)) > 80
+    assert absent_tests(PAGE) == []
 
 
 def test_every_fault_has_a_test_or_a_reason_why_it_cannot_matter() -> None:
     assert len(rows()) == 42 + 21
     for fault, outcome, shown in rows():
         assert outcome, fault
-        assert _TEST.search(shown) or outcome.startswith("cannot matter: "), fault
+        assert tests_named_in(shown) or outcome.startswith("cannot matter: "), fault
         assert PAGE.count(f"| {fault} |") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.pages import blocks_of, program_of, run_page
+from tests.support.pages import anchors_of, blocks_of, program_of, run_page
 from trident import Count, Stream
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -101,6 +101,13 @@ def test_a_pages_program_keeps_the_pages_line_numbers(tmp_path: Path) -> None:
 def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_place_on_a_page_leads_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    pages = [((page.parent / target).resolve() if target else page, anchor) for target, anchor in links]
+    assert [(there.name, anchor) for there, anchor in pages if anchor not in anchors_of(there)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,10 +1,16 @@
-"""Markdown pages as programs: their Python blocks, run in order, as a reader would who copies them."""
+"""Markdown pages as programs: their Python blocks, run in order, as a reader would who copies them.
 
+Also what a page names: tests, and places on pages."""
+
+import ast
 import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
@@ -23,6 +29,35 @@ def program_of(page: Path) -> str:
 def blocks_of(page: Path) -> list[str]:
     """Return the page's Python blocks, each by itself."""
     return [block[1] for block in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+_TEST = re.compile(r"`((?:tests|trident/testing)/[\w/]+\.py)::(\w+)`")
+
+
+def tests_named_in(text: str) -> list[tuple[str, str]]:
+    """Return the tests that a page names as `path::function`: the file and the function of each."""
+    return _TEST.findall(text)
+
+
+def absent_tests(text: str) -> list[str]:
+    """Return those of the tests that a page names which do not exist."""
+    return [f"{path}::{name}" for path, name in tests_named_in(text) if name not in _tests_of(path)]
+
+
+@cache
+def _tests_of(path: str) -> set[str]:
+    """The test functions of a file, those in its classes too; none if there is no such file."""
+    file = ROOT / path
+    tree = ast.parse(file.read_text(encoding="utf-8") if file.exists() else "")
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+@cache
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that the site and code hosts make of a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
 def run_page(page: Path, **replaced: str) -> None:
