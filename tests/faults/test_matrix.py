@@ -1,6 +1,6 @@
 """The page of faults names tests that exist, and every row has one or says why it needs none."""
 
-from tests.support.pages import ROOT, absent_tests, tests_named_in
+from tests.support.pages import ROOT, absent_tests, named_tests
 
 PAGE = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
 
@@ -13,7 +13,7 @@ def rows() -> list[list[str]]:
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    assert len(tests_named_in(PAGE)) > 80
+    assert len(named_tests(PAGE)) > 80
     assert absent_tests(PAGE) == []
 
 
@@ -21,7 +21,7 @@ def test_every_fault_has_a_test_or_a_reason_why_it_cannot_matter() -> None:
     assert len(rows()) == 42 + 21
     for fault, outcome, shown in rows():
         assert outcome, fault
-        assert tests_named_in(shown) or outcome.startswith("cannot matter: "), fault
+        assert named_tests(shown) or outcome.startswith("cannot matter: "), fault
         assert PAGE.count(f"| {fault} |") == 1
 
 

@@ -1,6 +1,6 @@
 """The page of Storm's promises: each has what takes its place here, and tests that exist."""
 
-from tests.support.pages import ROOT, absent_tests, tests_named_in
+from tests.support.pages import ROOT, absent_tests, named_tests
 
 PAGE = (ROOT / "docs" / "storm-promises.md").read_text(encoding="utf-8")
 PROMISES, _, VOID = PAGE.partition("\n## What means nothing here\n")
@@ -21,7 +21,7 @@ def test_every_promise_has_its_place_and_its_test_and_stands_once() -> None:
     rows = rows_of(PROMISES)
     assert len(rows) >= 100
     for promise, here, shown in rows:
-        assert tests_named_in(shown), promise
+        assert named_tests(shown), promise
         assert "](" in here, f"where is the example? {promise}"
         assert PAGE.count(f"| {promise} |") == 1, promise
 

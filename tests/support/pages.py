@@ -34,14 +34,14 @@ def blocks_of(page: Path) -> list[str]:
 _TEST = re.compile(r"`((?:tests|trident/testing)/[\w/]+\.py)::(\w+)`")
 
 
-def tests_named_in(text: str) -> list[tuple[str, str]]:
+def named_tests(text: str) -> list[tuple[str, str]]:
     """Return the tests that a page names as `path::function`: the file and the function of each."""
     return _TEST.findall(text)
 
 
 def absent_tests(text: str) -> list[str]:
     """Return those of the tests that a page names which do not exist."""
-    return [f"{path}::{name}" for path, name in tests_named_in(text) if name not in _tests_of(path)]
+    return [f"{path}::{name}" for path, name in named_tests(text) if name not in _tests_of(path)]
 
 
 @cache
