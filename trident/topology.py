@@ -8,6 +8,7 @@ from trident.base.errors import TopologyError
 from trident.base.step import caller
 from trident.operations.error_policy import KeepLetters
 from trident.picture.explain import Known, explain_nodes
+from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
 from trident.plan.register import Register
 from trident.plan.topology_protocol import EngineName
@@ -168,6 +169,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         targetBatchSecs : duration, optional
             Size the batches so that each takes about this long from its plan to its commit, whatever the load. Without
             it the limits of each spout alone decide. A batch that was planned is never cut.
+        active : bool
+            False: start INACTIVE. What is frozen is committed, and states and DRPC functions answer, but no new batch
+            is planned before ``running.activate()``. Default True.
+        parallelismHints : dict of str and int, optional
+            Numbers of partitions in place of those in the program: ``{"words": 8}`` for each `parallelismHint` of the
+            stream "words", ``{"words/2": 8}`` for one step. ``running.rebalance`` changes them in a run.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
         standby : bool
@@ -247,13 +254,13 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     # --- explain and display -------------------------------------------------------------------------------------
 
-    def explain(self, engine: EngineName = "spark") -> None:
+    def explain(self, engine: EngineName = "spark", parallelismHints: Hints | None = None) -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
         program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
-        Spark" for a step that a start on this engine refuses. No JVM is started. `Stream.explainSpark` prints Spark's
-        own plan of a stream.
+        Spark" for a step that a start on this engine refuses. `parallelismHints` are those of a start or a rebalance.
+        No JVM is started. `Stream.explainSpark` prints Spark's own plan of a stream.
         """
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
@@ -262,7 +269,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         check_engine_name(engine)
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        known = Known(answers, runners_of_steps(program, engine), stage_lines(program, engine))
+        hints = named_hints("parallelismHints", parallelismHints or {}, hints_in(self.nodes))
+        known = Known(answers, runners_of_steps(program, engine), stage_lines(program, engine), hints)
         print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:

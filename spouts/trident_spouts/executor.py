@@ -212,6 +212,23 @@ class WakingExecutor(Protocol):
 
 
 @runtime_checkable
+class SwitchedExecutor(Protocol):
+    """An executor that wants to know when the topology becomes active or inactive.
+
+    The run calls `activate` before the first plan, or, if it starts inactive, only when it is activated; then `plan`
+    is not called before. After `deactivate` no batch begins until `activate`, but one that failed may be planned anew.
+    """
+
+    def activate(self) -> None:
+        """Begin to take rows."""
+        ...
+
+    def deactivate(self) -> None:
+        """Take no more rows. What was taken is still told its end by `success` and `fail`."""
+        ...
+
+
+@runtime_checkable
 class ReasonedExecutor(Protocol):
     """An executor that wants to know why an attempt failed. `fail_with_reason` is called for it in place of `fail`."""
 

@@ -389,3 +389,71 @@ def test_pending_one_is_strictly_one_after_the_other(ahead: bool) -> None:
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {"s": {"end": 10}}))
     assert of(on.Plan, coordinator.handle(on.Committed(1))) == [on.Plan(attempt(2), {"s": {"end": 10}}, None, 0.0)]
+
+
+# --- inactive ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_inactive_group_finishes_what_is_in_flight_and_plans_nothing_new() -> None:
+    coordinator = made(pending=2)
+    coordinator.start()
+    coordinator.handle(planned(1))
+    assert coordinator.handle(on.DeactivateAsked()) == [on.Switch(False)]
+    assert coordinator.handle(planned(2)) == [on.Run(attempt(2), {"s": {"end": 20}}, {"s": {"end": 10}}, 0.0)]
+    for txid in (1, 2):
+        assert not coordinator.quiet
+        coordinator.handle(on.Ran(attempt(txid)))
+        coordinator.handle(on.Frozen(attempt(txid), {"s": {"end": txid * 10}}))
+        assert of(on.Plan, coordinator.handle(on.Committed(txid))) == []
+        told = coordinator.handle(on.Succeeded(txid))
+    assert told == [on.Quiet()] and coordinator.quiet and not coordinator.finished
+    for event in (on.Woken(), on.RowsCame()):
+        assert coordinator.handle(event) == []
+
+
+def test_an_activated_group_goes_on_with_the_next_txid() -> None:
+    coordinator = made(active=False, history=History(committed=4, positions={"s": {"end": 40}}))
+    assert of(on.Plan, coordinator.start()) == []
+    assert coordinator.handle(on.Succeeded(4)) == [on.Quiet()]
+    assert coordinator.handle(on.ActivateAsked()) == [
+        on.Switch(True),
+        on.Plan(attempt(5), {"s": {"end": 40}}, None, 0.0),
+    ]
+    assert not coordinator.quiet
+
+
+def test_a_group_that_starts_inactive_commits_what_is_frozen() -> None:
+    coordinator = made(active=False, history=History(committed=1, frozen=(2,), positions={"s": {"end": 20}}))
+    coordinator.start()
+    assert of(on.Commit, coordinator.handle(on.Succeeded(1))) == [on.Commit(2, 0.0)]
+
+
+def test_an_attempt_that_fails_while_the_group_is_inactive_is_made_again() -> None:
+    coordinator = made(pending=1)
+    coordinator.start()
+    coordinator.handle(planned(1))
+    coordinator.handle(on.DeactivateAsked())
+    again = coordinator.handle(on.RunFailed(attempt(1), ValueError("no")))
+    assert of(on.Run, again) == [on.Run(attempt(1, 1), {"s": {"end": 10}}, {}, 0.0)]
+
+
+def test_spouts_hear_of_each_change_once() -> None:
+    coordinator = made()
+    coordinator.start()
+    asked = [on.DeactivateAsked(), on.DeactivateAsked(), on.ActivateAsked(), on.ActivateAsked()]
+    told = [of(on.Switch, coordinator.handle(event)) for event in asked]
+    assert told == [[on.Switch(False)], [], [on.Switch(True)], []]
+
+
+def test_an_idle_group_that_slept_asks_at_once_when_it_is_activated() -> None:
+    coordinator = made()
+    coordinator.start()
+    assert of(on.Sleep, coordinator.handle(on.NothingThere(attempt(1))))
+    assert coordinator.handle(on.DeactivateAsked()) == [on.Switch(False), on.Quiet()]
+    assert of(on.Plan, coordinator.handle(on.ActivateAsked())) == [on.Plan(attempt(1), {}, None, 0.0)]
+
+
+def test_an_inactive_group_stops_when_it_is_asked_to() -> None:
+    coordinator = made(active=False)
+    assert coordinator.start() == [on.Quiet()]
+    assert of(on.Finish, coordinator.handle(on.StopAsked())) == [on.Finish(None)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.run.test_progress import batch, failure
-from trident.run.display import html_of, lines_of, text_of
+from trident.run.display import Condition, html_of, lines_of, text_of
 from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress
 from trident.run.progress import Progress
@@ -30,6 +30,10 @@ class Watched:
 
     def stop_soon(self) -> None:
         self.isActive = False
+
+    @property
+    def condition(self) -> Condition:
+        return "ACTIVE" if self.isActive else "STOPPED"
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:

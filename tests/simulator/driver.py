@@ -1,5 +1,6 @@
 """One driver of the simulated topology: put together as `trident.run.start` does it, from the same parts."""
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,11 @@ class Driver:
         self._due = 0.0
         self._looks = 0.0
         self._busy = False
+        seed = world.result.seed
+        self._switching = random.Random(seed) if seed % 4 == 0 else None
+        """In every fourth world somebody deactivates the run now and then, and activates it again. By draws of its own,
+        so that the other schedules stay as they were."""
+        self._inactive = False
         world.scheduler.processes.append(self.process)
 
     # --- start -------------------------------------------------------------------------------------------------
@@ -138,8 +144,14 @@ class Driver:
     def _turn(self) -> None:
         run = self.run
         assert run is not None
+        self._switch(run)
         event = None if run._queue.empty() else run._queue.get_nowait()
         self._loop_once(run._react, event)
+
+    def _switch(self, run: GroupRun) -> None:
+        if self._switching is not None and self._switching.random() < (0.3 if self._inactive else 0.05):
+            self._inactive = not self._inactive
+            (run.deactivate if self._inactive else run.activate)()
 
     def _loop_once(self, react: Callable[..., None], *args: Any) -> None:
         """As `GroupRun._loop`: one turn, and the end where it was the last."""

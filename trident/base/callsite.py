@@ -3,10 +3,15 @@
 import functools
 import inspect
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
 from trident.base.notebook import cell_name, is_cell
+
+
+_parsing = threading.Lock()
+"""One thread at a time has Python parse a source: two that do so at once meet a fault of CPython 3.11 (SystemError)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,17 @@ def site_of(target: Any) -> CallSite:
     name = owner.__qualname__.rpartition("<locals>.")[2]
     try:
         file = inspect.getsourcefile(owner)
-        line = inspect.getsourcelines(owner)[1]
+        with _parsing:
+            line = inspect.getsourcelines(owner)[1]
     except (TypeError, OSError):
         return CallSite(name)
     return CallSite(name, file or "", line)
+
+
+def _after_fork() -> None:
+    """Make the lock anew in a forked child: a thread of the parent may have held it."""
+    global _parsing
+    _parsing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -321,6 +321,17 @@ class TopologyActiveError(TridentError, RuntimeError):
     """A topology of this name is already active in this process. The message names the ways out."""
 
 
+class TopologyConditionError(TridentError, RuntimeError):
+    """A topology cannot do in its present condition what was asked: it is inactive, rebalancing, killed, or has ended.
+
+    The message names the condition and the way out.
+    """
+
+
+class TopologyNotFoundError(TridentError, LookupError):
+    """There is no topology of this name. The message lists the existing ones."""
+
+
 class StandbyStoppedError(TridentError):
     """A start with ``standby=True`` was stopped while it waited for the driver that holds the log."""
 

@@ -18,6 +18,7 @@ from trident.compiler.columns.kernels import Work, work_of
 from trident.compiler.program import Stage
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.selections import Extreme
+from trident.plan.hints import Hints
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -120,11 +121,13 @@ def layout(
     inputs: Iterable[Node],
     captured: Iterable[Debug] = (),
     caught: Mapping[int, Caught] = MappingProxyType({}),
+    hints: Hints = MappingProxyType({}),
 ) -> StageLayout:
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
     `ends` are the nodes that a stage is run for, each with the fields that its results take of it. `captured` are the
     Debug steps whose tuples the driver shows. `caught` are the nodes (by id) whose failed tuples leave the stream.
+    `hints` take the place of the program's numbers of partitions.
     """
     input_ids = frozenset(id(node) for node in inputs)
     nodes = walk(*ends, *captured, starts=input_ids)
@@ -138,7 +141,7 @@ def layout(
         # A captured Debug that other nodes read too: the driver and these nodes read the tuples of its source.
         readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
-    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught)
+    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids, hints), caught)
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:

@@ -4,12 +4,14 @@ Stage 1 reads the spouts and no state. A stage ends where state steps begin: its
 state steps, and the log freezes these tables. The next stage reads what the state steps give.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
 
 from trident.compiler.outline import Outline, outline_of
+from trident.plan.hints import Hints, hints_in
 from trident.plan.nodes import (
     CommittedQuery,
     Debug,
@@ -132,6 +134,8 @@ class Group:
     stages: tuple[Stage, ...]
     links: tuple[Node, ...] = ()
     """The steps that connect the streams: without them, each stream would be in a group of its own."""
+    hints: Hints = field(default_factory=dict)
+    """The numbers of partitions that take the place of the program's, by step."""
     skips: bool = False
     """Whether steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
 
@@ -183,3 +187,8 @@ class Program:
     """The shape of each state, by its name."""
     statics: tuple[StaticState, ...] = ()
     """The states that the topology reads and never writes."""
+
+
+def hints_in_groups(groups: Iterable[Group]) -> dict[str, int]:
+    """Return the numbers of partitions that the program gives to the steps of these groups, by step."""
+    return hints_in(node for group in groups for stage in group.stages for node in stage.nodes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trident.base.durations import read_limit, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.plan.hints import check_hints
 from trident.run.options import at_least, flag, folder
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def _folder(name: str, value: Any) -> Any:
     return value
 
 
+def _hints_of(text: str) -> Any:
+    """Return what ``words=4,lines=2`` says."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    return {name.strip(): _number_of(count) for name, _, count in pairs}
+
+
+def _hints(name: str, value: Any) -> Any:
+    return value if value is None else check_hints(name, value)
+
+
 def _engine(name: str, value: Any) -> Any:
     from trident.compiler.engine_choice import check_engine_name
 
@@ -110,5 +121,7 @@ OPTIONS: Mapping[str, Option] = {
     "commitRetrySecs": Option(300.0, partial(_limit, zero=True), _duration_of),
     "rewindBytes": Option(2 << 30, partial(at_least, 0), _number_of),
     "targetBatchSecs": Option(None, _limit, _duration_of),
+    "active": Option(True, flag, _flag_of),
+    "parallelismHints": Option(None, _hints, _hints_of),
 }
 """By name. The name of a topology, `takeover`, `replace` and `clock` belong to the call alone."""

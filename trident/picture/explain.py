@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from trident.base.types import ddl
 from trident.operations.error_policy import DeadLetter
 from trident.plan.guarantee import guarantee_of
+from trident.plan.hints import Hints
 from trident.plan.nodes import (
     HeldState,
     LettersOf,
@@ -31,18 +32,20 @@ class Known:
     """The facts about a whole topology that its nodes do not hold.
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
-    `stages` are the lines about batch groups and stages, ready to be printed.
+    `stages` are the lines about batch groups and stages, ready to be printed. `hints` take the place of the program's
+    numbers of partitions.
     """
 
     answers: Mapping[int, str] = field(default_factory=dict)
     runners: Mapping[int, str] = field(default_factory=dict)
     stages: Sequence[str] = ()
+    hints: Hints = field(default_factory=dict)
 
 
 def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
     """Return a topology as text: `roots` and the steps below them, stream by stream; the stages; then the states."""
     nodes, known = walk(*roots), known or Known()
-    partitions = _partitions(nodes)
+    partitions = _partitions(nodes, known.hints)
     lines: list[str] = []
     for label, steps in _by_stream(nodes).items():
         lines += [_headline(label, steps[0]), *_steps(steps, known, partitions)]
@@ -62,9 +65,9 @@ def fields_of(node: Node) -> str:
     return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
 
 
-def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
+def _partitions(nodes: Sequence[Node], hints: Hints) -> dict[int, str]:
     """Return a note on the number of partitions for each step that changes it, by the id of the step."""
-    counts, notes = partition_counts(nodes), {}
+    counts, notes = partition_counts(nodes, hints=hints), {}
     for node in nodes:
         count = counts[id(node)]
         if count is not None and not (

@@ -6,7 +6,9 @@ Without a hint the engine chooses.
 """
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 
+from trident.plan.hints import Hints, step_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import Node, ParallelismHint, Placing, Repartition, sources_of
 from trident.plan.traits import traits_of
@@ -23,8 +25,11 @@ def keeps_partitions(node: Node) -> bool:
     return traits_of(node).keeps_partitions(node)
 
 
-def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Counts:
-    """Return the number of partitions behind each node. A node whose id is in `starts` always begins a section."""
+def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: Hints = MappingProxyType({})) -> Counts:
+    """Return the number of partitions behind each node. A node whose id is in `starts` always begins a section.
+
+    `hints` take the place of the counts that the program gives.
+    """
     first = set(starts)
     sections = NodeSets(nodes)
     for node in nodes:
@@ -34,7 +39,7 @@ def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Count
     counts: Counts = {}
     for node in nodes:
         section = sections.root(node)
-        count = node.count if isinstance(node, ParallelismHint) else None
+        count = hints.get(step_of(node), node.count) if isinstance(node, ParallelismHint) else None
         if isinstance(node, Repartition) and node.how in _ALONE:
             count = 1
         counts[section] = max(count or 0, counts.get(section) or 0) or None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
+from trident.plan.hints import Hints
 from trident.plan.nodes import Node, RequestSource
 
 EngineName = Literal["spark", "embedded"]
@@ -24,7 +25,7 @@ class TopologyPlan(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that lead to an effect or to an answer, each after the nodes that it reads."""
 
-    def explain(self, engine: EngineName = "spark") -> None:
+    def explain(self, engine: EngineName = "spark", parallelismHints: Hints | None = None) -> None:
         """Print the steps on this engine, the batch groups and stages, and the guarantees of the states."""
 
     def draw(self, format: str = "svg") -> str:

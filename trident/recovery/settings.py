@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.plan.hints import Hints
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -20,6 +21,7 @@ class Settings:
     """The folder of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """Whether the folder outlives the run."""
+    active: bool = True
     availableNow: bool = False
     processingTime: float | None = None
     maxSpoutPending: int = 2
@@ -34,6 +36,8 @@ class Settings:
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
     """The transaction log, if it is in Redis; None if it is in the folder."""
+    hints: Hints = field(default_factory=dict)
+    """The numbers of partitions that take the place of the program's, by step."""
     uuid: str = ""
     """The log's uuid, once it is open."""
 

@@ -7,6 +7,7 @@ same code with a seeded scheduler. What it guarantees, whatever the order of eve
 - at most `pending` batches are in flight (planned, not yet committed);
 - batches freeze in txid order and commit in txid order, one at a time;
 - a message of an attempt that is not its batch's current one changes nothing;
+- while the group is inactive no new txid is planned, and what is in flight is finished;
 - before FROZEN a failure makes a new attempt; after it only the commit is repeated.
 
 Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with freezing added and its out-of-order starts
@@ -47,6 +48,7 @@ class Rules:
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
+    active: whether new batches are planned from the start on, and not only after ActivateAsked.
     """
 
     pending: int = 2
@@ -56,6 +58,7 @@ class Rules:
     commitRetry: float | None = 300.0
     idleFirst: float = 0.001
     idleMost: float = 0.5
+    active: bool = True
 
 
 @dataclass(slots=True)
@@ -91,6 +94,8 @@ class Coordinator:
         """Whether a source said that it has rows while it was being asked: the answer may be older."""
         self._commit_tries = 0
         self._commit_waited = 0.0
+        self._active = rules.active
+        self._told_quiet = False
         self._draining = False
         self._stopping = False
         self._reason: BaseException | None = None
@@ -124,6 +129,11 @@ class Coordinator:
     def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
         """The batches under way, with their attempts. Any thread may ask: the dict is copied first."""
         return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.copy().items()}
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the group is inactive and nothing is in flight or under way. Any thread may ask."""
+        return not (self._active or self._batches or self._succeeding or self._planning)
 
     # --- what happened ---------------------------------------------------------------------------------------
 
@@ -242,6 +252,17 @@ class Coordinator:
         self._draining = True
         self._sleeping = False
 
+    def _deactivate(self, event: on.DeactivateAsked) -> None:
+        if self._active:
+            self._active = False
+            self._do(on.Switch(False))
+
+    def _activate(self, event: on.ActivateAsked) -> None:
+        if not self._active:
+            self._active, self._told_quiet = True, False
+            self._sleeping, self._idle = False, 0
+            self._do(on.Switch(True))
+
     def _stop_asked(self, event: on.StopAsked) -> None:
         self._stop(None)
         if self._commit_tries:  # the store is away: a stop does not wait until it is back
@@ -262,6 +283,9 @@ class Coordinator:
             self._freeze_next()
             self._commit_next()
             self._plan_next()
+            if self.quiet and not self._told_quiet:
+                self._told_quiet = True
+                self._do(on.Quiet())
             if self._stopping and not self._finishing():
                 self._finish()
         actions, self._actions = self._actions, []
@@ -301,7 +325,8 @@ class Coordinator:
                     return
                 self._plan(batch)
                 return
-        if self._sleeping or len(self._batches) >= self._rules.pending:
+        # Only a new txid waits: a batch in flight that needs another plan got it above.
+        if not self._active or self._sleeping or len(self._batches) >= self._rules.pending:
             return
         txid = max(self._batches, default=self.committed) + 1
         previous = self._position_before(txid)
@@ -430,6 +455,8 @@ class Coordinator:
         on.Woken: _woken,
         on.RowsCame: _source_has_rows,
         on.DrainAsked: _drain,
+        on.DeactivateAsked: _deactivate,
+        on.ActivateAsked: _activate,
         on.StopAsked: _stop_asked,
         on.GivenUp: _given_up,
         on.Broken: _broken,

@@ -3,13 +3,16 @@
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from trident.plan.watermark_names import without_watermarks
 from trident.run.progress import ProgressEvent, rows_per_second
 from trident_spouts.executor import ReadSoFar
 
 _DEBUG_LINES = 20
+
+Condition = Literal["ACTIVE", "INACTIVE", "REBALANCING", "STOPPED", "FAILED"]
+"""What a run does: it plans batches, plans none, is between two plans, or has ended."""
 
 
 class Watched(Protocol):
@@ -20,6 +23,9 @@ class Watched(Protocol):
 
     @property
     def isActive(self) -> bool: ...
+
+    @property
+    def condition(self) -> Condition: ...
 
     @property
     def recentProgress(self) -> list[ProgressEvent]: ...
@@ -90,11 +96,11 @@ def _late(event: ProgressEvent) -> int:
 
 
 def status_of(watched: Watched) -> str:
-    """Return the status in a word: running, stopped, or failed, with the error."""
+    """Return the status in a word: running, inactive, rebalancing, stopped, or failed, with the error."""
     error = watched.exception()
     if error is not None:
         return f"failed: {type(error).__name__}: {error}"
-    return "running" if watched.isActive else "stopped"
+    return "running" if watched.condition == "ACTIVE" else watched.condition.lower()
 
 
 def text_of(watched: Watched) -> str:

@@ -84,6 +84,14 @@ class DrainAsked(Event, frozen=True):
     """Stop as soon as the sources have nothing more."""
 
 
+class DeactivateAsked(Event, frozen=True):
+    """Plan no new batch until ActivateAsked. What is in flight is finished, and replayed where it fails."""
+
+
+class ActivateAsked(Event, frozen=True):
+    """Plan new batches again."""
+
+
 class StopAsked(Event, frozen=True):
     """Stop now: begin nothing new, cancel running attempts, finish a commit that is under way."""
 
@@ -167,6 +175,16 @@ class Sleep(Action, frozen=True):
 
 class Rest(Action, frozen=True):
     """Note that the sources have nothing and nothing is in flight."""
+
+
+class Switch(Action, frozen=True):
+    """Tell the spouts that the group takes rows from now on, or takes no more. No answer."""
+
+    active: bool
+
+
+class Quiet(Action, frozen=True):
+    """Note that the group is inactive and nothing is in flight: nothing happens until it is activated."""
 
 
 class Finish(Action, frozen=True):

@@ -32,7 +32,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
+from trident.base.errors import TopologyConditionError
 from trident.log.group_records import BatchPlan
+from trident.plan.hints import Hints
 from trident.run import events as on
 from trident.run.attempt_runs import AttemptRuns
 from trident.run.commit_turns import CommitTurns
@@ -50,6 +52,9 @@ _IDLE_ASKING = 0.5
 
 _IDLE_WOKEN = 30.0
 """The longest sleep (seconds) of an idle group whose spouts all wake it: a net for a source that forgets to."""
+
+_LOOP_SECONDS = 1.0
+"""How long a call that does not wait for batches waits for the loop, which may be in the middle of a write."""
 
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that it has just cancelled."""
@@ -72,6 +77,7 @@ class GroupRun:
             replans=sources.replans,
             commitRetry=settings.commitRetrySecs,
             idleMost=_IDLE_WOKEN if sources.wakes else _IDLE_ASKING,
+            active=settings.active,
         )
         sources.wake = lambda: self.post(on.RowsCame())
         self.coordinator = Coordinator(rules, context.lease.epoch, context.history)
@@ -86,7 +92,9 @@ class GroupRun:
         """Whether a write to a store had not come back when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
         self._timers = sched.scheduler(self._clock.monotonic)
-        self._rests = Rests(lambda: self.done.is_set())  # asked anew each time: a fork replaces `done`
+        self._rests = Rests(self._no_rest_comes)
+        self._inactive = not settings.active
+        """Whether a user deactivated the group; a pause of the run's own (`pause`) does not count."""
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
@@ -116,6 +124,46 @@ class GroupRun:
     def rest(self, timeout: float | None) -> bool:
         """Wait until a new plan finds nothing and all is committed, or the group ends. Return False after `timeout`."""
         return self._rests.wait(lambda: self.post(on.Woken()), timeout)
+
+    def deactivate(self) -> None:
+        """Plan no new batch until `activate`. What is in flight is finished."""
+        self._inactive = True
+        self.post(on.DeactivateAsked())
+
+    def activate(self) -> None:
+        """Plan new batches again."""
+        self._inactive = False
+        self.post(on.ActivateAsked())
+
+    def pause(self) -> None:
+        """Do as `deactivate`, for a moment: whoever waits for a rest waits on, until `activate`."""
+        self.post(on.DeactivateAsked())
+
+    def quiet(self, timeout: float | None) -> bool:
+        """Wait until an inactive group has nothing in flight, or has ended. Return False after `timeout` seconds."""
+        told: list[bool] = []  # until the loop has seen what was posted before, `quiet` tells of an earlier time
+
+        def tell() -> None:
+            told.append(True)
+            self._rests.wake()
+
+        self._queue.put(tell)
+        self._rests.wait_until(lambda: self.done.is_set() or bool(told), _LOOP_SECONDS)
+        return self._rests.wait_until(lambda: self.done.is_set() or (bool(told) and self.coordinator.quiet), timeout)
+
+    def rebalance(self, hints: Hints) -> None:
+        """Run the batches from now on with these hints. Call it while the group is quiet."""
+        self._context.slots.rebalance(hints)
+
+    def _no_rest_comes(self) -> bool:
+        """Return whether the group has ended. Raises TopologyConditionError if it stands still, being inactive."""
+        if self.done.is_set():  # asked anew each time: a fork replaces `done`
+            return True
+        if self._inactive and self.coordinator.quiet:
+            raise TopologyConditionError(
+                f"group {self.group.name!r} is inactive and asks its sources for nothing: call activate() first"
+            )
+        return False
 
     @property
     def committed(self) -> int:
@@ -319,6 +367,12 @@ class GroupRun:
     def _do_rest(self, action: on.Rest) -> None:
         self._rests.found_nothing()
 
+    def _do_switch(self, action: on.Switch) -> None:
+        self._context.sources.switch(action.active)
+
+    def _do_quiet(self, action: on.Quiet) -> None:
+        self._rests.wake()
+
     def _do_finish(self, action: on.Finish) -> None:
         self.error = action.error
 
@@ -376,5 +430,7 @@ class GroupRun:
         on.Fail: _do_fail,
         on.Sleep: _do_sleep,
         on.Rest: _do_rest,
+        on.Switch: _do_switch,
+        on.Quiet: _do_quiet,
         on.Finish: _do_finish,
     }

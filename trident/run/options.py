@@ -27,6 +27,8 @@ class StartOptions(TypedDict, total=False):
     commitRetrySecs: Duration | None
     rewindBytes: int
     targetBatchSecs: Duration | None
+    active: bool
+    parallelismHints: "Mapping[str, int] | None"
     replace: bool
     standby: bool
     takeover: bool | None

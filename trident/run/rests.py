@@ -7,7 +7,7 @@ from collections.abc import Callable
 class Rests:
     """Lets threads wait for the next rest of a group. Thread-safe.
 
-    `over` returns whether the group has ended; then every wait ends.
+    `over` returns whether the group has ended; then every wait ends. It may raise, and the wait then raises that.
 
     >>> rests = Rests(over=lambda: False)
     >>> rests.wait(wake=lambda: (rests.plan_begins(), rests.found_nothing()), timeout=0)
@@ -37,6 +37,11 @@ class Rests:
         """Have the waiting threads check whether the group has ended."""
         with self._changed:
             self._changed.notify_all()
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until the condition holds, which a `wake` has looked at again. Return False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
 
     def wait(self, wake: Callable[[], object], timeout: float | None) -> bool:
         """Call `wake`, so that the sources are asked anew, and wait until they have nothing.

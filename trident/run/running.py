@@ -1,9 +1,10 @@
 """The handle of a running topology, with the manners of PySpark's StreamingQuery."""
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 from pyspark.sql import Row
 
 from trident.base.durations import Duration, read_limit, read_seconds
-from trident.base.errors import StateError, TridentError
+from trident.base.errors import StateError, TopologyConditionError, TridentError
 from trident.base.log_fields import RunLogger
+from trident.compiler.program import hints_in_groups
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
+from trident.plan.hints import named_hints
 from trident.plan.nodes import StateWriter
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
@@ -25,7 +28,7 @@ from trident.run import registry, sigterm
 from trident.run.batch_spans import exporting
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
-from trident.run.display import html_of, status_of
+from trident.run.display import Condition, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.live_output import LiveOutput
@@ -94,6 +97,11 @@ class RunningTopology:
         self.metrics.look_with(gauges_of(self.name, self._runs, context.log, unwatched(begun.stores)))
         self._servers: list[Server] = []
         self._stop_asked = False
+        self._active = settings.active
+        self._rebalancing = False
+        self._switching = threading.Lock()
+        self._own_hints = hints_in_groups(begun.program.groups)
+        self._hints: dict[str, int] = dict(settings.hints)
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._end_spans: Callable[[], None] = lambda: None
@@ -117,8 +125,22 @@ class RunningTopology:
         return not self._ended.is_set()
 
     @property
+    def condition(self) -> Condition:
+        """``"ACTIVE"``, ``"INACTIVE"``, ``"REBALANCING"``, or after the end ``"STOPPED"`` or ``"FAILED"``."""
+        if self._ended.is_set():
+            return "STOPPED" if self.exception() is None else "FAILED"
+        if self._rebalancing:
+            return "REBALANCING"
+        return "ACTIVE" if self._active else "INACTIVE"
+
+    @property
+    def parallelismHints(self) -> dict[str, int]:
+        """The number of partitions that each `parallelismHint` of a batch group asks for now, by step ("words/2")."""
+        return {**self._own_hints, **self._hints}
+
+    @property
     def status(self) -> dict[str, Any]:
-        """The engine, and for each batch group its last committed txid, its batches in flight, and what it waits for.
+        """The condition and engine; for each batch group its last committed txid, what is in flight, and its waits.
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
@@ -139,6 +161,7 @@ class RunningTopology:
             if windows := self._context.trace.windows(name):
                 groups[name]["windows"] = windows
         about: dict[str, Any] = {"name": self.name, "engine": self.engine, "isActive": self.isActive}
+        about["condition"] = self.condition
         if (holder := self._context.begun.holder) is not None:
             about["lease"] = {"epoch": holder.epoch, "host": holder.host, "pid": holder.pid, "since": holder.since}
         return {**about, "groups": groups, "hanging": self.drpc.hanging}
@@ -213,7 +236,133 @@ class RunningTopology:
 
     def explain(self) -> None:
         """Print how the topology runs: engine, steps, groups, stages, states and guarantees."""
-        self._context.topology.explain(self.engine)
+        self._context.topology.explain(self.engine, self._hints)
+
+    # --- inactive and active ------------------------------------------------------------------------------------
+
+    def deactivate(self, wait: Duration | None = 0) -> bool:
+        """Plan no new batch until `activate`. Does nothing if the topology is inactive already.
+
+        Batches that are planned are computed and committed, and states and DRPC functions go on to answer. The run
+        keeps its log, so that no standby takes over. A RichSpout is deactivated, once.
+        Meaning: ``deactivate`` of Storm's Nimbus.
+
+        Parameters
+        ----------
+        wait : duration or None
+            How long to wait until everything that was planned is committed. The default does not wait; None waits
+            without a limit.
+
+        Returns
+        -------
+        bool
+            Whether everything that was planned is committed.
+
+        Raises
+        ------
+        TopologyConditionError
+            The topology has ended, or is being rebalanced.
+        """
+        limit = read_limit("wait", wait, zero=True)
+        if limit != 0:
+            self._check_other_thread("deactivate")
+        with self._switch("deactivate"):
+            self._active = False
+            for run in self._runs.values():
+                run.deactivate()
+        return self._quiet(limit)
+
+    def activate(self) -> None:
+        """Plan new batches again, after `deactivate` or a start with ``active=False``. Returns at once.
+
+        Does nothing if the topology is active already. Raises TopologyConditionError if it has ended, or is being
+        rebalanced. Meaning: ``activate`` of Storm's Nimbus.
+        """
+        with self._switch("activate"):
+            self._active = True
+            for run in self._runs.values():
+                run.activate()
+
+    def rebalance(self, parallelismHints: Mapping[str, int], timeout: Duration | None = "5 minutes") -> None:
+        """Change numbers of partitions between two batches, and return when the next batches run with them.
+
+        The run plans no new batch, waits until everything that was planned is committed, plans its steps anew, and goes
+        on: with the next txid, under the same lease, and as active or inactive as it was. States do not move, because
+        they are kept by key. The next start has the program's numbers again; give it ``parallelismHints=``.
+        Meaning: ``rebalance`` of Storm's Nimbus.
+
+        Parameters
+        ----------
+        parallelismHints : dict of str and int
+            ``{"words": 8}`` for each `parallelismHint` of the stream "words", ``{"words/2": 8}`` for one step.
+            ``running.parallelismHints`` lists them. Those that are left out stay.
+        timeout : duration or None
+            How long to wait for what was planned.
+
+        Raises
+        ------
+        TopologyError
+            No step of a batch group has such a hint. Nothing was changed.
+        TimeoutError
+            What was planned is not committed in this time. The run goes on with the former numbers.
+        TopologyConditionError
+            The topology has ended, or is being rebalanced.
+        """
+        self._check_other_thread("rebalance")
+        limit = read_limit("timeout", timeout, zero=True)
+        hints = {**self._hints, **named_hints("parallelismHints", parallelismHints, self._own_hints)}
+        with self._switch("rebalance"):
+            try:
+                for run in self._runs.values():
+                    run.pause()
+                if not self._quiet(limit):
+                    raise TimeoutError(
+                        f"topology {self.name!r} has not committed within {limit:g} s what was planned; it goes on "
+                        f"with the former numbers of partitions{self._held_up()}"
+                    )
+                self._check_runs("rebalance")
+                for run in self._runs.values():
+                    run.rebalance(hints)
+                self._hints = hints
+            finally:
+                for run in self._runs.values() if self._active else ():
+                    run.activate()
+                self._rebalancing = False
+        self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
+
+    @contextlib.contextmanager
+    def _switch(self, verb: str) -> Iterator[None]:
+        """Change the condition, one caller at a time. Raises TopologyConditionError where it cannot be changed.
+
+        A rebalance, which takes long, does not keep others waiting: they are refused.
+        """
+        with self._switching:
+            self._check_runs(verb)
+            if self._rebalancing:
+                raise TopologyConditionError(
+                    f"topology {self.name!r} is REBALANCING: {verb}() has to wait until rebalance() returns"
+                )
+            if verb != "rebalance":
+                yield
+                return
+            self._rebalancing = True
+        yield
+
+    def _check_runs(self, verb: str) -> None:
+        if self._ended.is_set() or self._stop_asked:
+            raise TopologyConditionError(
+                f"topology {self.name!r} is {self.condition}: {verb}() is for one that runs; start it again"
+            )
+
+    def _quiet(self, limit: float | None) -> bool:
+        """Wait until no group has anything in flight. Return False after `limit` seconds."""
+        deadline = None if limit is None else time.monotonic() + limit
+        runs = self._runs.values()
+        return all(run.quiet(None if deadline is None else max(0.0, deadline - time.monotonic())) for run in runs)
+
+    def _held_up(self) -> str:
+        waits = [run.waits_for for run in self._runs.values() if run.waits_for]
+        return f"; it waits for: {', '.join(waits)}" if waits else ""
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
@@ -221,7 +370,8 @@ class RunningTopology:
         """Wait until everything that the sources have now is committed.
 
         Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout`
-        (``"5 minutes"``, seconds, a timedelta), with a message that names what a commit waits for.
+        (``"5 minutes"``, seconds, a timedelta), with a message that names what a commit waits for; raises
+        TopologyConditionError where the topology is inactive, and asks its sources for nothing.
         """
         self._check_other_thread("processAllAvailable")
         limit = read_limit("timeout", timeout, zero=True)

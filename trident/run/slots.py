@@ -13,6 +13,7 @@ from trident.base.errors import AttemptCancelledError
 from trident.compiler.engine import Slot
 from trident.compiler.program import Stage
 from trident.compiler.results import StageResult
+from trident.plan.hints import Hints
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 
@@ -40,8 +41,9 @@ class Slots:
     thread or the commit thread stays in `run` until its stage ends; other threads call `cancel` meanwhile.
     """
 
-    def __init__(self, make: Callable[[], Slot], scratch: Path) -> None:
+    def __init__(self, make: Callable[[Hints], Slot], scratch: Path, hints: Hints) -> None:
         self._make = make
+        self._hints = hints
         self._scratch = scratch
         self._lock = threading.Lock()
         self._free: list[_SlotUse] = []
@@ -55,8 +57,9 @@ class Slots:
         key = attempt, stage.number
         with self._lock:
             use = self._free.pop() if self._free else None
+            hints = self._hints
         # Made outside the lock, because a Spark session takes long to make.
-        use = use or _SlotUse(self._make())
+        use = use or _SlotUse(self._make(hints))
         with self._lock:
             if self._closed:  # `close` has not seen this slot, so the slot is closed at the end of this call
                 use.cancelled = True
@@ -94,6 +97,18 @@ class Slots:
             if use.attempt == attempt:  # else its work has ended, and the slot may work for another attempt
                 use.cancelled = True
                 use.slot.cancel()
+
+    def rebalance(self, hints: Hints) -> None:
+        """Make all further slots with these hints. Call it while no attempt is under way.
+
+        Cancelled work may still be in a slot of the former hints, which then closes when that work ends.
+        """
+        with self._lock:
+            self._hints, free, self._free = hints, self._free, []
+            for use in self._busy.values():
+                use.cancelled = True
+        for use in free:
+            _close(use)
 
     def close(self) -> None:
         # `_closed` is set in the step that copies the lists: every slot is in one of the copies, or its `run` sees

@@ -29,6 +29,7 @@ from trident_spouts.executor import (
     Spout,
     SpoutExecutor,
     SpoutKind,
+    SwitchedExecutor,
     WakingExecutor,
 )
 
@@ -44,10 +45,13 @@ class Sources:
 
     Each executor has its own lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
     one thread (a SQLite connection), and a slow spout does not hold up the others. `target`: the seconds that a batch
-    should take; None if the spouts alone decide how large batches are.
+    should take; None if the spouts alone decide how large batches are. `active`: whether rows are taken from the start
+    on, and not only after `switch`.
     """
 
-    def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls, target: float | None = None) -> None:
+    def __init__(
+        self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls, target: float | None = None, active: bool = True
+    ) -> None:
         self.calls = calls
         self.sizes = BatchSizes(target)
         self.wake: Callable[[], None] = _nothing
@@ -59,6 +63,7 @@ class Sources:
         self._lock = threading.Lock()
         """Guards `_given_up` and the dict of opened executors: one that opens late must be closed, too."""
         self._given_up = False
+        self._begins_active = active
         opened: dict[str, SpoutExecutor] = {}
         opening = {
             stream: self._submit(stream, "open()", partial(self._open, opened, stream, node.spout), 0)
@@ -87,6 +92,8 @@ class Sources:
             _check_plan(stream, executor)
             if isinstance(executor, WakingExecutor):
                 executor.on_rows(lambda: self.wake())
+            if self._begins_active and isinstance(executor, SwitchedExecutor):
+                executor.activate()
         except BaseException:
             self._try_and_log(stream, executor.close)
             raise
@@ -203,6 +210,15 @@ class Sources:
                 self._tell(stream, executor.fail_with_reason, attempt, f"{type(error).__name__}: {error}")
             else:
                 self._tell(stream, executor.fail, attempt)
+
+    def switch(self, active: bool) -> None:
+        """Tell the spouts that want to know whether rows are taken from now on. This does not wait for them.
+
+        A spout that fails here is only logged: its next plan fails where it could not begin.
+        """
+        for stream, executor in self._executors.items():
+            if isinstance(executor, SwitchedExecutor):
+                self._tell(stream, executor.activate if active else executor.deactivate)
 
     def close(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Close every spout, after what its lane still does. Wait `timeout` seconds at most for all of them."""

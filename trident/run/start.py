@@ -24,13 +24,14 @@ from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
-from trident.compiler.program import Group, Program
+from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
+from trident.plan.hints import Hints, named_hints
 from trident.plan.nodes import WriteKafka, WriteParquet
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
@@ -121,6 +122,8 @@ def start_on(
     commitRetrySecs: Duration | None = 300.0,
     rewindBytes: int = 2 << 30,
     targetBatchSecs: Duration | None = None,
+    active: bool = True,
+    parallelismHints: Hints | None = None,
     replace: bool = False,
     standby: bool = False,
     takeover: bool | None = None,
@@ -159,6 +162,8 @@ def start_on(
         rewindBytes=rewindBytes,
         targetBatchSecs=read_limit("targetBatchSecs", targetBatchSecs),
         leaseSecs=read_seconds("leaseSecs", leaseSecs),
+        active=flag("active", active),
+        hints=named_hints("parallelismHints", parallelismHints or {}, hints_in_groups(program.groups)),
         clock=clock or SystemClock(),
         log=log,
     )
@@ -236,7 +241,7 @@ def _start(
         for group in begun.program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
             undo.callback(calls.close, 0)
-            sources = Sources(group.spouts, calls, settings.targetBatchSecs)
+            sources = Sources(group.spouts, calls, settings.targetBatchSecs, settings.active)
             undo.callback(sources.close)
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
@@ -318,7 +323,9 @@ def _group_run(
 ) -> GroupRun:
     """Make the run of one group, and heal its states up to the last committed batch."""
     settings, log, begun = context.settings, context.log, context.begun
-    slots = Slots(lambda: context.engine.slot(group), settings.scratch)
+    slots = Slots(
+        lambda hints: context.engine.slot(replace_field(group, hints=hints)), settings.scratch, settings.hints
+    )
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     answers = answers_as_of({**stores, **context.statics})
     committed = committed or CommittedAnswers()

@@ -6,12 +6,21 @@ from typing import Any, Protocol
 from pyspark.sql import Row
 
 from trident.plan.topology_protocol import TopologyPlan
+from trident.run.display import Condition as RunCondition
 from trident.run.event_time import DROPPED
 from trident.run.progress import Progress
 from trident.server.event_ring import EventRing
 from trident.server.watched import CallStatus, Condition, GroupStatus, SourceStatus, TopologyStatus, WindowStatus
 from trident.server.ways_out import fault_of
 from trident_spouts.executor import ReadSoFar
+
+_CONDITIONS: Mapping[RunCondition, Condition] = {
+    "ACTIVE": "running",
+    "INACTIVE": "inactive",
+    "REBALANCING": "running",
+    "STOPPED": "stopped",
+    "FAILED": "failed",
+}
 
 
 class Run(Protocol):
@@ -28,7 +37,7 @@ class Run(Protocol):
     def status(self) -> dict[str, Any]: ...
 
     @property
-    def isActive(self) -> bool: ...
+    def condition(self) -> RunCondition: ...
 
     @property
     def readSoFar(self) -> Mapping[str, ReadSoFar]: ...
@@ -53,7 +62,7 @@ class WatchedRun:
     def status(self) -> TopologyStatus:
         """Return how the run is now, or why it has stopped."""
         told, error = self._run.status, self._run.exception()
-        condition: Condition = "failed" if error is not None else "running" if self._run.isActive else "stopped"
+        condition = "failed" if error is not None else _CONDITIONS[self._run.condition]
         sources: dict[str, list[SourceStatus]] = {}
         for stream, read in self._run.readSoFar.items():
             group = self._run.group_of_stream(stream)

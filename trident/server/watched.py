@@ -8,7 +8,7 @@ import msgspec
 from trident.plan.topology_protocol import TopologyPlan
 from trident.server.event_ring import EventRing
 
-Condition = Literal["running", "stopped", "failed", "following", "unreachable"]
+Condition = Literal["running", "inactive", "stopped", "failed", "following", "unreachable"]
 """How a topology is: with a driver here, "running", "stopped" (it ended in good order) or "failed" (by an error);
 without one, "following" (what the driver commits shows here) or "unreachable" (its states cannot be read now)."""
 

@@ -63,13 +63,32 @@ class MessageExecutor(SpoutExecutor):
         """The number of the last batch that was frozen before this run; None before the first plan."""
         self._committed = 0
         """The greatest number of which it is known that its batch is committed."""
+        self._opened = self._active = False
+        self._wanted = True
+        """Whether messages are to be taken: False between `deactivate` and `activate`."""
         claim(spout, self._name)
-        try:
-            call(spout, "open")
-            call(spout, "activate")
-        except BaseException:
-            release(spout)
-            raise
+
+    # --- the life of the spout -----------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Open the spout, if this is the first time, and activate it."""
+        self._wanted = True
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._opened:
+            call(self._spout, "open")
+            self._opened = True
+        if not self._active:
+            call(self._spout, "activate")
+            self._active = True
+
+    def deactivate(self) -> None:
+        """Deactivate the spout, if it is active."""
+        self._wanted = False
+        if self._active:
+            self._active = False
+            call(self._spout, "deactivate")
 
     # --- batches -------------------------------------------------------------------------------------------------
 
@@ -83,7 +102,8 @@ class MessageExecutor(SpoutExecutor):
         if self._is_void(seen):
             return None
         if number not in self._batches:
-            batch = self._gather(seen, budget) or self._planned_ahead(number)
+            # An inactive spout is not asked, also for a batch that failed: its messages wait in the queue.
+            batch = (self._gather(seen, budget) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:
                 return None
             self._batches[number] = batch
@@ -113,6 +133,7 @@ class MessageExecutor(SpoutExecutor):
 
         Messages that `seen` has are left out, and acknowledged once their batch is committed.
         """
+        self._begin()  # nothing to do, unless `activate` has failed
         spout, gathered = self._spout, _Gathered(self._name, _tracks(self._spout), dict(seen), self._in_flight)
         rows, size = budget.rows_within(spout.maxRows), budget.bytes_within(spout.maxBytes)
         if spout.maxPending is not None:
@@ -184,9 +205,10 @@ class MessageExecutor(SpoutExecutor):
         self._in_flight.clear()
         release(self._spout)
         try:
-            call(self._spout, "deactivate")
+            self.deactivate()
         finally:
-            call(self._spout, "close")
+            if self._opened:
+                call(self._spout, "close")
 
     def _fail(self, messages: Iterable[MessageId], reason: str) -> None:
         """Have messages delivered again, where they are tracked."""

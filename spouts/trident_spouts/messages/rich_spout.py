@@ -84,10 +84,10 @@ class RichSpout(ABC):
         return SpoutKind.OPAQUE if self.tracking == "tracked" else SpoutKind.NON_TRANSACTIONAL
 
     def open(self) -> None:  # noqa: B027  may be left out
-        """Connect. Called once at the beginning of each run."""
+        """Connect. Called once in each run, when it first becomes active: at its start, unless it starts inactive."""
 
     def activate(self) -> None:  # noqa: B027
-        """Begin to take messages. Called after ``open``."""
+        """Begin to take messages. Called after ``open``, and once whenever an inactive run becomes active again."""
 
     @abstractmethod
     def nextTuple(self, collector: Collector) -> None:
@@ -100,7 +100,7 @@ class RichSpout(ABC):
         """Have a message delivered again, because its batch failed."""
 
     def deactivate(self) -> None:  # noqa: B027
-        """Take no more messages. Called before ``close``."""
+        """Take no more messages: the run becomes inactive, or ends. Acks and fails of messages under way still come."""
 
     def close(self) -> None:  # noqa: B027
         """Disconnect. Called once at the end of each run. Messages under way are neither acknowledged nor failed."""

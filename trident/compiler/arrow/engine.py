@@ -18,6 +18,7 @@ from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.program import Group, Stage
 from trident.compiler.results import StageResult
+from trident.plan.hints import Hints
 from trident.plan.nodes import Node, walk
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -44,7 +45,8 @@ class ArrowSlot:
 
     def __init__(self, group: Group) -> None:
         nothing = frozenset[int]()
-        self._stages = {(stage.number, nothing): _compiled(stage) for stage in group.stages}
+        self._hints = group.hints
+        self._stages = {(stage.number, nothing): _compiled(stage, group.hints) for stage in group.stages}
         nodes = {s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages}
         self._catcher = Catcher(nodes, group.skips)
         self._cancelled = threading.Event()
@@ -63,7 +65,7 @@ class ArrowSlot:
         def run(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
             key = stage.number, frozenset(caught)
             if key not in self._stages:
-                self._stages[key] = _compiled(stage, caught)
+                self._stages[key] = _compiled(stage, self._hints, caught)
             return self._stages[key](Run(read, check=check, txid=attempt.txid, letters=letters))
 
         return self._catcher.run(stage, attempt, run)
@@ -82,9 +84,9 @@ def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
     return Columns.of(table.select(check_fields(node, table.column_names)), arrow_schema(node.schema))
 
 
-def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
+def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
     """Return the function that runs a stage. `caught` names the nodes (by id) whose failed tuples leave the stream."""
-    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught)
+    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught, hints=hints)
 
     def run(work: Run) -> StageResult:
         columns_by_node = evaluation.run(work)

@@ -47,6 +47,7 @@ from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan import nodes
+from trident.plan.hints import Hints
 from trident.plan.partitions import keeps_partitions, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
@@ -107,12 +108,14 @@ class Evaluation:
         hidden: Sequence[pa.Field] = (),
         native: Native | None = None,
         caught: Mapping[int, Caught] = MappingProxyType({}),
+        hints: Hints = MappingProxyType({}),
     ) -> None:
         """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
 
         `hidden` fields pass through every node; they tell the tuples of one request from those of another.
         `native` runs the nodes that only Spark can run; without it such a node raises MissingSessionError.
         `caught` names the nodes (by id) whose failing tuples leave the stream; `Run.letters` takes them.
+        `hints` take the place of the program's numbers of partitions.
         """
         self._caught = caught
         self._entries = {id(node) for node in entries}
@@ -120,7 +123,7 @@ class Evaluation:
         self._hidden = tuple(field.name for field in hidden)
         self._native = native
         walked = nodes.walk(*ends, starts=self._entries)
-        self._counts = partition_counts(walked, self._entries)
+        self._counts = partition_counts(walked, self._entries, hints)
         self._partitioned = is_partitioned(walked, self._counts)
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)

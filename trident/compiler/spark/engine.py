@@ -118,7 +118,7 @@ class SparkSlot:
         self._sizes = sizes
         self._engine = engine
         self._confs = Confs(session)
-        self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
+        self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
         self._learned: Learned = {}
@@ -164,7 +164,7 @@ class SparkSlot:
             return plain
         key = stage.number, frozenset(catching)
         if key not in self._catching:
-            self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, catching)
+            self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, catching, self._group.hints)
         return self._catching[key]
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:

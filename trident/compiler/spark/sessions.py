@@ -9,8 +9,9 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -227,12 +228,24 @@ def unpersist(frame: DataFrame) -> None:
         frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
 
 
-def local_session() -> SparkSession:
-    """Return the session that Spark makes by default, with workers that run this Python."""
+def is_spark_up() -> bool:
+    """Return whether this process has a Spark session, which `local_session` would return."""
+    return (
+        getattr(SparkSession, "_instantiatedSession", None) is not None or SparkSession.getActiveSession() is not None
+    )
+
+
+def local_session(master: str | None = None, confs: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Return the session that Spark makes by default, with workers that run this Python.
+
+    `master` and `confs` hold for a Spark that is not up yet.
+    """
     # else the workers run whatever python3 is first on the PATH: not this Python in a notebook whose kernel was started
     # from outside its environment
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
+    builder = SparkSession.builder if master is None else SparkSession.builder.master(master)
+    for conf, value in confs.items():
+        builder = builder.config(conf, value)
     elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
     if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
         # else each batch draws a progress bar into the program's output

@@ -26,6 +26,11 @@ export function notice(live) {
       h("h2", null, "The run has ended in good order"),
       h("p", null, "Everything that was committed is kept. The next start goes on behind it."));
   }
+  if (status?.condition === "inactive") {
+    return h("section", { class: "notice", "data-key": "inactive" },
+      h("h2", null, "The topology is inactive"),
+      h("p", null, "It plans no new batch; states and functions answer as of the last one. running.activate() lets it go on."));
+  }
   const held = (status?.groups ?? []).filter((group) => group.waitingFor);
   const hanging = [...(status?.hanging ?? []), ...(status?.groups ?? []).flatMap((group) => group.hanging)];
   if (!held.length && !hanging.length) return null;
