@@ -12,6 +12,7 @@ from trident.base.json_logs import JsonFormatter as JsonFormatter
 from trident.base.version import __version__ as __version__
 from trident.client.async_drpc_client import AsyncDRPCClient as AsyncDRPCClient
 from trident.client.drpc_client import DRPCClient as DRPCClient
+from trident.cluster.local_cluster import LocalCluster as LocalCluster
 from trident.operations.aggregators import Aggregator as Aggregator
 from trident.operations.aggregators import CombinerAggregator as CombinerAggregator
 from trident.operations.aggregators import ReducerAggregator as ReducerAggregator

@@ -1,4 +1,4 @@
-"""``trident``: the command line for operators, who run and serve topologies, and look after their states.
+"""``trident``: the command line for operators, who run, submit and serve topologies, and look after their states.
 
 Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for one of its keys.
 """
@@ -7,6 +7,7 @@ import click
 
 from trident.base.errors import TridentError
 from trident.cli.config import config
+from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
 from trident.cli.query import query
 from trident.cli.run import run
 from trident.cli.serve import serve
@@ -34,6 +35,8 @@ def main() -> None:
 
 
 main.add_command(run)
+for command in (submit, resume, list_, activate, deactivate, rebalance, kill):
+    main.add_command(command)
 main.add_command(state)
 main.add_command(serve)
 main.add_command(query)

@@ -1,42 +1,30 @@
 """``trident serve module:topology``: DRPC functions and states over HTTP, without the topology's driver."""
 
-import importlib
-import logging
 import multiprocessing
-import os
 import signal
 import socket
 import sys
-from typing import Any
 
 import click
 
 from trident.access.opened_topology import openTopology
 from trident.base.errors import TopologyError
-from trident.base.json_logs import JsonFormatter
-from trident.log import RedisLog
+from trident.cli.program_options import client_options, log_at, log_option, log_to_stderr, program_options
+from trident.cluster.program import load_topology
 from trident.server.http_server import bind, rules_for, url_of, uvicorn_server
 from trident.server.limits import Limits
 from trident.server.tls import TLS
-from trident.topology import TridentTopology
 
 
 @click.command()
-@click.argument("program", metavar="MODULE:TOPOLOGY")
-@click.option("--name", default="topology", show_default=True, help="The name with which the topology is started.")
-@click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]")
-@click.option("--log-url", help="The server of its log, if that is in Redis: redis://host, env:NAME or file:path.")
-@click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@program_options
+@client_options
 @click.option("--port", default=8090, show_default=True, help="The port; 0 takes a free one.")
-@click.option("--token", help="What clients must send: env:NAME or file:path that holds it.")
 @click.option("--tls-cert", help="The server's certificate, a PEM file: the server answers by HTTPS.")
 @click.option("--tls-key", help="The key of --tls-cert, a PEM file without a password.")
 @click.option("--tls-client-ca", help="Who signs the certificates that clients must then bring, a PEM file.")
-@click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server.")
-@click.option("--insecure", is_flag=True, help="Let other machines ask without a token.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
-@click.option("--log-json", is_flag=True, help="Write logs as lines of JSON.")
+@log_option
 @click.option("--audit", is_flag=True, help="Log a line for each request: who, what, the status, the time.")
 def serve(
     program: str,
@@ -104,7 +92,7 @@ def answer(
 ) -> None:
     """Open the topology, and answer on a listening socket until a signal ends the process."""
     log_to_stderr(log_json, audit)
-    log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
+    log = log_at(log_url, log_prefix)
     with openTopology(load_topology(program), name=name, checkpointLocation=checkpoint, log=log) as opened:
         rules = rules_for(host, token, allowed_host, insecure, tls=tls)
         uvicorn_server(opened, rules, Limits(), tls).run(sockets=[listening])
@@ -117,41 +105,3 @@ def tls_of(cert: str | None, key: str | None, client_ca: str | None) -> TLS | No
     if cert is None or key is None:
         raise click.UsageError("TLS needs both --tls-cert and --tls-key")
     return TLS(cert, key, client_ca)
-
-
-def log_to_stderr(as_json: bool, audit: bool) -> None:
-    """Write logs from INFO on to stderr, as lines of text or of JSON. Each process that answers calls this for itself.
-
-    `audit`: also a line for each request.
-
-    What is configured already stays as it is.
-    """
-    handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonFormatter() if as_json else text)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("trident.audit").setLevel(logging.INFO if audit else logging.WARNING)
-
-
-def load_topology(program: str) -> TridentTopology:
-    """Return the topology that ``module:name`` means: an attribute of the module, or a function without arguments.
-
-    Raises TopologyError if there is none.
-    """
-    module, _, attribute = program.partition(":")
-    if not module or not attribute:
-        raise click.UsageError(f"{program!r}: expected module:topology, such as counts:topology")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise TopologyError(f"{program!r}: there is no module {module!r} here or among the packages") from None
-    except AttributeError:
-        raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}") from None
-    topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
-    if not isinstance(topology, TridentTopology):
-        raise TopologyError(f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function of one")
-    return topology

@@ -1,0 +1,329 @@
+"""LocalCluster: topologies by name in this process, with the calls of Storm's cluster of the same name."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from trident.base.checks import check_whole_number
+from trident.base.durations import Duration, read_limit
+from trident.base.errors import TopologyActiveError, TopologyConditionError, TopologyError, TopologyNotFoundError
+from trident.base.names import did_you_mean
+from trident.compiler.engine_choice import check_engine_name
+from trident.plan.topology_protocol import EngineName
+from trident.run.display import Condition
+from trident.run.running import RunningTopology
+from trident.topology import TridentTopology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+ClusterCondition = Literal["STARTING", "KILLED"] | Condition
+"""What a topology of a cluster does; Storm's statuses, with those of its beginning and its end."""
+
+OWN = ("name", "engine", "standby", "replace")
+"""The options of a start that a cluster decides."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """A topology of the cluster: its run, once it has started."""
+
+    running: RunningTopology | None = None
+    killed: bool = False
+    removed: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def condition(self) -> ClusterCondition:
+        if self.killed:
+            return "KILLED"
+        return "STARTING" if self.running is None else self.running.condition
+
+
+class LocalCluster:
+    """Topologies by name in this process: submit, activate, deactivate, rebalance and kill them.
+
+    It runs each topology exactly as `TridentTopology.start` does, on one Spark session. That is the given one, or the
+    active one, or a local one, which the cluster makes for its first topology and stops at its `shutdown`. As a
+    context manager, it shuts down at the end of the block.
+
+    Parameters
+    ----------
+    spark : SparkSession, optional
+        The session for all topologies. The cluster does not stop it.
+    engine : "spark" or "embedded"
+        The engine of all topologies. The embedded one has no session.
+    cores : int, optional
+        How many tasks run at once in the local session that the cluster makes; all cores by default.
+    checkpointLocation : path, optional
+        The checkpoint of each topology whose `conf` names none. Without one, states end with their run.
+
+    Notes
+    -----
+    Meaning: ``org.apache.storm.LocalCluster``. What a process of its own cannot show is in the guide's page on the
+    life cycle.
+
+    >>> from trident import Count, LocalCluster, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+    >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with LocalCluster(engine="embedded") as cluster:
+    ...     running = cluster.submitTopology("wordcount", {"maxSpoutPending": 1}, topology)
+    ...     running.processAllAvailable()
+    ...     _ = cluster.deactivate("wordcount", wait=None)
+    ...     print(cluster.topologies, running.state("counts")["dog"])
+    ...     cluster.killTopology("wordcount")
+    {'wordcount': 'INACTIVE'} 2
+    """
+
+    def __init__(
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        engine: EngineName = "spark",
+        cores: int | None = None,
+        checkpointLocation: str | Path | None = None,
+    ) -> None:
+        check_engine_name(engine)
+        if cores is not None:
+            check_whole_number("cores", cores)
+            if spark is not None or engine == "embedded":
+                raise TopologyError("cores= is for the local Spark session that a cluster makes; it makes none here")
+        self._spark, self._engine, self._cores = spark, engine, cores
+        self._checkpoint = checkpointLocation
+        self._owned: SparkSession | None = None
+        self._members: dict[str, _Member] = {}
+        self._lock = threading.Lock()
+        self._session_lock = threading.Lock()
+        self._over = False
+
+    # --- the calls of Storm ------------------------------------------------------------------------------------------
+
+    def submitTopology(self, name: str, conf: Mapping[str, Any] | None, topology: TridentTopology) -> RunningTopology:
+        """Start a topology under a name, and return the handle of its run. Of two submits of one name one wins.
+
+        Parameters
+        ----------
+        name : str
+            The topology's name, which is free again after `killTopology`.
+        conf : dict, optional
+            Options of `TridentTopology.start`; ``{"active": False}`` starts it INACTIVE.
+        topology : TridentTopology
+
+        Raises
+        ------
+        TopologyActiveError
+            The cluster has a topology of this name, or one runs in this process outside of it.
+        TopologyError, GuaranteeError, ...
+            What `TridentTopology.start` raises. The name is free then.
+        """
+        if not isinstance(topology, TridentTopology):
+            raise TopologyError(f"submitTopology(name, conf, topology): {topology!r} is no TridentTopology")
+        options = dict(conf or {})
+        for option in OWN:
+            if option in options:
+                raise TopologyError(f"conf has {option!r}, which the cluster decides: leave it out")
+        if self._checkpoint is not None:
+            options.setdefault("checkpointLocation", self._checkpoint)
+        member = self._reserved(name)
+        try:
+            running = topology.start(self._session(), engine=self._engine, name=name, **options)
+        except BaseException:
+            self._remove(name, member)
+            raise
+        with self._lock:
+            member.running = running
+            over = self._over
+        if over:  # a shutdown came meanwhile, and did not find the run
+            running.stop()
+            self._remove(name, member)
+            raise self._shut_down()
+        return running
+
+    def killTopology(self, name: str, waitSecs: Duration | None = 30) -> None:
+        """Stop a topology and remove it; return when the name is free, and nothing of the run is left.
+
+        The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. What is not
+        frozen then is cancelled, and comes again if the topology is submitted again over its checkpoint. States and
+        log stay where they are; ``topology.reset`` drops them. A topology that had failed is removed, too: its handle
+        says why it failed.
+
+        Raises
+        ------
+        TopologyNotFoundError
+            The cluster has no topology of this name.
+        TopologyConditionError
+            The topology is being started.
+        """
+        limit = read_limit("waitSecs", waitSecs, zero=True)
+        with self._lock:
+            member = self._member(name)
+            first, member.killed = not member.killed, True
+            running = member.running
+            if running is None:
+                member.killed = False
+                raise TopologyConditionError(f"topology {name!r} is STARTING; kill it when submitTopology has returned")
+        if not first:  # another thread kills it already
+            member.removed.wait()
+            return
+        self._drain(running, limit)
+        running.stop()
+        self._remove(name, member)
+
+    def _drain(self, running: RunningTopology, limit: float | None) -> None:
+        try:
+            if not running.deactivate(wait=limit):
+                logger.warning("topology %r did not commit within %g s what it had planned", running.name, limit)
+        except TopologyConditionError as error:  # it has ended, or is between two plans
+            logger.info("%s; it is killed", error)
+
+    def activate(self, name: str) -> None:
+        """Let a topology plan new batches again; see `RunningTopology.activate`.
+
+        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        """
+        self._running(name, "activate").activate()
+
+    def deactivate(self, name: str, wait: Duration | None = 0) -> bool:
+        """Let a topology plan no new batch; see `RunningTopology.deactivate`.
+
+        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        """
+        return self._running(name, "deactivate").deactivate(wait)
+
+    def rebalance(
+        self, name: str, parallelismHints: Mapping[str, int], waitSecs: Duration | None = "5 minutes"
+    ) -> None:
+        """Change a topology's numbers of partitions between two batches; see `RunningTopology.rebalance`.
+
+        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        """
+        self._running(name, "rebalance").rebalance(parallelismHints, waitSecs)
+
+    def shutdown(self) -> None:
+        """Stop all topologies in good order, and the Spark session that the cluster made. May be called again."""
+        with self._lock:
+            self._over = True
+            members = dict(self._members)
+        for member in members.values():
+            if member.running is not None:
+                member.running.stop_soon()
+        for name, member in members.items():
+            if member.running is not None:
+                member.running.stop()
+                self._remove(name, member)
+        with self._session_lock:
+            owned, self._owned = self._owned, None
+            if owned is not None:
+                owned.stop()
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def topologies(self) -> dict[str, ClusterCondition]:
+        """The condition of each topology, by name.
+
+        ACTIVE, INACTIVE, REBALANCING and KILLED as in Storm; STARTING before, and STOPPED or FAILED for a run that
+        has ended by itself and was not killed yet.
+        """
+        with self._lock:
+            return {name: member.condition for name, member in self._members.items()}
+
+    def isReady(self, name: str | None = None) -> bool:
+        """Return whether a topology is ACTIVE and all its batch groups are at work; without a name, all of them.
+
+        False for a cluster that was shut down. Raises TopologyNotFoundError for an unknown name.
+        """
+        with self._lock:
+            members = [*self._members.values()] if name is None else [self._member(name)]
+            over = self._over
+        return not over and all(
+            member.condition == "ACTIVE" and member.running is not None and member.running.exception() is None
+            for member in members
+        )
+
+    def running(self, name: str) -> RunningTopology:
+        """Return the handle of a topology's run: for its states, DRPC functions and progress.
+
+        Raises TopologyNotFoundError, or TopologyConditionError for one that is being started.
+        """
+        with self._lock:
+            running = self._member(name).running
+        if running is None:
+            raise TopologyConditionError(f"topology {name!r} is STARTING; submitTopology returns its handle")
+        return running
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return what `RunningTopology.status` says, with the topology's condition in this cluster."""
+        running = self.running(name)
+        with self._lock:
+            condition = self._member(name).condition
+        return {**running.status, "condition": condition}
+
+    def __enter__(self) -> "LocalCluster":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {condition}" for name, condition in self.topologies.items())
+        return f"<LocalCluster on engine {self._engine!r}: {shown or 'no topology'}>"
+
+    # --- its own -----------------------------------------------------------------------------------------------------
+
+    def _reserved(self, name: str) -> _Member:
+        with self._lock:
+            if self._over:
+                raise self._shut_down()
+            if name in self._members:
+                raise TopologyActiveError(
+                    f"the cluster has a topology {name!r}, which is {self._members[name].condition}; kill it first, or "
+                    f"submit this one under another name"
+                )
+            self._members[name] = member = _Member()
+            return member
+
+    def _shut_down(self) -> TopologyConditionError:
+        return TopologyConditionError("the cluster was shut down; make another LocalCluster")
+
+    def _session(self) -> "SparkSession | None":
+        if self._engine == "embedded" or self._spark is not None:
+            return self._spark
+        from trident.compiler.spark.sessions import is_spark_up, local_session
+
+        with self._session_lock:
+            if self._owned is None and not is_spark_up():
+                self._owned = local_session(f"local[{self._cores or '*'}]")
+            return self._owned
+
+    def _member(self, name: str) -> _Member:
+        if name not in self._members:
+            known = f"its topologies are {', '.join(self._members)}" if self._members else "it has none"
+            raise TopologyNotFoundError(
+                f"the cluster has no topology {name!r}{did_you_mean(name, self._members)}; {known}"
+            )
+        return self._members[name]
+
+    def _running(self, name: str, verb: str) -> RunningTopology:
+        """Return the run of a topology whose condition can be changed."""
+        with self._lock:
+            member = self._member(name)
+            if member.killed or member.running is None:
+                raise TopologyConditionError(f"topology {name!r} is {member.condition}: it cannot {verb} now")
+            return member.running
+
+    def _remove(self, name: str, member: _Member) -> None:
+        with self._lock:
+            if self._members.get(name) is member:
+                del self._members[name]
+        member.removed.set()

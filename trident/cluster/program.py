@@ -1,0 +1,44 @@
+"""A program's topology by its name: ``module:topology``."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.topology import TridentTopology
+
+
+def load_topology(program: str) -> TridentTopology:
+    """Return the topology that ``module:name`` means: an attribute of the module, or a function without arguments.
+
+    The module is imported from the current folder or the installed packages. Raises TopologyError if there is none.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return imported(program)
+
+
+def imported(program: str) -> TridentTopology:
+    """Return the topology that ``module:name`` means, from wherever Python finds the module."""
+    module, attribute = split(program)
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise TopologyError(f"{program!r}: there is no module {module!r} here or among the packages") from None
+    except AttributeError:
+        raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}") from None
+    topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
+    if not isinstance(topology, TridentTopology):
+        raise TopologyError(f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function of one")
+    return topology
+
+
+def split(program: str) -> tuple[str, str]:
+    """Return module and attribute of ``module:topology``. Raises TopologyError for another form."""
+    module, _, attribute = program.partition(":")
+    if not module or not attribute:
+        raise TopologyError(f"{program!r}: expected module:topology, such as counts:topology")
+    return module, attribute

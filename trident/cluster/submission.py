@@ -1,0 +1,236 @@
+"""The submission of a topology: check everything that can be checked before it runs, then store it as a whole."""
+
+import contextlib
+import io
+import os
+import platform
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pyspark
+
+from trident.base.errors import LogError, SparkSetupError, TopologyError
+from trident.base.names import did_you_mean
+from trident.base.redis_address import redacted
+from trident.base.version import __version__
+from trident.cluster.code_archive import code_of, digest, load_from, pack
+from trident.cluster.stored_topology import Home, StoredTopology, Submitted, Wish
+from trident.compiler.engine_choice import check_engine
+from trident.compiler.program import Program, hints_in_groups
+from trident.compiler.spark.java import why_no_java
+from trident.compiler.stages import cut
+from trident.configuration.file import check_value
+from trident.configuration.layers import configured
+from trident.configuration.option_table import OPTIONS
+from trident.log import RedisLog
+from trident.log.redis_log import LogAbsentError
+from trident.log.snapshot_home import NoHome
+from trident.plan.guarantee import check_exactly_once
+from trident.plan.hints import named_hints
+from trident.run.options import folder
+from trident.topology import TridentTopology
+from trident_state.state_shape import StateIdentity
+
+OF_DRIVERS = ("standby", "active", "parallelismHints")
+"""The options of a start that belong to a driver, or to what operators want of the topology."""
+
+_importing = threading.Lock()
+"""One submit of this process imports code at a time: what is imported is the process's own."""
+
+_SECONDS = 5.0
+"""How long a server may take to answer at a submission."""
+
+
+def submit(
+    home: Home,
+    program: str,
+    name: str,
+    options: Mapping[str, str],
+    *,
+    log: RedisLog | None = None,
+    profile: str | None = None,
+    master: str | None = None,
+    confs: Mapping[str, str] | None = None,
+    include: Iterable[str] = (),
+    active: bool = True,
+    hints: Mapping[str, int] | None = None,
+) -> StoredTopology:
+    """Store a topology, from which drivers can then start it. Nothing is stored if a check fails.
+
+    Parameters
+    ----------
+    options : options of a start as text, as the environment has them. They outrank the layers below, which are read
+        now: later drivers take all options from what is stored.
+    log : where the transaction log is, if it is in Redis.
+    master, confs : the Spark of the drivers.
+    include : files and folders that are stored beside the program's own module or package.
+    active, hints : what operators want at the beginning.
+
+    Raises
+    ------
+    TopologyActiveError
+        The name is taken: now, or when everything else was checked. Of two submits one wins.
+    TopologyError, GuaranteeError, LogError, StateError, SparkSetupError
+        The topology, an option, the log, a state or Spark is not as a start needs it.
+    """
+    home.check_free(name)
+    chosen = _options(home, name, profile, options, log)
+    kept = _stored(chosen)
+    confs = dict(confs or {})
+    check_spark(chosen["engine"], master, confs)
+    with home.staged(name) as stored:
+        with _importing:
+            pack(stored.code, program, include)
+            with code_of(stored.code):
+                topology = load_from(stored.code, program)
+                own = hints_in_groups(_checked(topology, name, chosen).groups)
+                plan = _explained(topology, chosen["engine"])
+        stored.write(
+            "topology.json",
+            Submitted(
+                name=name,
+                id=uuid4().hex,
+                program=program,
+                submitted=datetime.now(UTC).isoformat(timespec="seconds"),
+                digest=digest(stored.code),
+                options=kept,
+                master=master,
+                confs=confs,
+                versions={
+                    "trident": __version__,
+                    "pyspark": pyspark.__version__,
+                    "python": platform.python_version(),
+                },
+                plan=plan,
+                hints=own,
+            ),
+        )
+        wanted = {**(chosen["parallelismHints"] or {}), **(hints or {})}
+        stored.write("wish.json", Wish(active=active, hints=named_hints("parallelismHints", wanted, own)))
+        with stored.code.open("rb") as file:
+            os.fsync(file.fileno())
+    return home.at(name)
+
+
+def _options(
+    home: Home, name: str, profile: str | None, given: Mapping[str, str], log: RedisLog | None
+) -> dict[str, Any]:
+    """Return every option of a start, after all layers; where no log is named, its place is in the home."""
+    chosen = {option: each.value for option, each in configured(name, profile).items()}
+    for option, text in given.items():
+        if option not in OPTIONS:
+            raise TopologyError(
+                f"--set {option}: there is no such option{did_you_mean(option, OPTIONS)}; known are "
+                f"{', '.join(OPTIONS)}"
+            )
+        chosen[option] = check_value("--set", option, OPTIONS[option].of_text(text))
+    if log is not None:
+        chosen["log"] = log
+    if chosen["checkpointLocation"] is None and chosen["log"] is None:
+        chosen["checkpointLocation"] = str(home.checkpoints)
+    if chosen["checkpointLocation"] is not None:  # the driver works in another folder
+        chosen["checkpointLocation"] = str(folder(chosen["checkpointLocation"]))
+    return chosen
+
+
+def _stored(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as JSON. Raises TopologyError for a password, which would lie in a file for all to read."""
+    kept = {option: value for option, value in options.items() if option not in OF_DRIVERS}
+    log = kept["log"]
+    if log is not None:
+        if redacted(log.url) != log.url:
+            raise TopologyError("the log's url has a password, which would be stored: write env:NAME or file:path")
+        kept["log"] = asdict(log)
+    return kept
+
+
+def _explained(topology: TridentTopology, engine: Any) -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        topology.explain(engine)
+    return text.getvalue()
+
+
+def _checked(topology: TridentTopology, name: str, options: Mapping[str, Any]) -> Program:
+    """Return the program of a topology, if it can start with these options as far as that shows now."""
+    program = cut(topology)
+    if not program.groups and not program.requests:
+        raise TopologyError("no stream leads to a state or an output, and there is no DRPC function: nothing to run")
+    check_engine(options["engine"], None, topology.nodes)
+    if options["requireExactlyOnce"]:
+        check_exactly_once(topology)
+    _check_log(name, options["log"])
+    if options["checkpointLocation"] is not None:
+        _check_folder(options["checkpointLocation"])
+    for step in (step for group in program.groups for step in group.states):
+        factory = step.state.factory
+        if factory.survives == "server":
+            identity = StateIdentity(name, step.state.name, "")
+            with contextlib.closing(factory.open(identity, program.shapes[step.state.name], NoHome())) as store:
+                store.report()
+    return program
+
+
+def _check_log(name: str, log: RedisLog | None) -> None:
+    """Raise LogError if the server of a log does not answer."""
+    if log is not None:
+        with contextlib.suppress(LogAbsentError), contextlib.closing(log.look(name)):
+            pass
+
+
+def _check_folder(place: str) -> None:
+    try:
+        os.makedirs(place, exist_ok=True)
+        aside = os.path.join(place, f".{uuid4().hex}")
+        with open(aside, "xb"):
+            pass
+        os.unlink(aside)
+    except OSError as error:
+        raise LogError(f"checkpointLocation {place} cannot be written: {error.strerror}") from None
+
+
+def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> None:
+    """Raise TopologyError or SparkSetupError for a Spark that a driver could not have.
+
+    A local Spark needs Java here; a standalone master must answer. YARN and Kubernetes are not asked.
+    """
+    if engine == "embedded":
+        if master is not None or confs:
+            raise TopologyError("engine='embedded' runs without Spark: leave --master and --spark-conf out")
+        return
+    for conf in confs:
+        if not conf.startswith("spark."):
+            raise TopologyError(f"--spark-conf {conf}: a setting of Spark begins with 'spark.'")
+    if master is not None and master.startswith("sc://"):
+        raise TopologyError(
+            f"--master {master}: Spark Connect keeps code for each session, and a run makes sessions of its own; name "
+            f"the cluster's master"
+        )
+    if master is None or (master.startswith("local") and not master.startswith("local-cluster")):
+        _check_local(master, confs)
+    elif master.startswith("spark://") and not any(map(_answers, master.removeprefix("spark://").split(","))):
+        raise SparkSetupError(f"--master {master}: no master of Spark answers there")
+
+
+def _check_local(master: str | None, confs: Mapping[str, str]) -> None:
+    if "spark.executor.instances" in confs:
+        raise TopologyError(
+            "spark.executor.instances is for a cluster: a local Spark is one process; give --master, or local[n] for n "
+            f"tasks at once (--master is {master or 'local'})"
+        )
+    if (why := why_no_java()) is not None:
+        raise SparkSetupError(why)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
