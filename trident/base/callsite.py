@@ -9,7 +9,6 @@ from typing import Any
 
 from trident.base.notebook import cell_name, is_cell
 
-
 _parsing = threading.Lock()
 """One thread at a time has Python parse a source: two that do so at once meet a fault of CPython 3.11 (SystemError)."""
 
