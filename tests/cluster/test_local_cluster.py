@@ -1,5 +1,8 @@
 """LocalCluster: each call in each condition, racing calls, and what is left after a kill and a shutdown."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,8 @@ from trident.base.errors import (
 )
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
+
+ROOT = Path(__file__).parents[2]
 
 
 def word_count() -> TridentTopology:
@@ -162,3 +167,24 @@ def test_a_given_session_is_used_and_stays(spark: SparkSession) -> None:
         if hasattr(spark, "sparkContext"):
             assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
     assert spark.range(3).count() == 3
+
+
+OWNER = """
+from pyspark import SparkContext
+from tests.cluster.test_local_cluster import word_count
+from trident import LocalCluster
+with LocalCluster(cores=2) as cluster:
+    running = cluster.submitTopology("wc", {"active": False}, word_count())
+    print(SparkContext._active_spark_context.master)
+print(SparkContext._active_spark_context, cluster.topologies)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_cluster_stops_the_session_that_it_made() -> None:
+    env = {**os.environ, "SPARK_API_MODE": "classic"}
+    child = subprocess.run(
+        [sys.executable, "-c", OWNER], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+    )
+    assert child.stdout.splitlines() == ["local[2]", "None {}"], child.stdout + child.stderr[-2000:]
