@@ -13,7 +13,8 @@ class TransactionSpout(ABC):
 
     Meaning: JStorm's ``ITransactionSpoutExecutor``. The library calls all methods on one thread:
 
-    1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, None where there is none;
+    1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, None where there is none.
+       ``ackCommit`` of the last committed batch may follow;
     2. for each batch ``nextTuple`` until it emits nothing or the batch is full, ``finishBatch(txid)``,
        ``commit(txid, checkpoint)``. What `commit` returns is frozen with the tuples. A batch without tuples is none;
     3. ``ackCommit(txid)`` when the batch is committed.
@@ -76,7 +77,7 @@ class TransactionSpout(ABC):
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:  # noqa: B027
-        """Delete what only batches before `txid` needed. After a restart it may be left out for some batches."""
+        """Delete what only batches before `txid` needed. It may come again, and may be left out for a batch."""
 
     def close(self) -> None:  # noqa: B027
         """Disconnect. Called once at the end of each run."""

@@ -35,14 +35,15 @@ class TransactionExecutor(OpaqueExecutor):
         self._user = spout
         claim(spout, name)
         try:
-            super().__init__(_Partition(spout), schema, name)
+            self._partition = _Partition(spout)
+            super().__init__(self._partition, schema, name)
         except BaseException:
             release(spout)
             raise
 
     def success(self, txid: int, metadata: Metadata) -> None:
         super().success(txid, metadata)
-        call(self._user, "ackCommit", txid)
+        self._partition.acknowledge(txid)
 
     def close(self) -> None:
         release(self._user)
@@ -57,6 +58,15 @@ class _Partition:
         self._place: tuple[Metadata] | None = None
         """The checkpoint behind which the spout stands; None if that is not known."""
         self._begun = False
+        self._acknowledged: int | None = None
+        """A batch of an earlier run of which the spout hears once it has its checkpoint."""
+
+    def acknowledge(self, txid: int) -> None:
+        """Tell the spout that a batch is committed."""
+        if self._begun:
+            call(self._spout, "ackCommit", txid)
+        else:
+            self._acknowledged = txid
 
     def open(self) -> None:
         call(self._spout, "open")
@@ -93,6 +103,8 @@ class _Partition:
         if not self._begun:
             call(self._spout, "initState", checkpoint)
             self._begun = True
+            if self._acknowledged is not None:
+                self.acknowledge(self._acknowledged)
         elif self._place != (checkpoint,):
             call(self._spout, "rollback", checkpoint)
         self._place = (checkpoint,)
