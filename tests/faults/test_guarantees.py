@@ -159,6 +159,12 @@ def test_the_guarantee_of_a_topology_is_told_and_what_cannot_have_it_is_refused(
         )
     with pytest.raises(TopologyError, match=r"guarantee='once': expected 'exactly-once' or 'at-least-once'"):
         TridentTopology(guarantee="once")  # type: ignore[arg-type]
+    for option, way_out in {
+        "guarantee": "TridentTopology",
+        "checkpointIntervalMs": "every committed batch is a",
+    }.items():
+        with pytest.raises(TopologyError, match=f"start has no option {option!r}: .*{way_out}"):
+            start_local(topology, name="t", **{option: 1000})
 
 
 # --- a map that somebody brought ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trident import Count, TransactionOperation, TridentTopology
+from trident.base import crash_points
 from trident.base.errors import BatchFailedError, StateValueError
 from trident.run.operator_hooks import OperatorHooks
 from trident.spouts import FixedBatchSpout, TransactionSpout
@@ -96,6 +97,17 @@ def test_a_batch_that_failed_begins_again_from_the_checkpoint_before(fails: str,
     failed = failed[: failed.index(fails) + 1]
     again = ["rollback {'total': 2}", *of_batch(2, 3, total=5)]
     assert operation.calls == ["init None", *of_batch(1, 2, total=2), *failed, *again]
+
+
+def test_an_acknowledgement_comes_behind_the_commit(tmp_path: Path) -> None:
+    operation = Total()
+    reached = ("committed.before", "committed.after")
+    crash_points.listen(lambda point: operation.calls.append(point) if point in reached else None)
+    try:
+        run(totals(operation, [1])[0], tmp_path)
+    finally:
+        crash_points.listen(None)
+    assert operation.calls == ["init None", *of_batch(1, 1, total=1)[:-1], *reached, "ack 1"]
 
 
 def test_an_acknowledgement_that_a_crash_took_comes_again_at_the_next_start(
