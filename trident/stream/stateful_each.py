@@ -91,7 +91,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         ...     return n
         >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat", "dog"]]))
         >>> words.statefulEach(counted, "count long", keyFields="word", valueType="long", name="counts")
-        StatefulStream(words/1:statefulEach(counted).results: word string, count bigint)
+        StatefulStream(words/1:statefulEach(counted): word string, count bigint)
         >>> words.groupBy("word").statefulEach(counted, "count long", valueType="long", name="again").state()
         TridentState('again': word string, value bigint; opaque)
         """
