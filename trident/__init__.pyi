@@ -54,6 +54,8 @@ from trident.operations.ordered_aggregators import MaxBy as MaxBy
 from trident.operations.ordered_aggregators import MinBy as MinBy
 from trident.operations.sketches import CountDistinct as CountDistinct
 from trident.operations.sketches import Quantiles as Quantiles
+from trident.operations.stateful import StatefulOperation as StatefulOperation
+from trident.operations.stateful import TransactionOperation as TransactionOperation
 from trident.operations.top_k import TopK as TopK
 from trident.operations.tuples import TridentTuple as TridentTuple
 from trident.operations.windows import SessionWindow as SessionWindow

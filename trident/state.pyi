@@ -14,6 +14,7 @@ from trident_state.messages import GroupStatus as GroupStatus
 from trident_state.messages import StoreReport as StoreReport
 from trident_state.messages import Update as Update
 from trident_state.protocols import CombinerValueUpdater as CombinerValueUpdater
+from trident_state.protocols import KeyValueState as KeyValueState
 from trident_state.protocols import MapState as MapState
 from trident_state.protocols import ReadOnlyMapState as ReadOnlyMapState
 from trident_state.protocols import ReadOnlySnapshottable as ReadOnlySnapshottable
@@ -23,6 +24,7 @@ from trident_state.protocols import Snapshottable as Snapshottable
 from trident_state.protocols import State as State
 from trident_state.protocols import TupleCollection as TupleCollection
 from trident_state.protocols import ValueUpdater as ValueUpdater
+from trident_state.providers import stateProvider as stateProvider
 from trident_state.redis import RedisMapState as RedisMapState
 from trident_state.relational import PostgresMapState as PostgresMapState
 from trident_state.relational import SqliteMapState as SqliteMapState

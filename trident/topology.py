@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Unpack
+from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from trident.run.running import RunningTopology
 
 
+Guarantee = Literal["exactly-once", "at-least-once"]
+
+
 class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     """The streams of a program and the states that they update: declared once, then run batch by batch by `start`.
 
@@ -41,10 +44,24 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     TridentState('counts': word string, count bigint; opaque)
     >>> topology
     TridentTopology(streams: words; states: counts)
+
+    Parameters
+    ----------
+    guarantee : "exactly-once" or "at-least-once"
+        Default ``"exactly-once"``: each state has the kind that its factory says, and `explain` shows the promise.
+        ``"at-least-once"``: every state is kept as ``nonTransactional``, so the same program writes values alone,
+        without txid and former value. What a crash left half-written may then be added once more; nothing is lost. The
+        kind of a stored state is fixed when it is created: to change the guarantee of a state, drop it.
+
+    Notes
+    -----
+    Meaning of the guarantee: JStorm's ``transaction.exactly.once.mode``.
     """
 
-    def __init__(self) -> None:
-        self._register = Register()
+    def __init__(self, guarantee: Guarantee = "exactly-once") -> None:
+        if guarantee not in get_args(Guarantee):
+            raise TopologyError(f"guarantee={guarantee!r}: expected 'exactly-once' or 'at-least-once'")
+        self._register = Register(atLeastOnce=guarantee == "at-least-once")
 
     # --- dead letters ------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from trident.base.attempt import TransactionAttempt
 from trident_spouts.executor import Emission, Metadata, SpoutKind
 from trident_spouts.messages.rich_spout import RichSpout
 from trident_spouts.rows import RowsLike
+from trident_spouts.transaction_spout import TransactionSpout
 
 Emitted: TypeAlias = RowsLike | Emission | None
 """The result of an emit method: rows in any form, an Emission that refers to rows elsewhere, or None for no rows."""
@@ -188,5 +189,7 @@ class OpaquePartitionedSpout(ABC):
         """Release connections and files. Called once at the end of each run."""
 
 
-UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout | RichSpout
+UserContract: TypeAlias = (
+    BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout | RichSpout | TransactionSpout
+)
 """The objects that a user may give as a spout in place of a Spout of the library."""

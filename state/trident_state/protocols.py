@@ -99,6 +99,43 @@ class TupleCollection(Protocol):
 
 
 @runtime_checkable
+class KeyValueState(Protocol):
+    """The state of a stateful operation: a value under each key (``org.apache.storm.state.KeyValueState``).
+
+    A read sees what the same batch has put before it. `keys` and `items` have what is stored, with the batch's own
+    changes, as of the moment of the call.
+    """
+
+    def get(self, key: Key, default: Value = None) -> Value:
+        """Return the value under `key`; `default` where nothing is stored."""
+        ...
+
+    def put(self, key: Key, value: Value) -> None:
+        """Store a value under `key`, and overwrite what was stored there; None removes the key."""
+        ...
+
+    def delete(self, key: Key) -> None:
+        """Remove `key` and its value."""
+        ...
+
+    def keys(self) -> Iterator[Key]:
+        """Return the keys, in no particular order: the values of a single key field, else tuples."""
+        ...
+
+    def items(self) -> Iterator[tuple[Key, Value]]:
+        """Return the keys with their values, in no particular order. All of the state comes to the driver."""
+        ...
+
+    def __iter__(self) -> Iterator[Key]:
+        """Return `keys`."""
+        ...
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether something is stored under `key`."""
+        ...
+
+
+@runtime_checkable
 class ValueUpdater(Protocol):
     """An object that makes a new value from a stored value (``org.apache.storm.trident.state.ValueUpdater``)."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import outputs, poison, updates, windows
+from tests.faults import outputs, poison, stateful, updates, windows
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.run.running import RunningTopology
@@ -44,6 +44,8 @@ class Case:
     """Of these the one whose dead letters come back."""
     windows: bool = False
     """The topology of `tests.faults.windows`."""
+    stateful: bool = False
+    """The topology of `tests.faults.stateful`, with operations over states and over checkpoints."""
 
 
 def topology(case: Case) -> TridentTopology:
@@ -54,6 +56,8 @@ def topology(case: Case) -> TridentTopology:
         return poison.replayed(case.kind, case.total, lambda: _state(case), Path(case.checkpoint) / "fixed")
     if case.poison:
         return poison.topology(case.kind, case.total, lambda: _state(case))
+    if case.stateful:
+        return stateful.topology(case.kind, case.total, lambda mixed=False: _state(case, mixed))
     if case.windows:
         return windows.topology(case.kind, case.total, lambda: _state(case))
     if case.outputs:
@@ -94,6 +98,8 @@ def run(case: Case) -> dict[str, dict[str, int]]:
         found = {name: dict(running.state(name).items()) for name in states_of(case)}
         if case.poison:
             return poison.results(found)
+        if case.stateful:
+            return stateful.results(found)
         return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
 
 
@@ -103,6 +109,8 @@ def states_of(case: Case) -> tuple[str, ...]:
         return outputs.STATES
     if case.poison:
         return poison.STATES
+    if case.stateful:
+        return stateful.STATES
     if case.replayed:
         return ("counts", "deadLetters")
     return updates.STATES if case.updates else ("counts", "sums", "letters")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.spouts import ReplayingSpout
-from trident import Count, TridentTopology
+from trident import Count, Sum, TridentTopology
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
 from trident.spouts import FixedBatchSpout
+from trident.state import RedisMapState
 from trident.testing.local import start_local
 
 WORDS = [f"w{n}" for n in range(8)]
@@ -76,6 +77,26 @@ def counting(spout: Any, state: Any) -> TridentTopology:
     words = topology.newStream("words", spout).groupBy("word")
     words.persistentAggregate(state, Count(), "count", name="counts")
     return topology
+
+
+def switched(guarantee: Any, url: str, folder: Path) -> None:
+    """One life of the driver of a program that has stateful operations and aggregates, under one of both guarantees."""
+    topology = TridentTopology(guarantee=guarantee)
+    words = topology.newStream("words", spout_of("transactional", folder))
+    numbered = words.statefulEach(
+        numbering, "n long", keyFields="word", valueType="long", stateFactory=RedisMapState.opaque(url), name="numbers"
+    )
+    numbered.groupBy("word").persistentAggregate(RedisMapState.opaque(url), "n", Sum(), "sum", name="sums")
+    running = start_local(topology, name="t", checkpointLocation=folder / "c", maxSpoutPending=1)
+    running.processAllAvailable(timeout=30)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def numbering(tuple: Any, state: Any) -> int:
+    """The number of a tuple among those of its word."""
+    n = int(state.get(tuple.word, 0)) + 1
+    state.put(tuple.word, n)
+    return n
 
 
 def run(spout: str, state: Any, folder: Path, crash_at: str) -> None:

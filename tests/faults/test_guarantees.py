@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.guarantee_cells import WORDS, counting, run, spout_of
+from tests.faults.guarantee_cells import WORDS, counting, run, spout_of, switched
 from tests.state.backing.maps import Meddled, PlainMap
 from tests.support.request_proxy import Cut, RequestProxy, words
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
-from trident import openState
-from trident.errors import GuaranteeError
+from trident import Count, TridentTopology, openState
+from trident.errors import GuaranteeError, TopologyError
 from trident.plan.guarantee import Promise, guarantees
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, StateIdentity
 from trident.testing.local import start_local
@@ -59,10 +59,13 @@ class CutOff:
 
     struck = 0
 
+    def __init__(self, state: str = "counts") -> None:
+        self._state = f"/{state}}}".encode()
+
     def __call__(self, commands: Sequence[bytes]) -> Cut | None:
         for at, command in enumerate(commands):
             said = words(command)
-            if said[:2] == [b"EVALSHA", COMMIT.sha] and said[6] == b"3" and not self.struck:
+            if said[:2] == [b"EVALSHA", COMMIT.sha] and said[6] == b"3" and self._state in said[3] and not self.struck:
                 self.struck += 1
                 return Cut(at)
         return None
@@ -117,6 +120,51 @@ def test_a_cell_keeps_its_promise_and_no_more(
     assert exact == (promise is Promise.EXACTLY_ONCE), "the faults show the difference"
     if promise is Promise.AT_LEAST_ONCE:
         assert expected(spout, state) > ONCE, "nothing is lost"
+
+
+# --- one program under both guarantees ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_the_same_program_is_exact_or_counts_at_least_once(
+    guarantee: Any, tmp_path: Path, shared_redis: RedisServer, forks: Any
+) -> None:
+    """The sums of batch 3 reach the server, and the driver does not learn whether they are committed."""
+    cut = CutOff("sums")
+    with RequestProxy(shared_redis.port, cut) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        child = forks.Process(target=switched, args=(guarantee, url, tmp_path))
+        child.start()
+        child.join(60)
+        assert child.exitcode == -signal.SIGUSR1
+    assert cut.struck == 1
+    with openState("t", "sums", url=shared_redis.url) as state:
+        sums = Counter(dict(state.items()))
+    with openState("t", "numbers", url=shared_redis.url) as state:
+        assert dict(state.items()) == dict(ONCE), "an operation puts whole values, which are frozen: a repeat adds none"
+    assert sums == (ONCE if guarantee == "exactly-once" else ONCE + Counter(WORDS[4:6]))
+
+
+def test_the_guarantee_of_a_topology_is_told_and_what_cannot_have_it_is_refused() -> None:
+    topology = TridentTopology(guarantee="at-least-once")
+    words = topology.newStream("words", spout_of("transactional", Path()))
+    state = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    assert repr(state).endswith("; nonTransactional)")
+    assert [found.promise for found in guarantees(topology.sinks)] == [Promise.AT_LEAST_ONCE]
+    with pytest.raises(GuaranteeError, match="requireExactlyOnce=True"):
+        start_local(topology, name="t", requireExactlyOnce=True)
+    with pytest.raises(TopologyError, match=r"guarantee='at-least-once' keeps.*writers='executors'"):
+        words.groupBy("word").persistentAggregate(
+            RedisMapState.opaque("redis://localhost:6379", writers="executors"), Count(), "count", name="more"
+        )
+    with pytest.raises(TopologyError, match=r"guarantee='once': expected 'exactly-once' or 'at-least-once'"):
+        TridentTopology(guarantee="once")  # type: ignore[arg-type]
+    for option, way_out in {
+        "guarantee": "TridentTopology",
+        "checkpointIntervalMs": "every committed batch is a",
+    }.items():
+        with pytest.raises(TopologyError, match=f"start has no option {option!r}: .*{way_out}"):
+            start_local(topology, name="t", **{option: 1000})
 
 
 # --- a map that somebody brought ------------------------------------------------------------------------------------

@@ -10,7 +10,16 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 
 
 @pytest.mark.parametrize(
-    "name", ["lifecycle", "output", "poison", "from-foreachbatch", "from-storm-trident", "from-structured-streaming"]
+    "name",
+    [
+        "lifecycle",
+        "output",
+        "poison",
+        "from-foreachbatch",
+        "from-storm-trident",
+        "from-structured-streaming",
+        "stateful",
+    ],
 )
 def test_a_page_of_the_guide_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

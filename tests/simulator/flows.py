@@ -28,7 +28,7 @@ LETTERS = ("a", "b")
 
 FLOWS = {
     **{"one": 25, "two": 20, "stages": 30, "query": 10, "merged": 10, "distinct": 5},
-    **{"recent": 6, "table": 8, "several": 8},
+    **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
 }
 """And how often each is drawn."""

@@ -3,6 +3,7 @@
 Nothing of the library is used, and nothing is carried from batch to batch.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -103,6 +104,19 @@ def _table(history: list[Batch]) -> dict[str, Held | Waiting]:
         latest |= dict(batch[NUMBERS])
     held = {word: {"seq": seq, "check": checksum(seq)} for word, seq in latest.items()}
     return {"latest": held, "joined": _sums(joined), "own": _sums(own)}
+
+
+def _stateful(history: list[Batch]) -> dict[str, Held | Waiting]:
+    runs: dict[str, dict[str, int]] = {}
+    ranks: dict[str, int] = {}
+    for batch in history:
+        for word, seq in batch[NUMBERS]:
+            run = runs.setdefault(word, {"n": 0, "sum": 0})
+            run["n"] += 1
+            run["sum"] += checksum(seq)
+            ranks[word[0]] = ranks.get(word[0], 0) + run["n"]
+    checkpoint = None if not history else json.dumps(sum(ranks.values()))
+    return {"runs": dict(runs), "ranks": dict(ranks), "checkpoint": _global(checkpoint)}
 
 
 def _several(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -221,6 +235,7 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "recent": _recent,
     "table": _table,
     "several": _several,
+    "stateful": _stateful,
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
 }
 """What the states of each flow hold after these batches."""

@@ -209,6 +209,30 @@ FAULTS = [
         ),
         flow=LOOSE,
     ),
+    Fault(
+        "stateful operation",
+        "a batch that begins again finds what its first try left in memory",
+        "trident/compiler/states/stateful.py",
+        '        elif self._begun == txid and overrides(self._user, "preRollback"):\n',
+        "        elif False:\n",
+        flow="stateful",
+    ),
+    Fault(
+        "stateful operation",
+        "a checkpoint is not gone back to",
+        "trident/compiler/states/stateful.py",
+        '            self._call("rollback", checkpoint)\n',
+        "            pass\n",
+        flow="stateful",
+    ),
+    Fault(
+        "stateful operation",
+        "a restart begins without its checkpoint",
+        "trident/compiler/states/stateful.py",
+        '            self._call("initState", checkpoint)\n',
+        '            self._call("initState", None)\n',
+        flow="stateful",
+    ),
 ]
 
 

@@ -6,8 +6,9 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from tests.simulator.in_world import InWorld, checksum, moment
+from tests.simulator.in_world import InWorld, Worlds, checksum, moment
 from trident import (
     CollectList,
     CollectSet,
@@ -18,8 +19,10 @@ from trident import (
     MaxBy,
     Min,
     MinBy,
+    StatefulOperation,
     StdDev,
     Sum,
+    TransactionOperation,
     TridentTopology,
     VarPop,
 )
@@ -81,6 +84,91 @@ AGGREGATES: dict[str, Any] = {
 }
 
 
+def _stateful(stream: Streams, topology: TridentTopology) -> None:
+    """runs: how often each word came, with the sum of its checksums. ranks: by first letter, the sum of the numbers
+    that `runs` emitted, in a second operation. checkpoint: that of all words, from the memory of a third."""
+    numbers = stream(NUMBERS).each("seq", checksum, "check long")
+    runs = numbers.statefulEach(
+        counted,
+        "n long",
+        keyFields="word",
+        valueType="struct<n: long, sum: long>",
+        stateFactory=InWorld("runs"),
+        name="runs",
+    )
+    lettered = runs.each("word", initial, "letter string").groupBy("letter")
+    ranked = lettered.statefulEach(Ranks(), "rank long", valueType="long", stateFactory=InWorld("ranks"), name="ranks")
+    ranked.statefulEach("n", Checkpoints(), "total long", stateFactory=InWorld("checkpoint"), name="checkpoint")
+
+
+def counted(tuple: Any, state: Any) -> int:
+    """The number of the word, as a function of a tuple and the state."""
+    before = state.get(tuple.word, {"n": 0, "sum": 0})
+    n = before["n"] + 1
+    state.put(tuple.word, {"n": n, "sum": before["sum"] + tuple.check})
+    return int(n)
+
+
+class OfDriver:
+    """What an object of the program has in memory: here all drivers share the object, so each has its own."""
+
+    def __init__(self) -> None:
+        self._held: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    @property
+    def memory(self) -> Any:
+        return self._held[Worlds.now.scheduler.current]
+
+    @memory.setter
+    def memory(self, value: Any) -> None:
+        self._held[Worlds.now.scheduler.current] = value
+
+
+def may_fail() -> None:
+    """User code that raises, as often as workers do."""
+    if Worlds.now.faults.of_worker(2) == "fails":
+        raise RuntimeError("a stateful operation raised")
+
+
+class Ranks(OfDriver, StatefulOperation):
+    """Sums by letter. It holds a batch's sums in memory, and puts them into the state at its end."""
+
+    def initState(self, state: Any) -> None:
+        self.memory = (state, {})
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        state, sums = self.memory
+        sums[tuple.letter] = sums.get(tuple.letter, 0) + tuple.n
+        collector.emit([state.get(tuple.letter, 0) + sums[tuple.letter]])
+
+    def prePrepare(self, txid: int) -> None:
+        may_fail()
+        state, sums = self.memory
+        for letter, total in sums.items():
+            state.put(letter, state.get(letter, 0) + total)
+        sums.clear()
+
+    def preRollback(self) -> None:
+        self.memory[1].clear()
+
+
+class Checkpoints(OfDriver, TransactionOperation):
+    """The sum of everything, kept in memory only."""
+
+    def initState(self, checkpoint: Any) -> None:
+        self.memory = checkpoint or 0
+
+    rollback = initState
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        self.memory += tuple.n
+        collector.emit([self.memory])
+
+    def finishBatch(self, txid: int) -> int:
+        may_fail()
+        return int(self.memory)
+
+
 def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
     def make(stream: Streams, topology: TridentTopology) -> None:
         """pairs: the tuples that wait for a partner. matched: what left. lateLeft, lateRight: what came too late."""
@@ -115,6 +203,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "recent": _recent,
     "table": _table,
     "several": _several,
+    "stateful": _stateful,
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
 }
 """The programs, by the names of their flows."""

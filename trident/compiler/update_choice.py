@@ -7,6 +7,7 @@ import pyarrow as pa
 from trident.compiler.states.latest import last_of_key
 from trident.compiler.states.letters import keep_letters, keeper_of
 from trident.compiler.states.overlay import Stored
+from trident.compiler.states.stateful import stateful_update
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
@@ -18,6 +19,7 @@ from trident.compiler.windows.run_types import RunJoin, RunLate, RunWindow, Wind
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.stateful import Stateful
 from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan import nodes
 
@@ -43,6 +45,8 @@ def _of_one_source(step: nodes.PersistentReduce | nodes.PartitionPersist | nodes
             return first_of_key(step)
         if isinstance(step.updating, LastOfKey):
             return last_of_key(step)
+        if isinstance(step.updating, Stateful):
+            return stateful_update(step)
         if (keeper := keeper_of(step)) is not None:
             return keep_letters(step, keeper)
     update = compile_update(step)

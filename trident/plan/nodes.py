@@ -21,6 +21,7 @@ from trident.operations.functions import Operation, Query, Updating
 from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
+from trident.operations.stateful import Stateful
 from trident.operations.window_aggregators import Windowing
 from trident.plan.kafka_target import KafkaTarget
 from trident_spouts.executor import Spout
@@ -263,7 +264,7 @@ class PersistentReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionPersist(Node):
-    """A state that an updater changes, batch by batch: a user's, or one of the library's own over whole columns.
+    """A state that an updater or a stateful operation changes, or that the library changes over whole columns.
 
     `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits. Only an
     updater of the library's own has a `watermark`.
@@ -271,7 +272,7 @@ class PartitionPersist(Node):
 
     source: Node
     inputs: tuple[str, ...]
-    updating: Updating | ColumnUpdater
+    updating: Updating | Stateful | ColumnUpdater
     outputs: StructType
     keys: StructType
     state: StateSpec

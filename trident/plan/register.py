@@ -31,9 +31,11 @@ from trident.plan.traits import traits_of
 class Register:
     """The steps of one topology, in the order they were written. All streams of the topology share it."""
 
-    def __init__(self, branch: str = "") -> None:
+    def __init__(self, branch: str = "", atLeastOnce: bool = False) -> None:
         self.branch = branch
         """The file and line where these steps' best-effort branch begins; "" for the steps of the topology itself."""
+        self.atLeastOnce = atLeastOnce
+        """Whether every state is kept as a nonTransactional one, whatever kind its factory says."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}

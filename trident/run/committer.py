@@ -67,6 +67,7 @@ from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
+from trident.run.operator_hooks import OperatorHooks
 from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
@@ -119,6 +120,7 @@ class Committer:
         self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
         self._time = EventTime(self.stores)
         self._executors = Executors(self.group, self.puts, self.folder)
+        self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         self._update, self._late = cache(compile_state_update), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
@@ -153,6 +155,7 @@ class Committer:
         summary.time = self.clock.time()
         self.log.committed(self.lease, self.group.name, txid, summary.time)
         reach("committed.after")
+        self._hooks.committed(txid)
         return summary
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
@@ -282,6 +285,7 @@ class Committer:
                 continue
             work = partial(self._update_of, step, [tables[source] for source in sources_of(step)], txid)
             update = self._reading(step, txid, partial(self.code.call, step, txid, work))
+            self._hooks.begun(step)
             results[output.name] = with_dropped(update.puts, update.dropped)
             if step in emitting and update.emitted is not None:
                 results[emitting[step]] = update.emitted
@@ -367,6 +371,7 @@ class Committer:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
         steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
         later |= {step: new_values(step, o.schema.empty_table()) for o, step in steps if o.name in unborn}
+        self._hooks.before_writes((step for o, step in steps if o.name not in unborn), txid)
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # an update's values are known
         futures = [
             (o, self.code.write(partial(self._write, o, txid, given[o.name], step in asking_values)))

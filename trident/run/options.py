@@ -35,11 +35,21 @@ class StartOptions(TypedDict, total=False):
     leaseSecs: Duration
 
 
+_ELSEWHERE = {
+    "checkpointIntervalMs": "every committed batch is a checkpoint of all states; processingTime='1 second' is the "
+    "shortest time between the beginnings of two batches",
+    "guarantee": "the guarantee is the topology's: TridentTopology(guarantee='at-least-once')",
+}
+"""Options that others have, each with the reason why a start has none."""
+
+
 def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
     """Raise TopologyError for an option that is not a keyword parameter of one of the functions `starts`."""
     parameters = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
+        if option in _ELSEWHERE:
+            raise TopologyError(f"start has no option {option!r}: {_ELSEWHERE[option]}")
         if option not in known:
             raise TopologyError(
                 f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"

@@ -15,6 +15,7 @@ from trident.base.names import FieldsLike
 from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
 from trident.operations.builtin_functions import Debug, Expression
 from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater
+from trident.operations.stateful import StatefulOperation, TransactionOperation
 from trident_state.store import StateFactory
 
 _Fields = FieldsLike | StructType
@@ -38,3 +39,6 @@ QueryArgument = _Fields | QueryFunction
 
 UpdaterArgument = _Fields | StateUpdater | Callable[..., Any]
 """An argument of a verb that takes a state updater."""
+
+StatefulArgument = _Fields | StatefulOperation | TransactionOperation | Callable[..., Any]
+"""An argument of a verb that takes a stateful operation."""

@@ -1,9 +1,7 @@
 """Names that PySpark, Storm and others use, each with what to write here: shown to those who type the other name."""
 
 _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
-_STATE = (
-    "groupBy('key').persistentAggregate(state, aggregator, 'value'), or partitionPersist with an updater of your own"
-)
+_STATE = "groupBy('key').persistentAggregate(state, aggregator, 'value'), or statefulEach with an operation of your own"
 _RENAMED = "rename('old', 'new'), or rename({'old': 'new', ...}) for several"
 _OVER_ALL = "persistentAggregate(...) over all batches"
 _START = "start(name=..., checkpointLocation=...)"

@@ -17,10 +17,12 @@ from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
+from trident.stream.duplicates import StatefulT
 from trident.stream.each import EachVerbs
 from trident.stream.persist import PersistentVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.state import StateT
+from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.window import WindowedT, WindowVerbs
 
 
@@ -32,7 +34,8 @@ class GroupedVerbs(
     PersistentVerbs[StreamT, StateT],
     QueryVerbs[StreamT],
     WindowVerbs[WindowedT],
-    Generic[StreamT, StateT, WindowedT],
+    StatefulEachVerbs[StreamT, StatefulT],
+    Generic[StreamT, StateT, WindowedT, StatefulT],
 ):
     """Verbs of a stream in groups."""
 

@@ -39,7 +39,7 @@ class SourceVerbs(Drawable):
         name : str
             The stream's name: letters, digits, ``-``, ``_`` and ``.``. The transaction log keeps the position of the
             source under this name.
-        spout : Spout, BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout or RichSpout
+        spout : Spout, BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout, RichSpout, TransactionSpout
             The source: a spout of `trident.spouts`, or an object of your own that extends one of the contracts.
         formerly : str, optional
             The name that this stream had in earlier programs; the stream goes on at the position of the stream of that

@@ -1,10 +1,12 @@
 """The states that verbs declare: whether a verb may, the state's factory and name, and the state of its watermark."""
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.step import Step
+from trident.base.text import brief
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.interval_joins import Side
 from trident.operations.window_aggregators import Windowing
@@ -12,6 +14,7 @@ from trident.plan import nodes, rules
 from trident.plan.register import Register
 from trident.stream.arguments import check_factory, name_of
 from trident_state.memory.factory import MemoryMapState
+from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 
 
@@ -37,7 +40,18 @@ def state_spec(
     """
     state = name_of("a state", name, step, default)
     register.check_free(state, step)
-    return nodes.StateSpec(state, factory)
+    return nodes.StateSpec(state, _at_least_once(factory, step) if register.atLeastOnce else factory)
+
+
+def _at_least_once(factory: StateFactory, step: Step) -> Any:
+    """Return the same factory as nonTransactional. Refuse one that cannot be: it would be more than was asked for."""
+    try:
+        return replace(factory, kind=StateKind.NON_TRANSACTIONAL)  # type: ignore[type-var]
+    except (TypeError, ValueError) as error:
+        raise step.wrong(
+            f"guarantee='at-least-once' keeps every state as a nonTransactional one, and {brief(factory)} cannot be "
+            f"that: {error}"
+        ) from None
 
 
 def add_watermark(

@@ -26,6 +26,7 @@ from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
 from trident.stream.state import StateBase
 from trident.stream.stateful import StatefulVerbs
+from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.tables import TableVerbs
 from trident.stream.window import WindowVerbs
 from trident.stream.windowed import WindowedVerbs
@@ -48,6 +49,7 @@ class Stream(
     PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],
     DuplicateVerbs["Stream", "StatefulStream"],
+    StatefulEachVerbs["Stream", "StatefulStream"],
     TableVerbs["Stream", "TridentState"],
     IntervalJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
@@ -82,7 +84,7 @@ class Stream(
         return TridentState(self._register, node, self._label)
 
 
-class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
+class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
     """A stream in groups, made by `Stream.groupBy`. The next verb works on each group by itself.
 
     Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
@@ -92,6 +94,9 @@ class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
 
     def _results(self, node: nodes.Emitted) -> "WindowedStream":
         return self.toStream()._results(node)
+
+    def _through(self, node: nodes.Emitted) -> "StatefulStream":
+        return self.toStream()._through(node)
 
     def _state_of(self, node: nodes.StateWriter) -> "TridentState":
         return self.toStream()._state_of(node)
@@ -108,7 +113,7 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 
 
 class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
-    """The stream that `dropDuplicates` gives: a stream that also has `late`, `state` and `watermark`."""
+    """The stream that `dropDuplicates` and `statefulEach` give: it also has `late`, `state` and `watermark`."""
 
     __slots__ = ()
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.text import brief
 from trident_spouts.adapters.batch import BatchExecutor
+from trident_spouts.adapters.checkpoints import TransactionExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
@@ -46,6 +47,7 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
     (("emitBatch",), None, _batch_executor),
+    (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionExecutor),
     (("nextTuple",), None, MessageExecutor),
 ]
 """The contracts: the methods of each, the kind that it implies (None: the spout declares its kind), and what makes its
@@ -67,8 +69,8 @@ def as_spout(candidate: Any) -> Spout:
         return spout
     raise TopologyError(
         f"{brief(candidate)} is not a spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches), or "
-        f"an object of your own that extends BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout or "
-        f"RichSpout"
+        f"an object of your own that extends BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout, "
+        f"RichSpout or TransactionSpout"
     )
 
 

@@ -14,7 +14,7 @@ from pyarrow import types as kinds
 
 from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
-from trident.base.values import NotAccepted, to_python, type_name
+from trident.base.values import NotAccepted, are_exact, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.compiler.columns.keys import KeyIndex
@@ -101,6 +101,23 @@ class Overlay:
             self._written[number] = None
             new_values.append(self._fresh(value))
         return new_values
+
+    def known(self, keys: Columns) -> list[int]:
+        """Return the number of each key; the values of new keys are read from the store, all in one read."""
+        return self._numbers(keys, read=True)
+
+    def value(self, number: int) -> Any:
+        """Return the value of a key by its number."""
+        return self._fresh(self._values[number])
+
+    def write(self, number: int, value: Any, verb: str) -> None:
+        """Put the value of a key by its number."""
+        exact = are_exact([value], self._shape.value)
+        # An int that fits no int8 is looked at again: it may be too large for the state's type.
+        if not exact or (type(value) is int and not -128 <= value < 128):
+            (value,) = self._checked([value], verb)
+        self._values[number] = value
+        self._written[number] = None
 
     def entries(self) -> list[tuple[Any, ...]]:
         """Return all entries: the stored ones, with the batch's own changes."""

@@ -1,0 +1,139 @@
+"""The executor of a TransactionSpout, whose checkpoints are the positions of an opaque source with one partition."""
+
+import json
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.checks import check_whole_number
+from trident.base.durations import read_seconds
+from trident.base.errors import SpoutContractError
+from trident_spouts.adapters.partitioned import OpaqueExecutor
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Metadata
+from trident_spouts.messages.collector import Collector
+from trident_spouts.single_reader import claim, release
+from trident_spouts.transaction_spout import TransactionSpout
+from trident_spouts.user_calls import call, json_of
+
+MOST_BYTES = 64 << 10
+"""How large the JSON of a checkpoint may be that is frozen with each batch."""
+_ALL = "all"
+"""The one partition of such a source."""
+
+
+class TransactionExecutor(OpaqueExecutor):
+    """The executor of a TransactionSpout: an opaque source of one partition, whose position is the checkpoint."""
+
+    def __init__(self, spout: TransactionSpout, schema: StructType) -> None:
+        name = type(spout).__name__
+        check_whole_number(f"{name}.maxRows", spout.maxRows)
+        read_seconds(f"{name}.maxSecs", spout.maxSecs)
+        self._user = spout
+        claim(spout, name)
+        try:
+            self._partition = _Partition(spout)
+            super().__init__(self._partition, schema, name)
+        except BaseException:
+            release(spout)
+            raise
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        super().success(txid, metadata)
+        self._partition.acknowledge(txid)
+
+    def close(self) -> None:
+        release(self._user)
+        super().close()
+
+
+class _Partition:
+    """A TransactionSpout by the contract of an OpaquePartitionedSpout."""
+
+    def __init__(self, spout: TransactionSpout) -> None:
+        self._spout, self._name = spout, type(spout).__name__
+        self._place: tuple[Metadata] | None = None
+        """The checkpoint behind which the spout stands; None if that is not known."""
+        self._begun = False
+        self._acknowledged: int | None = None
+        """A batch of an earlier run of which the spout hears once it has its checkpoint."""
+
+    def acknowledge(self, txid: int) -> None:
+        """Tell the spout that a batch is committed."""
+        if self._begun:
+            call(self._spout, "ackCommit", txid)
+        else:
+            self._acknowledged = txid
+
+    def open(self) -> None:
+        call(self._spout, "open")
+
+    def isReady(self, txid: int) -> bool:
+        return True
+
+    def getPartitions(self) -> list[str]:
+        return [_ALL]
+
+    def emitPartitionBatch(
+        self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata, budget: Budget = NO_LIMIT
+    ) -> tuple[list[Any] | None, Metadata]:
+        self._go_to(lastMetadata)
+        rows = self._gathered(budget)
+        if not rows:
+            return None, lastMetadata
+        self._place = None  # until the batch has a checkpoint: an error in between leaves the spout behind its tuples
+        finished = call(self._spout, "finishBatch", attempt.txid)
+        where = f"{self._name}.commit({attempt.txid})"
+        after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
+        if after is None:
+            raise SpoutContractError(f"{where} returned None, which stands for the beginning of the source")
+        if (size := len(json.dumps(after).encode())) > MOST_BYTES:
+            raise SpoutContractError(
+                f"{where} returned a checkpoint of {size} bytes, and {MOST_BYTES} are the most. Store the checkpoint "
+                f"elsewhere in commit(txid, checkpoint), and return the key under which it lies"
+            )
+        self._place = (after,)
+        return rows, after
+
+    def _go_to(self, checkpoint: Metadata) -> None:
+        """Let the spout stand behind a checkpoint."""
+        if not self._begun:
+            call(self._spout, "initState", checkpoint)
+            self._begun = True
+            if self._acknowledged is not None:
+                self.acknowledge(self._acknowledged)
+        elif self._place != (checkpoint,):
+            call(self._spout, "rollback", checkpoint)
+        self._place = (checkpoint,)
+
+    def _gathered(self, budget: Budget) -> list[Any]:
+        """Return the tuples of one batch."""
+        rows: list[Any] = []
+        most, end = budget.rows_within(self._spout.maxRows), monotonic() + budget.seconds_within(self._spout.maxSecs)
+        collector = Collector(self._take(rows))
+        self._place, place = None, self._place
+        while len(rows) < most and monotonic() < end:
+            known = len(rows)
+            call(self._spout, "nextTuple", collector)
+            if len(rows) == known:
+                break
+        if not rows:
+            self._place = place
+        return rows
+
+    def _take(self, rows: list[Any]) -> Callable[[Any, Any], None]:
+        def take(values: Any, message: object) -> None:
+            if message is not None:
+                raise SpoutContractError(
+                    f"{self._name}.nextTuple: emit(..., messageId={message!r}): nobody would acknowledge the message, "
+                    f"since a TransactionSpout has checkpoints; leave the id out, or extend RichSpout"
+                )
+            rows.append(values)
+
+        return take
+
+    def close(self) -> None:
+        call(self._spout, "close")

@@ -1,0 +1,83 @@
+"""TransactionSpout: a source that keeps its own place, gives a checkpoint of it for each batch, and can go back."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident_spouts.messages.collector import Collector
+
+
+class TransactionSpout(ABC):
+    """A source that keeps its own place. Each batch has a checkpoint of it, which is frozen with the batch's tuples.
+
+    Meaning: JStorm's ``ITransactionSpoutExecutor``. The library calls all methods on one thread:
+
+    1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, None where there is none.
+       ``ackCommit`` of the last committed batch may follow;
+    2. for each batch ``nextTuple`` until it emits nothing or the batch is full, ``finishBatch(txid)``,
+       ``commit(txid, checkpoint)``. What `commit` returns is frozen with the tuples. A batch without tuples is none;
+    3. ``ackCommit(txid)`` when the batch is committed.
+
+    If a batch fails before it is frozen, ``rollback(checkpoint)`` of the batch before comes next, and then step 2. The
+    tuples may be others then: the spout is opaque, exactly-once with transactional and opaque states.
+
+    Attributes
+    ----------
+    outputFields : str or StructType
+        The fields with their types, ``"word string, n long"``.
+    maxRows, maxSecs : int, float
+        How much a batch gathers, and for how long at most. One call of ``nextTuple`` is never divided.
+
+    Examples
+    --------
+    >>> class Lines(TransactionSpout):
+    ...     outputFields = "line string"
+    ...     def open(self):
+    ...         self.file = open("/var/log/words.txt")
+    ...     def initState(self, checkpoint):
+    ...         self.file.seek(checkpoint or 0)
+    ...     rollback = initState
+    ...     def nextTuple(self, collector):
+    ...         if line := self.file.readline():
+    ...             collector.emit(line)
+    ...     def finishBatch(self, txid):
+    ...         return self.file.tell()
+    """
+
+    outputFields: str | StructType
+    maxRows: int = 1000
+    maxSecs: float = 0.1
+
+    def open(self) -> None:  # noqa: B027  may be left out
+        """Connect. Called once at the beginning of each run."""
+
+    @abstractmethod
+    def initState(self, checkpoint: Any) -> None:
+        """Begin behind the batch with this checkpoint, as `commit` returned it; at the beginning for None."""
+
+    @abstractmethod
+    def rollback(self, checkpoint: Any) -> None:
+        """Go back to this checkpoint, or to the beginning for None: the tuples after it are emitted again."""
+
+    @abstractmethod
+    def nextTuple(self, collector: Collector) -> None:
+        """Emit the next tuple, or several, by ``collector.emit``; nothing if there is none now. Must not wait."""
+
+    @abstractmethod
+    def finishBatch(self, txid: int) -> Any:
+        """Return the checkpoint behind the tuples that were emitted for this batch."""
+
+    def commit(self, txid: int, checkpoint: Any) -> Any:
+        """Return what is frozen for the checkpoint: JSON of at most 64 KiB. By default the checkpoint itself.
+
+        A large checkpoint is stored elsewhere here, under a key with the txid; the key is returned. The call may come
+        again for a txid, also with another checkpoint.
+        """
+        return checkpoint
+
+    def ackCommit(self, txid: int) -> None:  # noqa: B027
+        """Delete what only batches before `txid` needed. It may come again, and may be left out for a batch."""
+
+    def close(self) -> None:  # noqa: B027
+        """Disconnect. Called once at the end of each run."""

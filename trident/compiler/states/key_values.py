@@ -1,0 +1,91 @@
+"""The KeyValueState of a stateful operation: key by key, over the overlay of the batch under way."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.errors import StateClosedError
+from trident.compiler.columns.user_keys import key_columns
+from trident.compiler.states.overlay import Overlay
+
+_PLAIN = frozenset({str, int, bytes, bool})
+"""Types whose equal values are one key. Others (1.0 and -0.0, nested values) are compared by the overlay alone."""
+
+
+class Current:
+    """The overlay that an operation works on now; None between two calls, where its state is closed."""
+
+    __slots__ = ("numbers", "overlay")
+
+    def __init__(self) -> None:
+        self.overlay: Overlay | None = None
+        self.numbers: dict[Any, int] = {}
+        """The numbers of keys in the overlay. It spares most calls the conversion of their key into columns."""
+
+    def set(self, overlay: Overlay | None) -> None:
+        """Go on with another batch, or close the state."""
+        self.overlay, self.numbers = overlay, {}
+
+
+class KeyValues:
+    """A `trident_state.protocols.KeyValueState`. An operation keeps one object for its whole run."""
+
+    __slots__ = ("_current", "_keys", "_name")
+
+    def __init__(self, name: str, keys: pa.Schema, current: Current) -> None:
+        self._name, self._keys, self._current = name, keys, current
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        overlay = self._open("get")
+        value = overlay.value(self._number(overlay, key, "get"))
+        return default if value is None else value
+
+    def put(self, key: Any, value: Any) -> None:
+        overlay = self._open("put")
+        overlay.write(self._number(overlay, key, "put"), value, "put")
+
+    def delete(self, key: Any) -> None:
+        overlay = self._open("delete")
+        overlay.write(self._number(overlay, key, "delete"), None, "delete")
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        entries = self._open("items").entries()
+        return ((self._shown(entry[:-1]), entry[-1]) for entry in entries)
+
+    def keys(self) -> Iterator[Any]:
+        return map(self._shown, self._open("keys").keys())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.keys()
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key) is not None
+
+    def __repr__(self) -> str:
+        return f"KeyValueState({self._name!r})"
+
+    def _shown(self, key: tuple[Any, ...]) -> Any:
+        return key[0] if len(key) == 1 else key
+
+    def _open(self, verb: str) -> Overlay:
+        overlay = self._current.overlay
+        if overlay is None:
+            raise StateClosedError(
+                f"state {self._name!r}: {verb} was called outside of a batch; a KeyValueState is open while initState, "
+                "execute, prePrepare and preRollback run, in the thread that calls them"
+            )
+        return overlay
+
+    def _number(self, overlay: Overlay, key: Any, verb: str) -> int:
+        plain: Any = None
+        if type(key) in _PLAIN:
+            plain = (type(key), key)
+        elif type(key) is tuple and _PLAIN.issuperset(map(type, key)):
+            plain = (*map(type, key), key)
+        number = self._current.numbers.get(plain) if plain is not None else None
+        if number is None:
+            (number,) = overlay.known(key_columns([key], self._keys, overlay.about(verb)))
+            if plain is not None:
+                self._current.numbers[plain] = number
+        return number

@@ -1,0 +1,205 @@
+"""Stateful operations in a commit turn: the calls of the user's object, in their order, over one batch after another.
+
+What the calls come to is frozen before it is written, as for every update. So the order of calls follows from the txid
+alone: a batch that comes a second time has failed before it was frozen, and a batch that is frozen never comes here.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.errors import StateError, StateValueError, UserFunctionError
+from trident.base.types import arrow_schema, select
+from trident.compiler.columns.calls import action, emitter
+from trident.compiler.columns.columns import Columns, Kernel
+from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.states.key_values import Current, KeyValues
+from trident.compiler.states.overlay import Overlay, Stored, ValueOverlay
+from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.updates import Updated
+from trident.compiler.windows.run_types import RunWindow, WindowBatch
+from trident.operations.functions import Call, Operation
+from trident.operations.stateful import Stateful, overrides
+from trident.plan.nodes import PartitionPersist, StateWriter
+
+MOST_BYTES = 64 << 10
+"""How large the JSON of a checkpoint may be that is committed with a batch."""
+
+
+def stateful_update(step: PartitionPersist) -> RunWindow:
+    """Return the function that runs a stateful operation over a batch. It keeps the operation's place in its run."""
+    assert isinstance(step.updating, Stateful)
+    return (_Checkpoints(step) if step.updating.transactional else _Values(step)).update
+
+
+def call_hook(step: StateWriter, name: str, txid: int) -> None:
+    """Call a hook of a step's operation that belongs to no update of the state: preCommit, ackCommit."""
+    assert isinstance(step, PartitionPersist) and isinstance(step.updating, Stateful)
+    with _where(step).calling(f"{name}({txid})"):
+        getattr(step.updating.operation.target, name)(txid)
+
+
+def has_hook(step: StateWriter, name: str) -> bool:
+    """Return whether a step is a stateful operation with this hook."""
+    updating = getattr(step, "updating", None)
+    return isinstance(updating, Stateful) and overrides(updating.operation.target, name)
+
+
+def _where(step: PartitionPersist) -> Where:
+    assert isinstance(step.updating, Stateful)
+    return Where(step.step, step.updating.site, step.updating.inputs)
+
+
+class _Update:
+    """The update of one stateful operation in one run. The thread of the commit turn's user code calls it."""
+
+    def __init__(self, step: PartitionPersist) -> None:
+        assert isinstance(step.updating, Stateful)
+        self._step, self._where = step, _where(step)
+        self._shape, self._inputs = shape_of(step), arrow_schema(select(step.source.schema, step.inputs))
+        self._puts = self._shape.keys.append(pa.field(step.schema.names[-1], self._shape.value))
+        self._outputs = nullable(arrow_schema(step.outputs))
+        self._user = step.updating.operation.target
+        self._kernel = self._compiled(step.updating)
+        self._begun: int | None = None
+        """The last batch that was begun; None before the first one of the run."""
+
+    def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        """Return what the operation makes of a batch."""
+        tuples = Columns.of(table.select(self._inputs.names), self._inputs)
+        overlay = Overlay(self._step.state.name, self._shape, self._where, stored)
+        with self._open(overlay, batch.txid):
+            self._begin(batch.txid, tuples)
+            emitted = self._kernel(tuples).table(self._outputs) if tuples.rows else self._outputs.empty_table()
+            self._end(batch.txid)
+        if overlay.failure is not None:  # the user's code caught it, and went on with a wrong answer
+            raise overlay.failure
+        changes = overlay.changes()
+        puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=self._puts)
+        return Updated(puts, emitted)
+
+    def _compiled(self, stateful: Stateful) -> Kernel:
+        operation = self._bound(stateful.operation)
+        if not stateful.emits:
+            return action(operation, self._where, frozenset(self._inputs.names))
+        names = self._outputs.names
+        added = pa.schema([self._outputs.field(name) for name in names if name not in self._inputs.names])
+        return emitter(operation, self._where, added, frozenset(names))
+
+    @contextmanager
+    def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
+        """Open the state for the calls of a batch. Raise errors of the state as they are, not as the user's."""
+        overlay.beginCommit(txid)
+        try:
+            yield
+        except Exception as error:
+            if overlay.failure is not None:
+                raise overlay.failure from None
+            if isinstance(error, UserFunctionError) and isinstance(error.__cause__, StateError):
+                error.__cause__.add_note(str(error))
+                raise error.__cause__ from None
+            raise
+        finally:
+            overlay.commit(txid)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        with self._where.calling(f"{name}({', '.join(map(short, args))})"):
+            return getattr(self._user, name)(*args)
+
+    def _bound(self, operation: Operation) -> Operation:
+        """Return the operation as it is called with a tuple."""
+        return operation
+
+    def _begin(self, txid: int, tuples: Columns) -> None:
+        raise NotImplementedError
+
+    def _end(self, txid: int) -> None:
+        raise NotImplementedError
+
+
+class _Values(_Update):
+    """An operation over a KeyValueState."""
+
+    def __init__(self, step: PartitionPersist) -> None:
+        self._current = Current()
+        self._state = KeyValues(step.state.name, shape_of(step).keys, self._current)
+        super().__init__(step)
+        assert isinstance(step.updating, Stateful)
+        self._plain = step.updating.operation.call is Call.TUPLE
+        keys = [(field.name, field.type) for field in self._shape.keys]
+        self._read_ahead = set(keys) <= {(field.name, field.type) for field in self._inputs}
+        """Whether the tuples have the fields of the key: then the state is read once a batch, not once a key."""
+
+    def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        try:
+            return super().update(table, stored, batch)
+        finally:
+            self._current.set(None)
+
+    @contextmanager
+    def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
+        self._current.set(overlay)
+        with super()._open(overlay, txid):
+            yield
+
+    def _bound(self, operation: Operation) -> Operation:
+        if operation.call is not Call.TUPLE:
+            return operation
+        function, state = operation.target, self._state
+        return replace(operation, target=lambda values: function(values, state))
+
+    def _begin(self, txid: int, tuples: Columns) -> None:
+        if self._begun is None and not self._plain:
+            self._call("initState", self._state)
+        elif self._begun == txid and overrides(self._user, "preRollback"):
+            self._call("preRollback")
+        self._begun = txid
+        overlay = self._current.overlay
+        if self._read_ahead and overlay is not None and tuples.rows:
+            overlay.known(Columns({name: tuples[name] for name in self._shape.keys.names}, tuples.rows))
+
+    def _end(self, txid: int) -> None:
+        if overrides(self._user, "prePrepare"):
+            self._call("prePrepare", txid)
+
+
+class _Checkpoints(_Update):
+    """An operation that keeps its state by itself. The state of its step is its last checkpoint, as JSON."""
+
+    @contextmanager
+    def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
+        self._committed = ValueOverlay(overlay)
+        with super()._open(overlay, txid):
+            yield
+
+    def _begin(self, txid: int, tuples: Columns) -> None:
+        text = self._committed.get()
+        checkpoint = None if text is None else json.loads(text)
+        if self._begun is None:
+            self._call("initState", checkpoint)
+            # The former driver may have died between COMMITTED and this call.
+            if text is not None and overrides(self._user, "ackCommit"):
+                self._call("ackCommit", txid - 1)
+        elif self._begun == txid:
+            self._call("rollback", checkpoint)
+        self._begun = txid
+
+    def _end(self, txid: int) -> None:
+        committed = self._call("commit", txid, self._call("finishBatch", txid))
+        try:
+            text = json.dumps(committed, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise self._refused(txid, committed, f"that is not JSON ({error})") from None
+        if (size := len(text.encode())) > MOST_BYTES:
+            raise self._refused(txid, committed, f"of {size} bytes, and {MOST_BYTES} are the most")
+        self._committed.set(text)
+
+    def _refused(self, txid: int, committed: Any, why: str) -> StateValueError:
+        return StateValueError(
+            f"{self._where.step}: {self._where.site}: batch {txid}: commit returned {short(committed)}, a checkpoint "
+            f"{why}. Store the checkpoint elsewhere in commit(txid, checkpoint), and return the key under which it lies"
+        )

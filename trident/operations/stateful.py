@@ -1,0 +1,181 @@
+"""Stateful operations: what users extend, and a stateful operation in a plan."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from trident.base.callsite import CallSite
+from trident.base.errors import TopologyError
+from trident.base.step import Step
+from trident.base.text import brief
+from trident.operations.annotations import Returns
+from trident.operations.callables import bind, check_not_class, kind_of, read_operation
+from trident.operations.functions import Call, Operation, TridentCollector
+
+
+class StatefulOperation:
+    """An operation that keeps values over all batches. Subclass it where a plain function is not enough.
+
+    `statefulEach` calls `execute` for each tuple, on the driver, in the batch's order. What it puts into the state is
+    frozen with what it emits before either is written, so each batch changes the state once, whatever fails; every
+    committed txid is a checkpoint of all states. The other methods may be left out. Meaning: Storm's
+    ``IStatefulBolt``, with the hooks of ``IStatefulComponent``, exactly-once.
+
+    In a run the calls come in this order:
+
+    1. ``initState(state)``, before the first tuple, with the state as the last committed batch left it;
+    2. for each batch ``execute`` with each tuple, then ``prePrepare(txid)``. Then the batch's changes are frozen;
+    3. ``preCommit(txid)``, before the frozen changes are written.
+
+    If a batch fails before its changes are frozen, it begins again: first with ``preRollback()``, which finds the state
+    as the batch before left it. If the driver dies, the next one begins with ``initState``; changes that were frozen
+    are written first, after ``preCommit`` of the new object.
+
+    >>> class Longest(StatefulOperation):
+    ...     outputType = "string"
+    ...     def initState(self, state):
+    ...         self.state = state
+    ...     def execute(self, tuple, collector):
+    ...         longest = max(self.state.get(tuple.user, ""), tuple.word, key=len)
+    ...         self.state.put(tuple.user, longest)
+    ...         collector.emit([longest])
+    """
+
+    def initState(self, state: Any) -> None:
+        """Take the `KeyValueState` for this run. It is open while a method but ``preCommit`` runs."""
+        raise NotImplementedError(f"{type(self).__name__} has no initState(state)")
+
+    def execute(self, tuple: Any, collector: TridentCollector) -> None:
+        """Read and change the state with `tuple`, a TridentTuple of the input fields; emit values to append to it."""
+        raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
+
+    def prePrepare(self, txid: int) -> None:
+        """Put what is held back in memory into the state: the batch has no more tuples, its changes are frozen next."""
+
+    def preCommit(self, txid: int) -> None:
+        """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
+
+    def preRollback(self) -> None:
+        """Drop what is held in memory of the batch: it failed, and its tuples come again."""
+
+
+class TransactionOperation:
+    """An operation that keeps its state by itself, and gives a checkpoint of it for each batch.
+
+    Meaning: JStorm's ``ITransactionStatefulBoltExecutor``. `statefulEach` calls it without ``keyFields``; its state is
+    one value, the checkpoint as JSON, which is committed with the batch. In a run the calls come in this order:
+
+    1. ``initState(checkpoint)``, before the first tuple, with the checkpoint of the last committed batch; None where
+       there is none. ``ackCommit`` of that batch follows, since the former driver may have died before it;
+    2. for each batch ``execute`` with each tuple, ``finishBatch(txid)``, ``commit(txid, checkpoint)``. What `commit`
+       returns is frozen with what was emitted, and written;
+    3. ``ackCommit(txid)``, when every state and output holds the batch.
+
+    If a batch fails before it is frozen, it begins again: first with ``rollback(checkpoint)`` of the batch before.
+
+    >>> class Total(TransactionOperation):
+    ...     def initState(self, checkpoint):
+    ...         self.total = checkpoint or 0
+    ...     rollback = initState
+    ...     def execute(self, tuple, collector):
+    ...         self.total += tuple.n
+    ...         collector.emit([self.total])
+    ...     def finishBatch(self, txid):
+    ...         return self.total
+    """
+
+    def initState(self, checkpoint: Any) -> None:
+        """Begin a run with the checkpoint of the last committed batch: JSON, as `commit` returned it, or None."""
+        raise NotImplementedError(f"{type(self).__name__} has no initState(checkpoint)")
+
+    def rollback(self, checkpoint: Any) -> None:
+        """Go back to this checkpoint, or to the beginning for None: the tuples after it come again."""
+        raise NotImplementedError(f"{type(self).__name__} has no rollback(checkpoint)")
+
+    def execute(self, tuple: Any, collector: TridentCollector) -> None:
+        """Change the state with `tuple`, a TridentTuple of the input fields; emit values to append to it."""
+        raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
+
+    def finishBatch(self, txid: int) -> Any:
+        """Return the checkpoint of the state after this batch, of which every tuple was executed."""
+        raise NotImplementedError(f"{type(self).__name__} has no finishBatch(txid)")
+
+    def commit(self, txid: int, checkpoint: Any) -> Any:
+        """Return what is committed for the checkpoint: JSON of at most 64 KiB. By default the checkpoint itself.
+
+        A large checkpoint is stored elsewhere here, under a key with the txid; the key is returned. It may come again
+        for a txid, and must then store the same again. An error fails the batch, which is rolled back.
+        """
+        return checkpoint
+
+    def ackCommit(self, txid: int) -> None:
+        """Delete what only batches before `txid` needed. It may come again, and may be left out for a batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stateful:
+    """A stateful operation in a plan. A function is called with a tuple and the state, an object by its methods.
+
+    `inputs` are the fields of the tuples that it sees; `emits` is false if its tuples go on as they are.
+    """
+
+    operation: Operation
+    inputs: tuple[str, ...]
+    emits: bool
+
+    @property
+    def site(self) -> CallSite:
+        """The name, file and line of the user's operation."""
+        return self.operation.site
+
+    @property
+    def transactional(self) -> bool:
+        """Whether the operation keeps its state by itself, and gives checkpoints."""
+        return isinstance(self.operation.target, TransactionOperation)
+
+
+def overrides(target: object, name: str) -> bool:
+    """Return whether an operation has a method `name` of its own, which does something."""
+    method = getattr(type(target), name, None)
+    ours = [getattr(base, name, None) for base in (StatefulOperation, TransactionOperation)]
+    return callable(getattr(target, name, None)) and method not in ours
+
+
+_HOOKS = {"prePrepare": 1, "preCommit": 1, "preRollback": 0}
+_CALLS = {"initState": 1, "rollback": 1, "finishBatch": 1, "commit": 2, "ackCommit": 1}
+_ACCEPTED = (
+    "a function of a tuple and the state, a StatefulOperation, or a TransactionOperation; an object has "
+    "initState(state) and execute(tuple, collector)"
+)
+
+
+def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Returns]:
+    """Read `target` as a stateful operation, and its return annotation. `emits`: output fields are declared."""
+    check_not_class(target, step)
+    if isinstance(target, type):
+        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
+    if kind_of(target) == "execute" and callable(getattr(target, "initState", None)):
+        operation, returns = read_operation(target, step, tuples=True)
+        bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
+        checkpoints = isinstance(target, TransactionOperation)
+        for name, count in (_CALLS if checkpoints else {"initState": 1, **_HOOKS}).items():
+            if callable(method := getattr(target, name, None)):
+                bind(method, count, f"{name} is called with {count} argument{'' if count == 1 else 's'}", step)
+        _check_never_called(target, checkpoints, step)
+        return operation, returns
+    if kind_of(target) or not callable(target):
+        raise step.error(TopologyError, f"{brief(target)} is no stateful operation; give {_ACCEPTED}")
+    operation, returns = read_operation(target, step, tuples=True)
+    if operation.call is not Call.TUPLE:
+        raise step.error(TopologyError, f"{brief(target)} is no function of a tuple and the state; give {_ACCEPTED}")
+    bind(target, 2, "it is called with one TridentTuple and the KeyValueState", step, yields=emits)
+    return operation, returns
+
+
+def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:
+    """Refuse an object with a method that other operations have, and that would never be called here."""
+    never = ["prepare", "cleanup", *(_HOOKS if checkpoints else ("finishBatch", "rollback", "commit", "ackCommit"))]
+    for name in never:
+        if callable(getattr(target, name, None)):
+            instead = "initState begins a run" if name in ("prepare", "cleanup") else "extend TransactionOperation"
+            instead = "finishBatch, commit, ackCommit and rollback are its calls" if name in _HOOKS else instead
+            raise step.error(TopologyError, f"its method {name} would never be called by statefulEach: {instead}")

@@ -1,0 +1,48 @@
+"""The hooks of stateful operations that belong to a commit turn, and not to the update of their state.
+
+They are called in the lane of the commit turn, like all user code of a turn, and so before and after everything that a
+turn writes.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from trident.base.errors import AttemptCancelledError
+from trident.base.log_fields import RunLogger
+from trident.compiler.states.stateful import call_hook, has_hook
+from trident.plan.nodes import StateWriter
+from trident.run.user_code import UserCode
+
+
+class OperatorHooks:
+    """Calls ``preCommit`` and ``ackCommit`` of a group's stateful operations. The commit thread calls it."""
+
+    def __init__(self, steps: Iterable[StateWriter], code: UserCode, logger: RunLogger) -> None:
+        steps = tuple(steps)
+        self._preparing = [step for step in steps if has_hook(step, "preCommit")]
+        self._acknowledging = [step for step in steps if has_hook(step, "ackCommit")]
+        self._code, self._logger = code, logger
+        self._begun: set[StateWriter] = set()
+        """The steps whose operation has had a batch in this run, and so knows its checkpoint."""
+
+    def begun(self, step: StateWriter) -> None:
+        """Note that an operation has had a batch in this run."""
+        self._begun.add(step)
+
+    def before_writes(self, steps: Iterable[StateWriter], txid: int) -> None:
+        """Tell operations that their frozen changes are written next. An error fails the turn, which is repeated."""
+        for step in steps if self._preparing else ():
+            if step in self._preparing:
+                self._code.call(step, txid, partial(call_hook, step, "preCommit", txid))
+
+    def committed(self, txid: int) -> None:
+        """Tell operations that everything of the batch is committed. An error is logged: the batch stays committed."""
+        for step in self._acknowledging:
+            if step not in self._begun:  # its first batch begins with the acknowledgement of the one before
+                continue
+            try:
+                self._code.call(step, txid, partial(call_hook, step, "ackCommit", txid))
+            except AttemptCancelledError:  # the run ends; the next one calls it again
+                return
+            except Exception:
+                self._logger.warning("%s failed in ackCommit(%d)", step.step, txid, exc_info=True)

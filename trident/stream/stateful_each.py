@@ -1,0 +1,155 @@
+"""The verb statefulEach, which calls an operation that keeps values over all batches."""
+
+from typing import Any, Generic
+
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from trident.base.names import FieldsLike
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.output_fields import OutputsLike, read_outputs, resolve
+from trident.operations.stateful import Stateful, read_stateful
+from trident.operations.updater_checks import held_fields
+from trident.plan import nodes, rules
+from trident.stream.argument_types import StatefulArgument
+from trident.stream.arguments import read_arguments
+from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
+from trident.stream.duplicates import StatefulT
+from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
+
+_USAGE = (
+    "statefulEach([inputFields,] operation, [outputFields,] keyFields=, valueType=, [stateFactory=,] name=), without "
+    "keyFields and valueType for a TransactionOperation"
+)
+_CHECKPOINT = StructField("checkpoint", StringType())
+
+
+class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
+    """The verb of streams and grouped streams that calls a stateful operation."""
+
+    __slots__ = ()
+
+    def _through(self, node: nodes.Emitted) -> StatefulT:
+        """Return the stream of the tuples that an update of a state, the source of `node`, lets through."""
+        raise NotImplementedError
+
+    def statefulEach(
+        self,
+        *args: StatefulArgument,
+        inputFields: FieldsLike | None = None,
+        operation: object = None,
+        outputFields: OutputsLike | None = None,
+        keyFields: OutputsLike | None = None,
+        valueType: str | DataType | None = None,
+        stateFactory: object = None,
+        name: str | None = None,
+    ) -> StatefulT:
+        """Call an operation that keeps values over all batches, and append what it gives to each tuple.
+
+        The operation is called once for each tuple, with a `KeyValueState`: ``get(key, default)``, ``put``, ``delete``,
+        ``keys`` and ``items``, where a read sees what was put before it. It runs on the driver, over tuples that are
+        frozen already, one after the other in the batch's order. What it changes and what it emits are frozen before
+        any of it is written, so each batch changes the state once, whatever fails, and all states of a batch group are
+        as of one txid. Any other effect of the operation may happen again.
+        Meaning: Storm's ``IStatefulBolt``, and JStorm's ``ITransactionStatefulBoltExecutor``, exactly-once. Storm's
+        Trident has no such verb.
+
+        Parameters
+        ----------
+        inputFields : str or list of str, optional
+            The fields of the tuples that the operation sees. Omitted: all fields.
+        operation : callable, StatefulOperation or TransactionOperation
+            A function of a TridentTuple and the state, which returns or yields what `outputFields` name; or an object
+            with ``initState(state)``, ``execute(tuple, collector)`` and hooks. A `TransactionOperation` keeps its state
+            by itself and gives a checkpoint for each batch.
+        outputFields : str, list of str or StructType, optional
+            The fields that are appended: a tuple leaves once with each result. Omitted: every tuple goes on unchanged.
+        keyFields : str, list of str or StructType
+            The state's key, ``"user long, day date"``; a field of the stream needs no type. Of a grouped stream the
+            group fields are the key.
+        valueType : str or DataType
+            The type of the state's values, ``"long"`` or ``"struct<n: long, last: date>"``.
+        stateFactory : StateFactory, optional
+            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``.
+        name : str
+            The state's name, its identity over restarts.
+
+        Raises
+        ------
+        DuplicateNameError
+            If another step updates a state of this name.
+        TopologyError, TypeDeclarationError, FieldNotFoundError
+            If the operation cannot be called so, or its key, value or output fields have no type.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> def counted(tuple, state):
+        ...     n = state.get(tuple.word, 0) + 1
+        ...     state.put(tuple.word, n)
+        ...     return n
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat", "dog"]]))
+        >>> words.statefulEach(counted, "count long", keyFields="word", valueType="long", name="counts")
+        StatefulStream(words/1:statefulEach(counted): word string, count bigint)
+        >>> words.groupBy("word").statefulEach(counted, "count long", valueType="long", name="again").state()
+        TridentState('again': word string, value bigint; opaque)
+        """
+        stream, group = self._by_group()
+        step = stream._step("statefulEach")
+        call = read_arguments(step, _USAGE, args, {"operation": operation}, inputFields, outputFields)
+        step = call.step
+        check_no_requests(stream._node, step)
+        inputs = stream._inputs(call.inputs, step)
+        read, returns = read_stateful(call.operation, call.outputs is not None, step)
+        added = StructType([])
+        if call.outputs is not None:
+            added = resolve(read_outputs(call.outputs, step), read, returns, step)
+        stateful = Stateful(read, inputs, call.outputs is not None)
+        keys, value = _held(stream, group, stateful, keyFields, valueType, step)
+        if name is None:
+            raise step.wrong(f"the state needs a name, its identity over restarts; write {_USAGE}")
+        outputs = rules.appended(stream.schema, added, step)
+        node = nodes.PartitionPersist(
+            stream._node,
+            stream.fields,
+            stateful,
+            outputs,
+            keys,
+            state_spec(stream._register, name, factory_or_memory(stateFactory, step, _USAGE), step),
+            **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
+        )
+        return self._through(add_update(stream._register, stream._label, node, outputs, step))
+
+
+def _held(
+    stream: StreamBase[Any],
+    group: tuple[str, ...],
+    stateful: Stateful,
+    keyFields: OutputsLike | None,
+    valueType: str | DataType | None,
+    step: Step,
+) -> tuple[StructType, StructField]:
+    """Return the key fields and the value field of the operation's state."""
+    if stateful.transactional:
+        given = {"keyFields": keyFields, "valueType": valueType, "groupBy": group or None}
+        for argument, value in given.items():
+            if value is not None:
+                raise step.wrong(
+                    f"{argument} {value!r} is for an operation over a KeyValueState; the state of a "
+                    f"TransactionOperation is one value, its checkpoint; write {_USAGE}"
+                )
+        return StructType([]), _CHECKPOINT
+    if group:
+        if keyFields is not None:
+            raise step.wrong(
+                f"keyFields {keyFields!r} stand beside groups; of a grouped stream the group fields "
+                f"({', '.join(group)}) are the key: leave one of the two out"
+            )
+        keyFields = select(stream.schema, group)
+    target = stateful.operation.target
+    keys, value = held_fields(target, stream.schema, keyFields, valueType, _USAGE, step)
+    if not keys.fields:
+        raise step.wrong(f"the state needs a key: give keyFields='word', or group the stream; write {_USAGE}")
+    rules.check_comparable(keys, step)
+    return keys, value
