@@ -9,6 +9,7 @@ from trident.base.durations import Duration
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
+from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -29,6 +30,8 @@ class StartOptions(TypedDict, total=False):
     targetBatchSecs: Duration | None
     active: bool
     parallelismHints: "Mapping[str, int] | None"
+    ledger: bool
+    waitStrategy: WaitStrategy | None
     replace: bool
     standby: bool
     takeover: bool | None

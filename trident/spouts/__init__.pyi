@@ -33,3 +33,4 @@ from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSp
 from trident_spouts.shares import SharesEmission as SharesEmission
 from trident_spouts.spark_spout import SparkSpout as SparkSpout
 from trident_spouts.streaming_spout import StreamingSpout as StreamingSpout
+from trident_spouts.wait_strategy import WaitStrategy as WaitStrategy

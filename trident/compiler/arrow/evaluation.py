@@ -44,6 +44,7 @@ from trident.compiler.columns.splits import part_of
 from trident.compiler.program import RequestPlan
 from trident.compiler.results import StepWork
 from trident.compiler.states.queries import Read, compile_answer
+from trident.compiler.tracking.steps import StepLedger
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan import nodes
@@ -71,6 +72,7 @@ class Run:
     letters: Letters = field(default_factory=Letters)
     steps: list[StepWork] = field(default_factory=list)
     """The work of each step that has run, in their order."""
+    ledger: StepLedger | None = None
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
@@ -128,7 +130,7 @@ class Evaluation:
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)
         self._functions = [
-            (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node))
+            (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node), _moves(node))
             for node in walked
             if id(node) not in self._entries
         ]
@@ -138,12 +140,14 @@ class Evaluation:
         by_node = dict(run.inputs)
         if self._partitioned:
             by_node = {node: spread(columns, self._counts.get(node)) for node, columns in by_node.items()}
-        for node, step, sources, function in self._functions:
+        for node, step, sources, function, moves in self._functions:
             run.check()
             entering, began = [by_node[source] for source in sources], perf_counter()
             leaving = by_node[node] = function(entering, run)
             entered = sum(columns.rows for columns in entering)
             run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began))
+            if moves and run.ledger is not None:
+                run.ledger.moved(step, entered, leaving.rows)
         return by_node
 
     def _compiled(self, node: nodes.Node) -> NodeFunction:
@@ -271,6 +275,12 @@ class Evaluation:
                 "give one to start(spark), or write the operation in Python"
             )
         return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
+
+
+def _moves(node: nodes.Node) -> bool:
+    """Return whether a node gives every tuple on once: it merges streams, or moves tuples between partitions."""
+    copies = isinstance(node, nodes.Repartition) and node.how is nodes.Placing.BROADCAST
+    return isinstance(node, nodes.Merge | nodes.Repartition | nodes.Debug | nodes.ParallelismHint) and not copies
 
 
 def _folding(node: nodes.Aggregate | nodes.PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
