@@ -214,7 +214,8 @@ def test_only_a_rich_spout_has_several_streams() -> None:
         TridentTopology().newStreams("shop", Batches())  # type: ignore[arg-type]
 
 
-def test_explain_names_the_streams() -> None:
-    text = topology_of(Shop({})).explain()
+def test_explain_names_the_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    topology_of(Shop({})).explain()
+    text = capsys.readouterr().out
     assert "orders(id bigint, price double), errors(line string), lines(line string)" in text
     assert "stream shop.orders" in text

@@ -67,9 +67,10 @@ class ArrowSlot:
         ledger = (
             None if self._secret is None else StepLedger(Ledger(self._secret, f"{attempt} of stage {stage.number}"))
         )
-        for node, emission in inputs.items() if ledger is not None else ():
-            given = emission.num_rows if isinstance(emission, pa.Table) else emission.rows
-            ledger.entered(node.step, given, read[id(node)].rows)
+        if ledger is not None:
+            for node, emission in inputs.items():
+                given = emission.num_rows if isinstance(emission, pa.Table) else emission.rows
+                ledger.entered(node.step, given, read[id(node)].rows)
 
         def check() -> None:
             if self._cancelled.is_set():

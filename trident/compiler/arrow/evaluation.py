@@ -49,7 +49,7 @@ from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan import nodes
 from trident.plan.hints import Hints
-from trident.plan.partitions import keeps_partitions, partition_counts
+from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
 """A function that runs a node which only Spark can run, and returns the tuples that leave the node.
@@ -129,8 +129,9 @@ class Evaluation:
         self._partitioned = is_partitioned(walked, self._counts)
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)
+        self._moving = {id(node) for node in walked if isinstance(node, nodes.Merge) or moves(node)}
         self._functions = [
-            (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node), _moves(node))
+            (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node))
             for node in walked
             if id(node) not in self._entries
         ]
@@ -140,13 +141,13 @@ class Evaluation:
         by_node = dict(run.inputs)
         if self._partitioned:
             by_node = {node: spread(columns, self._counts.get(node)) for node, columns in by_node.items()}
-        for node, step, sources, function, moves in self._functions:
+        for node, step, sources, function in self._functions:
             run.check()
             entering, began = [by_node[source] for source in sources], perf_counter()
             leaving = by_node[node] = function(entering, run)
             entered = sum(columns.rows for columns in entering)
             run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began))
-            if moves and run.ledger is not None:
+            if run.ledger is not None and node in self._moving:
                 run.ledger.moved(step, entered, leaving.rows)
         return by_node
 
@@ -275,12 +276,6 @@ class Evaluation:
                 "give one to start(spark), or write the operation in Python"
             )
         return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
-
-
-def _moves(node: nodes.Node) -> bool:
-    """Return whether a node gives every tuple on once: it merges streams, or moves tuples between partitions."""
-    copies = isinstance(node, nodes.Repartition) and node.how is nodes.Placing.BROADCAST
-    return isinstance(node, nodes.Merge | nodes.Repartition | nodes.Debug | nodes.ParallelismHint) and not copies
 
 
 def _folding(node: nodes.Aggregate | nodes.PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:

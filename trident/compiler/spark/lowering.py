@@ -65,7 +65,7 @@ from trident.plan.nodes import (
     WindowPanes,
     sources_of,
 )
-from trident.plan.partitions import keeps_partitions
+from trident.plan.partitions import keeps_partitions, moves
 from trident.plan.split_schema import own_fields
 from trident.plan.traits import all_native
 from trident.plan.window_inputs import entering_panes
@@ -196,6 +196,8 @@ class Lowering:
 
     def _root(self, node: Node, below: Node) -> Root | None:
         """Return the way of a source's tuples into a chain that ends in this node, where the batch has a ledger."""
+        while self._ledger is not None and id(below) not in self._inputs and moves(below):
+            (below,) = sources_of(below)
         source = self._inputs.get(id(below))
         if self._ledger is None or source is None:
             return None
@@ -363,7 +365,7 @@ class Lowering:
         entering = arrow_schema(select(node.source.schema, names))
         if not (node.group and self._ends(node)):
             return gathered_by_key(self.select(node.source, names), spec, entering, self.profile)
-        chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
+        chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
         sending, edge = self._sending(PendingFunction(chain[1], chain[0], entering), _between(node))
         return gathered_by_key(sending.frame(), spec, entering, self.profile).behind_reports(edge)
 
@@ -373,7 +375,7 @@ class Lowering:
             return merged_in_partitions(self.folding(node), fold_spec(node))
         names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))
-        chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
+        chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
         return gathered_in_partitions(PendingFunction(chain[1], chain[0], entering), gather_spec(node, self._txid))
 
     def _picked(self, node: Pick) -> PendingFunction:
@@ -384,10 +386,7 @@ class Lowering:
         reads = {*self.layout.names(node), *node.inputs}
         names = [name for name in node.schema.names if name in reads]
         entering = arrow_schema(select(node.schema, names))
-        chain = self._unshared_chain(node.source, names) or (
-            Chain((), entering, entering),
-            self.select(node.source, names),
-        )
+        chain = self._unshared_chain(node.source, names) or self._as_they_are(node, node.source, names)
         function = PickTuples(PickSpec.of(node), entering)
         parts = PendingFunction(chain[1], chain[0], entering).then(function, entering)
         if node.scope == "partition":
@@ -411,9 +410,7 @@ class Lowering:
     def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> PendingFunction:
         spec = fold_spec(node)
         if chain is None:
-            names = read_fields(node)
-            schema = arrow_schema(select(node.source.schema, names))
-            chain = Chain((), schema, schema), self.select(node.source, names)
+            chain = self._as_they_are(node, node.source, read_fields(node))
         return PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
@@ -431,6 +428,11 @@ class Lowering:
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """Return the Python operations before an aggregate that nothing else reads: the fold can run with them."""
         return self._unshared_chain(node.source, read_fields(node))
+
+    def _as_they_are(self, node: Node, source: Node, names: Sequence[str]) -> tuple[Chain, DataFrame]:
+        """Return the tuples that leave `source` for a function of `node`, with a chain that changes nothing."""
+        schema = arrow_schema(select(source.schema, names))
+        return Chain((), schema, schema, root=self._root(node, source)), self.select(source, names)
 
     def _unshared_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """Return the Python operations that end in this node, if only one node reads it; else None."""
@@ -479,8 +481,7 @@ class Lowering:
         if chain is None:
             if node.windowing.aggregation.native is not None:
                 return None
-            schema = arrow_schema(select(node.source.schema, names))
-            chain = Chain((), schema, schema), self.select(node.source, names)
+            chain = self._as_they_are(node, node.source, names)
         spec = pane_spec(node)
         return PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
 

@@ -225,7 +225,7 @@ class Chain(OnChain):
     before: Callable[[Batches], Batches] | None = None
     """The reader of the source, where it runs in the same worker."""
     lifecycle: Lifecycle | None = None
-    root: Root | None = None  # type: ignore[misc]  # a field in place of the property
+    root: Root | None = None
     """See `OnChain.root`."""
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
