@@ -43,10 +43,23 @@ def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) 
     parameters = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
+        if option in _ELSEWHERE:
+            raise TopologyError(f"start has no option {option!r}: {_ELSEWHERE[option]}")
         if option not in known:
             raise TopologyError(
                 f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
             )
+
+
+_ACKERS = (
+    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
+    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
+)
+_ELSEWHERE = {
+    **dict.fromkeys(("ackers", "numAckers", "ackerExecutors", "tracking"), _ACKERS),
+    "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
+}
+"""What Storm or common sense would call an option, and what to write here."""
 
 
 def folder(checkpointLocation: str | Path) -> Path:

@@ -23,7 +23,7 @@ class RabbitSpout(RichSpout):
         self._port = port
 
     def open(self) -> None:
-        self._tags: dict[str, int] = {}
+        self._tags: dict[str, list[int]] = {}  # several where the sender repeated a message under its id
         self._channel: Any = None
 
     def _connected(self) -> Any:
@@ -38,17 +38,15 @@ class RabbitSpout(RichSpout):
         with suppress(AMQPError, OSError):  # the server is away: asked again by the next batch
             delivered, properties, body = self._connected().basic_get(QUEUE)
             if delivered is not None:
-                self._tags[properties.message_id] = delivered.delivery_tag
+                self._tags.setdefault(properties.message_id, []).append(delivered.delivery_tag)
                 collector.emit(body.decode(), messageId=properties.message_id)
 
     def ack(self, messageId: Any) -> None:
-        tag = self._tags.pop(messageId, None)
-        if tag is not None:  # without one the server will deliver the message again
+        for tag in self._tags.pop(messageId, ()):  # without one the server will deliver the message again
             self._channel.basic_ack(tag)
 
     def fail(self, messageId: Any, reason: str) -> None:
-        tag = self._tags.pop(messageId, None)
-        if tag is not None:
+        for tag in self._tags.pop(messageId, ()):
             self._channel.basic_nack(tag, requeue=True)
 
     def close(self) -> None:
