@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.compiler.functions import Longest
-from tests.compiler.stage_runner import STATE, OnSpark, run, stream
+from tests.compiler.functions import Longest, half
+from tests.compiler.stage_runner import STATE, OnSpark, results, run, stream
 from trident import Count, TridentTopology, expr
 from trident.base.errors import LedgerError
 from trident.base.types import spark_schema
@@ -96,6 +97,35 @@ def test_a_whole_batch_is_settled_and_nothing_of_the_ledger_is_in_its_result(slo
     found = run(slots, longest()).results["out!"]
     assert found.schema.names == ["w", "l"]
     assert sorted(found.to_pydict()["l"]) == sorted(set(WORDS))
+
+
+def shapes() -> TridentTopology:
+    """Streams of a split, a step that catches, a stream that is read twice, and an aggregate within the plan."""
+    topology = TridentTopology()
+    words = stream(topology, "w string", WORDS)
+    parts = words.split("w", by_number, streams={"even": "n long", "odd": "n long, w string"})
+    parts.even.each("n", half, "h double").foreachArrow(print, name="even")
+    parts.odd.groupBy("w").aggregate("w", Longest(), "l").each("l", str.upper, "u string").foreachArrow(
+        print, name="odd"
+    )
+    words.each("w", not_w3, "x string", onError="skip").groupBy("x").persistentAggregate(STATE, Count(), "n", name="x")
+    words.persistentAggregate(STATE, Count(), "n", name="all")
+    return topology
+
+
+def by_number(word: str) -> Iterator[tuple[str, Any]]:
+    number = int(word[1:])
+    yield ("odd", (number, word)) if number % 2 else ("even", number)
+
+
+def not_w3(word: str) -> str:
+    if word == "w3":
+        raise ValueError(word)
+    return word
+
+
+def test_results_are_the_same_with_a_ledger(slots: WithLedger, on_spark: OnSpark) -> None:
+    assert results(slots, shapes()) == results(on_spark, shapes())
 
 
 @pytest.mark.parametrize("edge", [BETWEEN, SINK])

@@ -27,7 +27,8 @@ def keeps_partitions(node: Node) -> bool:
 
 def moves(node: Node) -> bool:
     """Return whether each tuple that enters a node leaves it once, as it is: the node moves it, or shows it."""
-    moved = isinstance(node, Repartition) and node.how is not Placing.BROADCAST
+    # A user's function may choose several partitions for a tuple.
+    moved = isinstance(node, Repartition) and node.how not in (Placing.BROADCAST, Placing.CUSTOM)
     return moved or isinstance(node, ParallelismHint | Debug)
 
 

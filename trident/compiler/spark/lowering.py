@@ -194,6 +194,14 @@ class Lowering:
         edge = self._ledger.edge(where)
         return pending.reporting(self._signal, edge, ids), edge
 
+    @property
+    def _shuffling(self) -> Profile:
+        """The profile by which rows of the ledger are brought together: by a shuffle, in a small batch too.
+
+        A coalesce would give several partitions to one task, and all of them the number of this task.
+        """
+        return self.profile if self._ledger is None else replace(self.profile, small=False)
+
     def _root(self, node: Node, below: Node) -> Root | None:
         """Return the way of a source's tuples into a chain that ends in this node, where the batch has a ledger."""
         while self._ledger is not None and id(below) not in self._inputs and moves(below):
@@ -349,7 +357,7 @@ class Lowering:
         folding, spec = self.folding(node), fold_spec(node)
         if self._ends(node) and (folding.catches or self._ledger is not None):
             sending, edge = self._sending(folding, _between(node))
-            return merged_by_key(sending.frame(), spec, self.profile).behind_reports(edge)
+            return merged_by_key(sending.frame(), spec, self._shuffling).behind_reports(edge)
         return merged_by_key(self._frame_of(folding), spec, self.profile)
 
     def _ends(self, node: Node) -> bool:
@@ -367,7 +375,7 @@ class Lowering:
             return gathered_by_key(self.select(node.source, names), spec, entering, self.profile)
         chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
         sending, edge = self._sending(PendingFunction(chain[1], chain[0], entering), _between(node))
-        return gathered_by_key(sending.frame(), spec, entering, self.profile).behind_reports(edge)
+        return gathered_by_key(sending.frame(), spec, entering, self._shuffling).behind_reports(edge)
 
     def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
         """Return an aggregate of every partition, in the same workers as the Python operations before it."""
@@ -394,8 +402,7 @@ class Lowering:
         if not self._ends(node):
             return PendingFunction(collocated(self._frame_of(parts), (), self.profile), function, entering)
         sending, edge = self._sending(parts, _between(node))
-        # Shuffled in a small batch too: behind a coalesce one task has all partitions, and all of them its number.
-        together = collocated(sending.frame(), (), replace(self.profile, small=False))
+        together = collocated(sending.frame(), (), self._shuffling)
         return PendingFunction(together, function, entering).behind_reports(edge)
 
     def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:

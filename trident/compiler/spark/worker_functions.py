@@ -114,9 +114,12 @@ class Reporting:
 
     @property
     def leaving(self) -> pa.Schema:
-        """The schema of the rows that leave the worker: the fields that the function gives, then the hidden ones."""
+        """The schema of the rows that leave the worker: the fields that the function gives, then the hidden ones.
+
+        A report has nulls in all fields of a tuple, also in those that are never null in a tuple.
+        """
         ids = [pa.field(ROW_ID, pa.int64())] if self.edge is not None and self.ids else []
-        return pa.schema([*self.schema, *ids, pa.field(REPORT, pa.string())])
+        return pa.schema([*(field.with_nullable(True) for field in self.schema), *ids, pa.field(REPORT, pa.string())])
 
     def __call__(self, batches: Batches) -> Batches:
         letters, leaving = Letters(), self.leaving
