@@ -42,7 +42,7 @@ class RabbitQueue(RealQueue):
 
     def send(self, words: dict[int, str]) -> None:
         """Send words; one that was not confirmed is sent again under the same id."""
-        left = dict(words)
+        left, deadline = dict(words), time.monotonic() + 120
         while left:
             try:
                 with closing(self.connect()) as connection:
@@ -53,6 +53,8 @@ class RabbitQueue(RealQueue):
                         channel.basic_publish("", QUEUE, word.encode(), properties, mandatory=True)
                         del left[number]
             except (AMQPError, OSError):
+                if time.monotonic() > deadline:
+                    raise
                 time.sleep(0.1)
 
     def restart(self) -> None:
