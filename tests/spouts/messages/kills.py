@@ -15,6 +15,9 @@ from trident.spouts import RichSpout
 
 _FIRST, _MORE, _WORDS = 40, 30, 9
 
+_AGAIN = 3
+"""How many more lives may take what is left: a driver ends when it finds nothing, also where it finds no server."""
+
 
 class RealQueue(ABC):
     """A queue on a server, as these tests fill it, disturb it, and look at it in the end."""
@@ -53,7 +56,9 @@ def live(forks: Any, queue: RealQueue, state: RedisServer, folder: Path, chance:
     queue.create()
     points = [*chance.choices(queue.points, k=lives), *[""] * queue.healthy]
     sent, ends = _send(queue, chance, 1, _FIRST), []
-    for number, point in enumerate(points):
+    for number, point in enumerate([*points, *[""] * _AGAIN]):
+        if number >= len(points) and not queue.left():
+            break
         child = forks.Process(target=run, args=(queue.spout(), state.url, folder, point))
         child.start()
         if number < len(points) - 1:
@@ -68,7 +73,8 @@ def live(forks: Any, queue: RealQueue, state: RedisServer, folder: Path, chance:
         assert ends[-1] == signal.SIGUSR1 or (point and ends[-1] == signal.SIGKILL), f"life up to {point or 'the end'}"
     assert signal.SIGKILL in ends
     with openState("t", "counts", url=state.url) as counts:
-        assert Counter(dict(counts.items())) == sent
+        counted = Counter(dict(counts.items()))
+    assert counted == sent, f"too many: {counted - sent}, too few: {sent - counted}; {points}, {ends}"
     assert queue.left() == 0, "a message was never acknowledged"
 
 

@@ -1,6 +1,5 @@
 """A spout that reads a queue of RabbitMQ, through its well-kept client pika."""
 
-from contextlib import suppress
 from typing import Any
 
 import pika
@@ -35,11 +34,14 @@ class RabbitSpout(RichSpout):
         return self._channel
 
     def nextTuple(self, collector: Collector) -> None:
-        with suppress(AMQPError, OSError):  # the server is away: asked again by the next batch
+        try:
             delivered, properties, body = self._connected().basic_get(QUEUE)
-            if delivered is not None:
-                self._tags.setdefault(properties.message_id, []).append(delivered.delivery_tag)
-                collector.emit(body.decode(), messageId=properties.message_id)
+        except (AMQPError, OSError) as error:  # the server is away: asked again by the next batch
+            print(f"RabbitMQ is away: {error!r}")
+            return
+        if delivered is not None:
+            self._tags.setdefault(properties.message_id, []).append(delivered.delivery_tag)
+            collector.emit(body.decode(), messageId=properties.message_id)
 
     def ack(self, messageId: Any) -> None:
         for tag in self._tags.pop(messageId, ()):  # without one the server will deliver the message again
