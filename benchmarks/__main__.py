@@ -30,6 +30,7 @@ from benchmarks.rows.serving import serving
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
 from benchmarks.rows.state_cost import keys, state_cost
+from benchmarks.rows.tracking import tracking
 from benchmarks.rows.windows import windows
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
@@ -64,6 +65,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
     "carrier": carrier,
+    "tracking": tracking,
     "kafka": kafka,
     "jdbc": jdbc,
     "objects": objects,

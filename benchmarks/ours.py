@@ -44,12 +44,13 @@ def ours(
     state: StateFactory,
     checkpoint: Path,
     engine: EngineName = "spark",
+    ledger: bool = False,
 ) -> tuple[float, Counts]:
     """Return the seconds from start to the last commit, with three batches in flight, and the state's counts."""
     topology = wordcount(load, way, state)
     with Timed() as timed:
         running = topology.start(
-            spark, engine=engine, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=3
+            spark, engine=engine, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=3, ledger=ledger
         )
         running.processAllAvailable()
     with running:

@@ -192,6 +192,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         parallelismHints : dict of str and int, optional
             Numbers of partitions in place of those in the program: ``{"words": 8}`` for each `parallelismHint` of the
             stream "words", ``{"words/2": 8}`` for one step. ``running.rebalance`` changes them in a run.
+        ledger : bool
+            Keep a ledger of each batch: every partition reports what it sent and received, and an attempt that lost or
+            doubled a row fails with a LedgerError that names the step and the partition, and is tried again.
+        waitStrategy : WaitStrategy, optional
+            Decides how long the spouts are left alone after they had nothing, and while `maxSpoutPending` batches are
+            under way. Default: 1 ms, then twice as long each time, up to half a second.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
         standby : bool

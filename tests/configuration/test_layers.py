@@ -14,7 +14,7 @@ from trident.run.start import start, start_on
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
-CALL_ONLY = {"name", "takeover", "replace", "clock"}
+CALL_ONLY = {"name", "takeover", "replace", "waitStrategy", "clock"}
 
 EVERYWHERE = """
 defaultProfile = "dev"

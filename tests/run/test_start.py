@@ -67,6 +67,21 @@ def test_a_misspelt_option_is_told_with_those_there_are(option: str, near: str |
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            "ackers",
+            "there are no ackers to count, .* ledger=True switches it on, and each RichSpout says by its attribute",
+        ),
+        ("maxRowsPending", "rows are limited by the source: set maxPending of the RichSpout"),
+    ],
+)
+def test_what_storm_calls_an_option_is_told_with_what_to_write(option: str, says: str) -> None:
+    with pytest.raises(TopologyError, match=f"start has no option '{option}': {says}"):
+        word_count().start(**{option: 4})
+
+
 def test_without_a_checkpoint_a_start_says_what_ends_with_it(tmp_path: Path) -> None:
     with pytest.warns(
         RuntimeWarning, match=r"'wc' has no checkpointLocation: its states and its position end with"

@@ -149,7 +149,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"names": "id long"}),
         TopologyError,
-        "lines/1:split(parse): 'names' is an attribute of the result of split: name the stream otherwise",
+        "lines/1:split(parse): 'names' is an attribute of the streams' collection: name the stream otherwise",
     ),
     (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: it belongs to"),
 ]

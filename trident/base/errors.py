@@ -129,6 +129,14 @@ class CallHangsError(BatchTimeoutError):
     hopeless = True
 
 
+class LedgerError(TridentError):
+    """Rows of a batch were lost or doubled on their way, as its ledger says (``start(ledger=True)``).
+
+    Nothing of the attempt was frozen, and the batch is tried again. The message names the step, the partition, and how
+    many rows it sent and how many arrived.
+    """
+
+
 # --- spouts ------------------------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,11 @@ class StageLayout:
         """
         return self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
+    def ends(self, node: Node) -> bool:
+        """Return whether the stage runs for what leaves this node, and nothing else in the stage reads it."""
+        read = (source for other in self.nodes if id(other) not in self.inputs for source in sources_of(other))
+        return all(source is not node for source in read)
+
     def carried(self, caught: Mapping[int, Caught]) -> dict[int, Caught]:
         """Return those of the caught nodes for which no more fields are carried to their step than are in any case.
 

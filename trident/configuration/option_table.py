@@ -123,5 +123,6 @@ OPTIONS: Mapping[str, Option] = {
     "targetBatchSecs": Option(None, _limit, _duration_of),
     "active": Option(True, flag, _flag_of),
     "parallelismHints": Option(None, _hints, _hints_of),
+    "ledger": Option(False, flag, _flag_of),
 }
-"""By name. The name of a topology, `takeover`, `replace` and `clock` belong to the call alone."""
+"""By name. The name of a topology, `takeover`, `replace`, `waitStrategy` and `clock` belong to the call alone."""

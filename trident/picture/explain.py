@@ -12,7 +12,6 @@ from trident.plan.nodes import (
     LettersOf,
     Node,
     RequestSource,
-    Split,
     StateReader,
     StateWriter,
     StaticState,
@@ -20,7 +19,7 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.partitions import keeps_partitions, partition_counts
-from trident.plan.split_schema import shown_streams
+from trident.plan.split_schema import shown_streams, streams_of
 from trident.plan.state_schema import keys_of
 from trident.plan.traits import summary_of
 
@@ -61,8 +60,9 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
 
 
 def fields_of(node: Node) -> str:
-    """Return the fields that leave a step, as text; for a split, the fields of each of its streams."""
-    return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
+    """Return the fields that leave a step, as text; where named streams leave it, the fields of each of them."""
+    streams = streams_of(node)
+    return shown_streams(streams) if streams else ddl(node.schema)
 
 
 def _partitions(nodes: Sequence[Node], hints: Hints) -> dict[int, str]:

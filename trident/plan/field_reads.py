@@ -3,9 +3,10 @@
 `after` are the fields that later steps need of the node.
 """
 
+from trident.base.stream_fields import STREAM_NUMBER
 from trident.plan import nodes
 from trident.plan.joins import origins_of
-from trident.plan.split_schema import STREAM_NUMBER, own_fields
+from trident.plan.split_schema import own_fields
 
 
 def everything(node: nodes.Node, after: set[str]) -> list[set[str]]:

@@ -547,7 +547,7 @@ class MultiReduce(Node):
 class Split(Node):
     """The tuples that the function sends to named streams, in place of every tuple.
 
-    Each stream has its own fields. The tuples of all streams leave together, as `trident.plan.split_schema` defines; a
+    Each stream has its own fields. The tuples of all streams leave together, as `trident.base.stream_fields` defines; a
     Part takes the tuples of one stream.
     """
 
@@ -559,9 +559,9 @@ class Split(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Node):
-    """The tuples of one stream of a split. `number` is its position in `Split.streams`."""
+    """The tuples of one stream of a split, or of a spout of several streams. `number` is its position among these."""
 
-    source: Split
+    source: Split | SpoutSource
     number: int
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from trident.plan.hints import Hints, step_of
 from trident.plan.node_sets import NodeSets
-from trident.plan.nodes import Node, ParallelismHint, Placing, Repartition, sources_of
+from trident.plan.nodes import Debug, Node, ParallelismHint, Placing, Repartition, sources_of
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
@@ -23,6 +23,13 @@ _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTO
 def keeps_partitions(node: Node) -> bool:
     """Return whether tuples, or what the node makes of them, stay in their partitions."""
     return traits_of(node).keeps_partitions(node)
+
+
+def moves(node: Node) -> bool:
+    """Return whether each tuple that enters a node leaves it once, as it is: the node moves it, or shows it."""
+    # A user's function may choose several partitions for a tuple.
+    moved = isinstance(node, Repartition) and node.how not in (Placing.BROADCAST, Placing.CUSTOM)
+    return moved or isinstance(node, ParallelismHint | Debug)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: Hints = MappingProxyType({})) -> Counts:

@@ -16,7 +16,6 @@ from trident.plan.nodes import (
     PartitionPersist,
     RequestSource,
     Sink,
-    Split,
     SpoutSource,
     StateWriter,
     StaticState,
@@ -25,6 +24,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.split_schema import streams_of
 from trident.plan.traits import traits_of
 
 
@@ -264,7 +264,7 @@ def _label_parts(node: Node) -> tuple[str, int]:
 
 def _check_free_names(node: Node) -> None:
     """Refuse fields with reserved names: the engines' own fields stand beside a node's fields in a batch."""
-    schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
+    schemas = [schema for _, schema in streams_of(node)] or [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:
         raise Step(node.step, node.site).wrong(

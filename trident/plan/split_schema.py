@@ -1,43 +1,26 @@
-"""The fields with which the tuples of all streams leave a split together: the stream's number, then every field."""
+"""The streams that leave a split or a spout together, and the fields of one of them (`trident.base.stream_fields`)."""
 
 from collections.abc import Sequence
 
-from pyspark.sql import types as spark
+from pyspark.sql.types import StructType
 
+from trident.base.stream_fields import inside
 from trident.base.types import ddl
-from trident.plan.nodes import Part, Split
-
-STREAM_NUMBER = "place"
-"""The field with the number of a tuple's stream.
-
-Every other field begins with a number and a dot, so no field of a user can have this name. The word is part of what the
-log holds of waiting batches (`trident.compiler.outline`): it must not change.
-"""
-
-
-def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.StructType:
-    """Return the fields that leave a split into these streams. A tuple has nulls in the fields of the other streams.
-
-    >>> from trident.base.types import parse_schema
-    >>> ddl(split_schema([("orders", parse_schema("id long")), ("errors", parse_schema("line string"))]))
-    'place tinyint NOT NULL, `0.id` bigint, `1.line` string'
-    """
-    fields = [spark.StructField(STREAM_NUMBER, spark.ByteType(), nullable=False)]
-    for number, (_, schema) in enumerate(streams):
-        fields += [spark.StructField(inside(number, field.name), field.dataType) for field in schema.fields]
-    return spark.StructType(fields)
-
-
-def inside(number: int, name: str) -> str:
-    """Return the name that field `name` of stream `number` has among the fields that leave the split."""
-    return f"{number}.{name}"
+from trident.plan.nodes import Node, Part, Split, SpoutSource
 
 
 def own_fields(node: Part) -> dict[str, str]:
-    """Return the fields of one stream: the name that leaves the split, mapped to the name in the stream."""
+    """Return the fields of one stream: the name among those of all streams, mapped to the name in the stream."""
     return {inside(node.number, name): name for name in node.schema.names}
 
 
-def shown_streams(node: Split) -> str:
-    """Return the streams of a split with their fields, for people."""
-    return ", ".join(f"{name}({ddl(schema)})" for name, schema in node.streams)
+def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:
+    """Return the named streams that leave a split or a spout together; nothing for a node of one stream."""
+    if isinstance(node, Split):
+        return node.streams
+    return getattr(node.spout, "streams", ()) if isinstance(node, SpoutSource) else ()
+
+
+def shown_streams(streams: Sequence[tuple[str, StructType]]) -> str:
+    """Return streams with their fields, for people."""
+    return ", ".join(f"{name}({ddl(schema)})" for name, schema in streams)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trident.base.clock import Clock, SystemClock
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.plan.hints import Hints
+from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -32,6 +33,8 @@ class Settings:
     keepBatches: int = 1000
     rewindBytes: int = 2 << 30
     targetBatchSecs: float | None = None
+    ledger: bool = False
+    waitStrategy: WaitStrategy | None = None
     leaseSecs: float = 10.0
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None

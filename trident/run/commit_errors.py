@@ -3,6 +3,7 @@
 from trident.base.errors import (
     BatchTimeoutError,
     FailedException,
+    LedgerError,
     OutputError,
     OutputUnavailableError,
     SnapshotMovedError,
@@ -20,5 +21,5 @@ TRANSIENT = (
 )
 """Commit errors that may go away by themselves. They are tried again for `commitRetrySecs`."""
 
-REPEATED = (FailedException, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
+REPEATED = (FailedException, LedgerError, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
 """Errors of user code or of Spark. The commit is tried `maxAttempts` times, as a batch is attempted."""

@@ -24,6 +24,7 @@ from trident.base.errors import BatchFailedError, TridentError
 from trident.log.group_records import BatchPlan, History, Positions, positions_after
 from trident.run import events as on
 from trident.run.events import Action, Event
+from trident_spouts.wait_strategy import WaitStrategy, wait_of
 
 
 class Status(enum.Enum):
@@ -49,6 +50,7 @@ class Rules:
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
     active: whether new batches are planned from the start on, and not only after ActivateAsked.
+    wait: asked instead of these two, and also while `pending` batches are in flight; None: a commit ends that wait.
     """
 
     pending: int = 2
@@ -59,6 +61,7 @@ class Rules:
     idleFirst: float = 0.001
     idleMost: float = 0.5
     active: bool = True
+    wait: WaitStrategy | None = None
 
 
 @dataclass(slots=True)
@@ -88,8 +91,11 @@ class Coordinator:
         self._actions: list[Action] = []
         self._succeeding = False
         self._planning = False
-        self._idle = 0
+        self._streak = 0
+        """How often in a row nothing could be planned."""
         self._sleeping = False
+        self._at_limit = False
+        """Whether it sleeps because `pending` batches are in flight."""
         self._rows_came = False
         """Whether a source said that it has rows while it was being asked: the answer may be older."""
         self._commit_tries = 0
@@ -144,7 +150,7 @@ class Coordinator:
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
-        self._idle = 0
+        self._streak = 0
         self._rows_came = False
         # Only an opaque spout gives another plan at another attempt. The batches after this one start where the former
         # plan would have ended (guard "void plans").
@@ -207,6 +213,8 @@ class Coordinator:
 
     def _committed(self, event: on.Committed) -> None:
         self._batches.pop(event.txid, None)
+        if self._at_limit:  # there is room again
+            self._sleeping = self._at_limit = False
         self._attempts.pop(event.txid, None)
         self._failures.pop(event.txid, None)
         self.committed = event.txid
@@ -241,11 +249,11 @@ class Coordinator:
             self._sleeping = False
 
     def _woken(self, event: on.Woken) -> None:
-        self._sleeping = False
+        self._sleeping = self._at_limit = False
 
     def _source_has_rows(self, event: on.RowsCame) -> None:
         self._sleeping = False
-        self._idle = 0
+        self._streak = 0
         self._rows_came = self._planning
 
     def _drain(self, event: on.DrainAsked) -> None:
@@ -326,8 +334,18 @@ class Coordinator:
                 self._plan(batch)
                 return
         # Only a new txid waits: a batch in flight that needs another plan got it above.
-        if not self._active or self._sleeping or len(self._batches) >= self._rules.pending:
-            return
+        if self._active and not self._sleeping and not self._at_pending_limit():
+            self._plan_new()
+
+    def _at_pending_limit(self) -> bool:
+        """Return whether no further batch may be in flight; then a strategy is asked how long that stays so."""
+        reached = len(self._batches) >= self._rules.pending
+        if reached and self._rules.wait is not None:
+            self._at_limit = True
+            self._wait()
+        return reached
+
+    def _plan_new(self) -> None:
         txid = max(self._batches, default=self.committed) + 1
         previous = self._position_before(txid)
         if previous is None:
@@ -401,8 +419,12 @@ class Coordinator:
 
     def _wait(self) -> None:
         self._sleeping = True
-        self._do(on.Sleep(min(self._rules.idleMost, self._rules.idleFirst * 2 ** min(self._idle, 16))))
-        self._idle += 1
+        self._streak += 1
+        if self._rules.wait is None:
+            seconds = min(self._rules.idleMost, self._rules.idleFirst * 2 ** min(self._streak - 1, 16))
+        else:
+            seconds = wait_of(self._rules.wait, self._streak)
+        self._do(on.Sleep(seconds))
 
     def _stop(self, error: BaseException | None) -> None:
         """Begin nothing new, and cancel attempts that are not frozen. What is frozen and under way is finished."""

@@ -78,6 +78,7 @@ class GroupRun:
             commitRetry=settings.commitRetrySecs,
             idleMost=_IDLE_WOKEN if sources.wakes else _IDLE_ASKING,
             active=settings.active,
+            wait=settings.waitStrategy,
         )
         sources.wake = lambda: self.post(on.RowsCame())
         self.coordinator = Coordinator(rules, context.lease.epoch, context.history)

@@ -9,6 +9,7 @@ from trident.base.durations import Duration
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
+from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -29,6 +30,8 @@ class StartOptions(TypedDict, total=False):
     targetBatchSecs: Duration | None
     active: bool
     parallelismHints: "Mapping[str, int] | None"
+    ledger: bool
+    waitStrategy: WaitStrategy | None
     replace: bool
     standby: bool
     takeover: bool | None
@@ -54,6 +57,17 @@ def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) 
             raise TopologyError(
                 f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
             )
+
+
+_ACKERS = (
+    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
+    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
+)
+_ELSEWHERE = {
+    **dict.fromkeys(("ackers", "numAckers", "ackerExecutors", "tracking"), _ACKERS),
+    "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
+}
+"""What Storm or common sense would call an option, and what to write here."""
 
 
 def folder(checkpointLocation: str | Path) -> Path:

@@ -60,6 +60,7 @@ from trident.run.user_code import AnswerCommitted, UserCode
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched
+from trident_spouts.wait_strategy import WaitStrategy, check_wait_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,10 +92,10 @@ def start(
     def on_spark(settings: Settings) -> Engine:
         from trident.compiler.spark.engine import SparkEngine
 
-        return SparkEngine(session_for(spark), settings.files, warm_up=warm_up)
+        return SparkEngine(session_for(spark), settings.files, warm_up=warm_up, ledger=settings.ledger)
 
     def embedded(settings: Settings) -> Engine:
-        return ArrowEngine()
+        return ArrowEngine(settings.ledger)
 
     try:
         check_known((start, start_on), options)
@@ -124,6 +125,8 @@ def start_on(
     targetBatchSecs: Duration | None = None,
     active: bool = True,
     parallelismHints: Hints | None = None,
+    ledger: bool = False,
+    waitStrategy: WaitStrategy | None = None,
     replace: bool = False,
     standby: bool = False,
     takeover: bool | None = None,
@@ -161,6 +164,8 @@ def start_on(
         commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
         rewindBytes=rewindBytes,
         targetBatchSecs=read_limit("targetBatchSecs", targetBatchSecs),
+        ledger=flag("ledger", ledger),
+        waitStrategy=check_wait_strategy(waitStrategy),
         leaseSecs=read_seconds("leaseSecs", leaseSecs),
         active=flag("active", active),
         hints=named_hints("parallelismHints", parallelismHints or {}, hints_in_groups(program.groups)),

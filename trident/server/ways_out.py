@@ -160,6 +160,17 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
         ),
     ),
     (
+        errors.LedgerError,
+        _Advice(
+            "Tuples of a batch were lost or doubled on their way, every time.",
+            _COMMITTED,
+            (
+                "Look at the step and the partition that the error names; look at Spark's log for lost executors.",
+                _AGAIN,
+            ),
+        ),
+    ),
+    (
         errors.BatchTimeoutError,
         _Advice(
             "A batch took longer than messageTimeoutSecs, every time.",

@@ -34,3 +34,4 @@ from trident_spouts.shares import SharesEmission as SharesEmission
 from trident_spouts.spark_spout import SparkSpout as SparkSpout
 from trident_spouts.streaming_spout import StreamingSpout as StreamingSpout
 from trident_spouts.transaction_spout import TransactionSpout as TransactionSpout
+from trident_spouts.wait_strategy import WaitStrategy as WaitStrategy

@@ -11,11 +11,14 @@ from trident.operations.updater_checks import held_fields
 from trident.plan import rules
 from trident.plan.nodes import RequestSource, SpoutSource, StateSpec, StaticState
 from trident.plan.register import Register
+from trident.plan.split_schema import streams_of
 from trident.stream.arguments import name_of
 from trident.stream.display import Drawable
+from trident.stream.split import SplitStreams, declared_streams
 from trident.stream.static_states import STATIC_USAGE, static_factory
 from trident.stream.stream import Stream, TridentState
 from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.messages.rich_spout import RichSpout
 
 if TYPE_CHECKING:
     from trident_spouts.executor import Spout
@@ -65,21 +68,76 @@ class SourceVerbs(Drawable):
         >>> TridentTopology().newStream("orders", FixedBatchSpout("id long", [[1]]), formerly="sales")
         Stream(orders/0:newStream(FixedBatchSpout): id bigint)
         """
+        node, step = self._source("newStream", name, spout, formerly, anew)
+        if streams := streams_of(node):
+            listed = ", ".join(each for each, _ in streams)
+            raise step.wrong(f"the spout declares several streams ({listed}); write newStreams(name, spout)")
+        self._register.add(name, node)
+        return Stream(self._register, node, name)
+
+    def newStreams(
+        self, name: str, spout: RichSpout, *, formerly: str | None = None, anew: bool = False
+    ) -> SplitStreams[Stream]:
+        """Begin the streams of a spout that emits on several: a RichSpout whose `outputFields` is a dict.
+
+        All of them belong to one source: a batch has the tuples of all, and a message is acknowledged once the tuples
+        that it has on every stream are durable.
+        Meaning: ``OutputFieldsDeclarer.declareStream`` of Storm.
+
+        Parameters
+        ----------
+        name : str
+            The source's name, under which the log keeps its position; each stream is called ``name.stream``.
+        spout : RichSpout
+            A source of messages; `Collector.emit` names the stream of each tuple.
+        formerly, anew
+            As for `newStream`.
+
+        Returns
+        -------
+        SplitStreams
+            The streams by name, ``shop.orders`` or ``shop["orders"]``; or all in order, ``orders, errors = ...``.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import RichSpout
+        >>> class Shop(RichSpout):
+        ...     outputFields = {"orders": "id long, price double", "errors": "line string"}
+        ...     def nextTuple(self, collector):
+        ...         collector.emit((1, 2.5), messageId=7, stream="orders")
+        ...         collector.emit("1;2.5", messageId=7, stream="errors")
+        >>> shop = TridentTopology().newStreams("shop", Shop())
+        >>> shop.orders
+        Stream(shop.orders/0:orders: id bigint, price double)
+        """
+        node, step = self._source("newStreams", name, spout, formerly, anew)
+        if not streams_of(node):
+            raise step.wrong(
+                "the spout declares one stream; write newStream(name, spout), or in the spout outputFields = "
+                "{'orders': 'id long', 'errors': 'line string'}"
+            )
+        streams = declared_streams(spout.outputFields, step, "outputFields = {'name': 'field type, ...'}")
+        self._register.add(name, node)
+        return SplitStreams(Stream(self._register, node, name), node, streams)
+
+    def _source(
+        self, verb: str, name: str, spout: "Spout | UserContract", formerly: str | None, anew: bool
+    ) -> tuple[SpoutSource, Step]:
+        """Read a call that begins with a spout, and return its node, which is not yet added to the plan."""
         self._register.begin_call()
-        step = Step(f"{name}/0:newStream" if isinstance(name, str) else "newStream", caller("newStream"))
+        step = Step(f"{name}/0:{verb}" if isinstance(name, str) else verb, caller(verb))
         if isinstance(spout, str) and not isinstance(name, str):
-            raise step.wrong(f"the name {spout!r} comes first; write newStream(name, spout)")
+            raise step.wrong(f"the name {spout!r} comes first; write {verb}(name, spout)")
         self._check_name("a stream", name, self._register.streams, step)
-        label = f"{name}/0:newStream({type(spout).__name__})"
+        label = f"{name}/0:{verb}({type(spout).__name__})"
         try:
             adapted = as_spout(spout)
         except TopologyError as error:
             raise step.error(type(error), str(error)) from None
         if formerly is not None:
             name_of("a stream", formerly, step)
-        node = SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema)
-        self._register.add(name, node)
-        return Stream(self._register, node, name)
+        return SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema), step
 
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
         """Begin a stream of the requests to a DRPC function. The arguments of a request are one tuple.

@@ -8,11 +8,12 @@ from pyspark.sql.types import StructType
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, did_you_mean
 from trident.base.step import Step
+from trident.base.stream_fields import split_schema
 from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes
-from trident.plan.split_schema import shown_streams, split_schema
+from trident.plan.split_schema import shown_streams
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
@@ -92,27 +93,33 @@ class SplitVerbs(StreamBase[StreamT]):
             raise step.wrong(f"name the streams, not only fields; write {_USAGE}")
         inputs = self._inputs(call.inputs, step)
         operation = _operation(call, inputs)
-        declared = _declared(streams, step)
+        declared = declared_streams(streams, step, _USAGE)
         schema = split_schema(declared)
         node = nodes.Split(self._node, inputs, operation, declared, **step.gives(schema))
         self._register.add(self._label, node)
-        return SplitStreams(self, node)
+        return SplitStreams(self, node, declared)
 
 
 class SplitStreams(Drawable, Generic[StreamT]):
-    """The streams that a call of `Stream.split` made, by name."""
+    """The streams that a call of `Stream.split` or `TridentTopology.newStreams` made, by name."""
 
-    __slots__ = ("_node", "_parts", "_stream")
+    __slots__ = ("_node", "_parts", "_stream", "_streams")
 
-    def __init__(self, stream: StreamBase[StreamT], node: nodes.Split) -> None:
+    def __init__(
+        self,
+        stream: StreamBase[StreamT],
+        node: nodes.Split | nodes.SpoutSource,
+        streams: Sequence[tuple[str, StructType]],
+    ) -> None:
         self._stream = stream
         self._node = node
+        self._streams = streams
         self._parts: dict[str, StreamT] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the streams."""
-        return tuple(name for name, _ in self._node.streams)
+        return tuple(name for name, _ in self._streams)
 
     def __getitem__(self, name: str) -> StreamT:
         if name not in self.names:
@@ -140,7 +147,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
     def _part(self, name: str) -> StreamT:
         """Make the stream `name` with its node. This happens at the stream's first use: an unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
-        schema, step = self._node.streams[number][1], register.label(label, name)
+        schema, step = self._streams[number][1], register.label(label, name)
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)
         register.add(label, node)
         return self._stream._new(node, label)
@@ -155,7 +162,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
         return [part._node for part in self._parts.values()] or [self._node]
 
     def __repr__(self) -> str:
-        return f"SplitStreams({self._node.step}: {shown_streams(self._node)})"
+        return f"SplitStreams({self._node.step}: {shown_streams(self._streams)})"
 
 
 def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
@@ -174,19 +181,20 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
     return operation
 
 
-def _declared(streams: object, step: Step) -> tuple[tuple[str, StructType], ...]:
+def declared_streams(streams: object, step: Step, usage: str) -> tuple[tuple[str, StructType], ...]:
+    """Return the declared streams, with their fields; raise the error of a wrong declaration."""
     if not isinstance(streams, Mapping) or not streams:
         problem = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
-        raise step.wrong(f"{problem}; write {_USAGE}")
+        raise step.wrong(f"{problem}; write {usage}")
     if len(streams) > _MOST:
-        raise step.wrong(f"at most {_MOST} streams leave a split, not {len(streams)}")
+        raise step.wrong(f"at most {_MOST} streams can be named, not {len(streams)}")
     return tuple((_checked(name, step), _typed(name, fields, step)) for name, fields in streams.items())
 
 
 def _checked(name: object, step: Step) -> str:
     stream = name_of("a stream", name, step)
     if hasattr(SplitStreams, stream):
-        raise step.wrong(f"{stream!r} is an attribute of the result of split: name the stream otherwise")
+        raise step.wrong(f"{stream!r} is an attribute of the streams' collection: name the stream otherwise")
     return stream
 
 

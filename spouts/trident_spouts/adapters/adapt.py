@@ -1,12 +1,13 @@
 """The choice of the adapter through which a run calls a user's spout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.stream_fields import split_schema
 from trident.base.text import brief
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.checkpoints import TransactionExecutor
@@ -14,6 +15,7 @@ from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
+from trident_spouts.messages.named_streams import Streams, named_streams
 from trident_spouts.rows import read_schema
 
 _Opener = Callable[[Any, StructType], SpoutExecutor]
@@ -27,6 +29,8 @@ class UserSpout:
     kind: SpoutKind
     schema: StructType
     opener: _Opener
+    streams: Streams = ()
+    """The named streams whose tuples the spout emits together; empty for a spout of one stream."""
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which calls the methods of the user's object."""
@@ -63,7 +67,8 @@ def as_spout(candidate: Any) -> Spout:
         raise TopologyError(f"{brief(candidate)} is not a spout; give an instance: {candidate.__name__}(...)")
     for methods, implied, opener in _CONTRACTS:
         if all(callable(getattr(candidate, method, None)) for method in methods):
-            return UserSpout(candidate, implied or _kind(candidate), _schema(candidate), opener)
+            kind, streams = implied or _kind(candidate), _streams(candidate, opener)
+            return UserSpout(candidate, kind, split_schema(streams) if streams else _schema(candidate), opener, streams)
     if all(hasattr(candidate, name) for name in ("kind", "schema", "open")):
         spout: Spout = candidate
         return spout
@@ -82,6 +87,18 @@ def _kind(spout: Any) -> SpoutKind:
         raise TopologyError(
             f"{type(spout).__name__}.kind is {declared!r}: expected one of {', '.join(map(str, SpoutKind))}"
         ) from None
+
+
+def _streams(spout: Any, opener: _Opener) -> Streams:
+    fields = getattr(spout, "outputFields", None)
+    if not isinstance(fields, Mapping):
+        return ()
+    if opener is not MessageExecutor:
+        raise TopologyError(
+            f"{type(spout).__name__}.outputFields is a dict: only a RichSpout emits on several streams; for other "
+            "spouts write newStream(...).split(...)"
+        )
+    return named_streams(fields)
 
 
 def _schema(spout: Any) -> StructType:

@@ -14,11 +14,14 @@ _FIXED_BYTES = 8
 class Collector:
     """Takes the messages of one batch. ``nextTuple`` of a RichSpout gets it."""
 
-    def __init__(self, take: Callable[[Any, MessageId | None], None]) -> None:
+    def __init__(self, take: Callable[[Any, MessageId | None, str | None], None]) -> None:
         self._take = take
 
-    def emit(self, values: Any, messageId: MessageId | None = None) -> None:
+    def emit(self, values: Any, messageId: MessageId | None = None, stream: str | None = None) -> None:
         """Emit a message: a tuple of its fields, a dict or Row, or the value of the only field.
+
+        Where the spout declares several streams, one message may have a tuple on each of them: emit them under one id,
+        in the call of ``nextTuple`` in which the message was delivered. It is acknowledged once all are durable.
 
         Parameters
         ----------
@@ -26,13 +29,16 @@ class Collector:
         messageId : str or int
             What ``ack`` and ``fail`` name the message by. It must be the same at every delivery of the message, also
             in another process, and another message must not have it. A spout with ``tracking = "none"`` gives none.
+        stream : str, optional
+            The stream that the tuple goes to, where `outputFields` declares several. Omitted: ``"default"``.
 
         Raises
         ------
         SpoutContractError
-            The id is missing, is not a str or an int, or was given where ids are not tracked.
+            The id is missing, is not a str or an int, or was given where ids are not tracked; there is no such stream;
+            or one call of ``nextTuple`` emits more messages than `maxOverflow`.
         """
-        self._take(values, messageId)
+        self._take(values, messageId, stream)
 
 
 def size_of(values: Any) -> int:

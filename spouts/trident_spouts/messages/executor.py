@@ -1,20 +1,20 @@
 """The executor of a RichSpout: gathers messages into batches, and tells each message's end to its source."""
 
 import logging
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SpoutContractError
-from trident.base.text import typed_brief
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
-from trident_spouts.messages.collector import Collector, size_of
+from trident_spouts.messages.collector import Collector
+from trident_spouts.messages.emitted import Emitted, Known, Message
+from trident_spouts.messages.named_streams import named_streams, streams_table
 from trident_spouts.messages.rich_spout import RichSpout, check_limits
 from trident_spouts.messages.seen_messages import MessageId, SeenMessages, seen_in
 from trident_spouts.rows import table_of
@@ -49,12 +49,16 @@ class MessageExecutor(SpoutExecutor):
         self._spout, self._schema = spout, schema
         self._name = type(spout).__name__
         self._tracked = spout.tracking == "tracked"
+        fields = spout.outputFields
+        self._streams = named_streams(fields) if isinstance(fields, Mapping) else ()
         self._batches: dict[int, _Batch] = {}
         """The batches of this run that are not committed, by number."""
         self._numbers: dict[int, int] = {}
         """The number of the batch that was planned last for each txid."""
         self._in_flight: set[MessageId] = set()
         """The messages of these batches."""
+        self._overflow: deque[Message] = deque()
+        """Messages that the last call of ``nextTuple`` emitted beyond its batch."""
         self._late: dict[int, list[MessageId]] = {}
         """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
         self._unacknowledged: dict[MessageId, int] = {}
@@ -131,44 +135,66 @@ class MessageExecutor(SpoutExecutor):
     def _gather(self, seen: SeenMessages, budget: Budget) -> _Batch | None:
         """Return a batch of the messages that are there now; None if there are none.
 
-        Messages that `seen` has are left out, and acknowledged once their batch is committed.
+        First come those that an earlier call emitted beyond its batch. Messages that `seen` has are left out, and
+        acknowledged once their batch is committed.
         """
         self._begin()  # nothing to do, unless `activate` has failed
-        spout, gathered = self._spout, _Gathered(self._name, _tracks(self._spout), dict(seen), self._in_flight)
+        spout, batch, known = self._spout, list[Message](), Known(dict(seen), set(self._in_flight))
         rows, size = budget.rows_within(spout.maxRows), budget.bytes_within(spout.maxBytes)
-        if spout.maxPending is not None:
-            rows = min(rows, spout.maxPending - len(self._in_flight))
         end = monotonic() + budget.seconds_within(spout.maxSecs)
-        collector = Collector(gathered.take)
         try:
-            while len(gathered.rows) < rows and gathered.size < size and monotonic() < end:
-                calls = gathered.calls
-                call(spout, "nextTuple", collector)
-                self._acknowledge_again(gathered)
-                if gathered.calls == calls:
+            while rows > 0 and size > 0 and (self._overflow or monotonic() < end):
+                if not self._overflow and not (self._may_ask(len(batch)) and self._ask(known)):
                     break
-            if not gathered.rows:
-                return None
-            table = table_of(gathered.rows, self._schema, f"{self._name}.nextTuple")
+                if self._overflow:  # else all that the call emitted was left out
+                    message = self._overflow.popleft()
+                    batch.append(message)
+                    known.under_way.update(_ids([message]))
+                    rows, size = rows - len(message.tuples), size - message.size
+            return self._made(batch) if batch else None
         except BaseException as error:  # the messages were delivered, and no batch has them
-            self._fail(gathered.messages, f"{type(error).__name__}: {error}")
+            lost = [*batch, *self._overflow]
+            self._overflow.clear()
+            self._fail(_ids(lost), f"{type(error).__name__}: {error}")
             raise
-        messages = tuple(gathered.messages)
+
+    def _may_ask(self, gathered: int) -> bool:
+        """Return whether `maxPending` leaves room for another message."""
+        most = self._spout.maxPending
+        return most is None or len(self._in_flight) + gathered < most
+
+    def _ask(self, known: Known) -> bool:
+        """Call ``nextTuple`` once, and keep what it emits. Return whether it emitted anything, known messages too."""
+        emitted = Emitted(self._name, _tracks(self._spout), self._streams, self._spout.maxOverflow, known)
+        try:
+            call(self._spout, "nextTuple", Collector(emitted.take))
+        finally:
+            self._overflow += emitted.messages
+        self._acknowledge_again(emitted.again)
+        return emitted.calls > 0
+
+    def _made(self, batch: list[Message]) -> _Batch:
+        """Make the batch of these messages. Raises SpoutContractError if a tuple does not have the declared fields."""
+        tuples, where = [each for message in batch for each in message.tuples], f"{self._name}.nextTuple"
+        if self._streams:
+            table = streams_table(tuples, self._streams, where)
+        else:
+            table = table_of([values for _, values in tuples], self._schema, where)
+        messages = _ids(batch)
         if self._tracked:
             self._in_flight.update(messages)
-            return _Batch(messages, ArrowEmission(table))
+            return _Batch(tuple(messages), ArrowEmission(table))
         for message in messages:
             self._ack(message)
         return _Batch((), ArrowEmission(table))
 
-    def _acknowledge_again(self, gathered: "_Gathered") -> None:
-        """Acknowledge messages that came a second time, as far as their batch is committed."""
-        for message, number in gathered.again:
+    def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
+        """Acknowledge messages that came a second time, as far as their batch (the number) is committed."""
+        for message, number in again.items():
             if number <= self._committed:
                 self._ack(message)
             else:
                 self._late.setdefault(number, []).append(message)
-        gathered.again.clear()
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return self._batches[seen_in(metadata, self._name).number].emission
@@ -202,6 +228,7 @@ class MessageExecutor(SpoutExecutor):
 
     def close(self) -> None:
         self._batches.clear()
+        self._overflow.clear()
         self._in_flight.clear()
         release(self._spout)
         try:
@@ -239,36 +266,6 @@ def _tracks(spout: RichSpout) -> bool | None:
     return None if spout.tracking == "none" else spout.tracking == "tracked"
 
 
-class _Gathered:
-    """The messages that calls of ``nextTuple`` emit for one batch."""
-
-    def __init__(self, name: str, tracked: bool | None, seen: dict[MessageId, int], in_flight: set[MessageId]) -> None:
-        self._name, self._tracked, self._seen, self._in_flight = name, tracked, seen, in_flight
-        self.rows: list[Any] = []
-        self.messages: dict[MessageId, None] = {}
-        self.again: list[tuple[MessageId, int]] = []
-        """Messages that earlier batches hold, each with the number of its batch."""
-        self.size = 0
-        self.calls = 0
-        """The number of messages that were emitted, those left out included."""
-
-    def take(self, values: Any, message: MessageId | None) -> None:
-        self._check(message)
-        self.calls += 1
-        if self._tracked and message is not None:
-            if message in self._in_flight or message in self.messages:
-                return  # it is under way: its ack or fail is to come
-            if message in self._seen:
-                self.again.append((message, self._seen[message]))
-                return
-        if message is not None:
-            self.messages[message] = None
-        self.rows.append(values)
-        self.size += size_of(values)
-
-    def _check(self, message: MessageId | None) -> None:
-        where = f"{self._name}.nextTuple: emit(..., messageId={typed_brief(message)})"
-        if self._tracked is None and message is not None:
-            raise SpoutContractError(f"{where}: tracking is 'none', so nobody would acknowledge the message")
-        if self._tracked is not None and (not isinstance(message, str | int) or isinstance(message, bool)):
-            raise SpoutContractError(f"{where}: expected the message's id, a str or an int; or set tracking = 'none'")
+def _ids(messages: Iterable[Message]) -> list[MessageId]:
+    """Return the ids of messages, each once, in order."""
+    return list(dict.fromkeys(message.id for message in messages if message.id is not None))

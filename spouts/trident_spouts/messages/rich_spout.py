@@ -1,6 +1,7 @@
 """RichSpout: the base class of a source whose messages are acknowledged one by one, as a queue wants it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
@@ -34,11 +35,15 @@ class RichSpout(ABC):
 
     Attributes
     ----------
-    outputFields : str or StructType
-        The fields with their types, ``"user long, word string"``.
+    outputFields : str, StructType or dict
+        The fields with their types, ``"user long, word string"``. For several streams a dict of their names and fields,
+        ``{"orders": "id long", "errors": "line string"}``; `TridentTopology.newStreams` begins them.
     tracking : "tracked", "emission" or "none"
     maxRows, maxBytes, maxSecs : int, int, float
-        How much a batch gathers. One call of ``nextTuple`` is never divided.
+        How much a batch gathers. What one call of ``nextTuple`` emits beyond it waits in order for the next batches,
+        and ``nextTuple`` is not called before it is gone. A message with tuples on several streams is never divided.
+    maxOverflow : int
+        How many messages one call may emit; more are an error.
     maxPending : int or None
         ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
     remember : int
@@ -70,11 +75,12 @@ class RichSpout(ABC):
     from two messages.
     """
 
-    outputFields: str | StructType
+    outputFields: str | StructType | Mapping[str, str | StructType]
     tracking: Tracking = "tracked"
     maxRows: int = 1000
     maxBytes: int = 8 << 20
     maxSecs: float = 0.1
+    maxOverflow: int = 10_000
     maxPending: int | None = None
     remember: int = 1000
 
@@ -113,7 +119,7 @@ def check_limits(spout: Any) -> None:
         raise TopologyError(f"{name} has nextTuple, and does not extend RichSpout; write class {name}(RichSpout)")
     if spout.tracking not in get_args(Tracking):
         raise TopologyError(f"{name}.tracking is {spout.tracking!r}: expected 'tracked', 'emission' or 'none'")
-    for limit in ("maxRows", "maxBytes"):
+    for limit in ("maxRows", "maxBytes", "maxOverflow"):
         check_whole_number(f"{name}.{limit}", getattr(spout, limit))
     if spout.maxPending is not None:
         check_whole_number(f"{name}.maxPending", spout.maxPending)

@@ -1,6 +1,5 @@
 """A spout that reads a queue of RabbitMQ, through its well-kept client pika."""
 
-from contextlib import suppress
 from typing import Any
 
 import pika
@@ -23,7 +22,7 @@ class RabbitSpout(RichSpout):
         self._port = port
 
     def open(self) -> None:
-        self._tags: dict[str, int] = {}
+        self._tags: dict[str, list[int]] = {}  # several where the sender repeated a message under its id
         self._channel: Any = None
 
     def _connected(self) -> Any:
@@ -35,20 +34,21 @@ class RabbitSpout(RichSpout):
         return self._channel
 
     def nextTuple(self, collector: Collector) -> None:
-        with suppress(AMQPError, OSError):  # the server is away: asked again by the next batch
+        try:
             delivered, properties, body = self._connected().basic_get(QUEUE)
-            if delivered is not None:
-                self._tags[properties.message_id] = delivered.delivery_tag
-                collector.emit(body.decode(), messageId=properties.message_id)
+        except (AMQPError, OSError) as error:  # the server is away: asked again by the next batch
+            print(f"RabbitMQ is away: {error!r}")
+            return
+        if delivered is not None:
+            self._tags.setdefault(properties.message_id, []).append(delivered.delivery_tag)
+            collector.emit(body.decode(), messageId=properties.message_id)
 
     def ack(self, messageId: Any) -> None:
-        tag = self._tags.pop(messageId, None)
-        if tag is not None:  # without one the server will deliver the message again
+        for tag in self._tags.pop(messageId, ()):  # without one the server will deliver the message again
             self._channel.basic_ack(tag)
 
     def fail(self, messageId: Any, reason: str) -> None:
-        tag = self._tags.pop(messageId, None)
-        if tag is not None:
+        for tag in self._tags.pop(messageId, ()):
             self._channel.basic_nack(tag, requeue=True)
 
     def close(self) -> None:

@@ -32,7 +32,9 @@ def rows(executor: SpoutExecutor, txid: int, plan: Any) -> list[Any]:
     ("limits", "sizes"),
     [
         ({"maxRows": 2}, [2, 2, 1]),
-        ({"maxRows": 2, "at_once": 3}, [3, 2]),
+        ({"maxRows": 2, "at_once": 3}, [2, 2, 1]),
+        ({"maxBytes": 6, "at_once": 5}, [2, 2, 1]),
+        ({"maxRows": 3, "at_once": 5, "maxPending": 1}, [3, 2]),
         ({"maxBytes": 6}, [2, 2, 1]),
         ({"maxRows": 3, "maxPending": 4}, [3, 1]),
         ({}, [5]),
@@ -48,6 +50,39 @@ def test_a_batch_gathers_what_is_there_up_to_its_limits(limits: dict[str, Any], 
         plan = following
         gathered.append(len(rows(executor, txid, plan)))
     assert gathered == sizes
+
+
+def test_what_a_call_emits_beyond_its_batch_waits_in_order_and_nothing_is_asked_meanwhile() -> None:
+    class Asked(QueueSpout):
+        asked = 0
+
+        def nextTuple(self, collector: Collector) -> None:
+            self.asked += 1
+            super().nextTuple(collector)
+
+    queue = Queue({n: f"w{n}" for n in range(9)})
+    spout = Asked(queue, maxRows=2, at_once=7)
+    executor = opened(spout)
+    plan, words, asked = None, [], []
+    for txid in range(1, 6):
+        plan = planned(executor, txid, plan)
+        words += rows(executor, txid, plan)
+        asked.append(spout.asked)
+        if txid == 1:
+            queue.reconnect()  # the others come again, and wait here already
+    assert words == [f"w{n}" for n in range(9)]
+    assert asked == [1, 1, 1, 3, 4]
+    executor.success(5, plan)
+    assert queue.acked == list(range(9))
+
+
+def test_a_call_that_emits_more_than_the_overflow_takes_is_refused_and_all_of_it_fails() -> None:
+    queue = Queue(dict.fromkeys(range(9), "dog"))
+    executor = opened(QueueSpout(queue, maxOverflow=4, at_once=9))
+    with pytest.raises(SpoutContractError, match=r"QueueSpout.nextTuple emitted more than maxOverflow=4 messages"):
+        planned(executor, 1, None)
+    assert [message for message, _ in queue.failed] == [0, 1, 2, 3, 4]
+    assert not executor._overflow and not executor._in_flight
 
 
 def test_messages_are_acknowledged_with_their_batch_and_all_before_it() -> None:
@@ -225,6 +260,7 @@ def test_an_id_that_does_not_fit_the_tracking_is_refused(tracking: Any, message:
         ({"tracking": "acked"}, "QueueSpout.tracking is 'acked': expected 'tracked', 'emission' or 'none'"),
         ({"maxRows": 0}, "QueueSpout.maxRows=0: expected a whole number of at least 1"),
         ({"maxSecs": "soon"}, "QueueSpout.maxSecs='soon' is no duration"),
+        ({"maxOverflow": 0}, "QueueSpout.maxOverflow=0: expected a whole number of at least 1"),
         ({"remember": -1}, "QueueSpout.remember=-1"),
     ],
 )

@@ -59,6 +59,27 @@ def test_failures_are_told_with_their_reason_and_the_messages_come_again() -> No
     assert all("the table is locked" in reason for _, reason in queue.failed)
 
 
+@pytest.mark.parametrize(
+    ("tracking", "acked", "replayed"),
+    [("tracked", "committed", True), ("emission", "emitted", False), ("none", "", False)],
+)
+def test_a_failing_batch_under_each_way_of_tracking(tracking: Any, acked: str, replayed: bool) -> None:
+    queue, at_first_failure = Queue({1: "a", 2: "b"}), []
+
+    def fails_once(word: str) -> bool:
+        if not at_first_failure:
+            at_first_failure.append(list(queue.acked))
+            raise FailedException("no")
+        return True
+
+    with start_local(counting(QueueSpout(queue, tracking), fails_once), name="t") as running:
+        running.processAllAvailable(timeout=30)
+        assert dict(running.state("counts").items()) == {"a": 1, "b": 1}
+    assert at_first_failure == [[1, 2] if acked == "emitted" else []]
+    assert queue.acked == ([1, 2] if acked else [])
+    assert bool(queue.failed) is replayed
+
+
 def test_a_batch_out_of_time_fails_within_its_limit_and_comes_again() -> None:
     queue, slow, failed_at = Queue(WORDS), threading.Event(), []
 

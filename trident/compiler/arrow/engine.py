@@ -1,5 +1,6 @@
 """The embedded engine: stages over Arrow tables in the driver's process."""
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.program import Group, Stage
 from trident.compiler.results import StageResult
+from trident.compiler.tracking.ledger import Ledger
+from trident.compiler.tracking.steps import StepLedger
 from trident.plan.hints import Hints
 from trident.plan.nodes import Node, walk
 from trident.plan.topology_protocol import EngineName
@@ -29,9 +32,12 @@ class ArrowEngine(Engine):
 
     name: EngineName = "embedded"
 
+    def __init__(self, ledger: bool = False) -> None:
+        self._secret = secrets.token_bytes(16) if ledger else None
+
     def slot(self, group: Group) -> "ArrowSlot":
         """Return a new slot for batches of this group."""
-        return ArrowSlot(group)
+        return ArrowSlot(group, self._secret)
 
     def close(self) -> None:
         """Do nothing: the engine holds nothing."""
@@ -41,9 +47,10 @@ StageFunction = Callable[[Run], StageResult]
 
 
 class ArrowSlot:
-    """A slot for one batch at a time."""
+    """A slot for one batch at a time. `secret`: the key of the batches' ledgers; None where the run keeps none."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, secret: bytes | None = None) -> None:
+        self._secret = secret
         nothing = frozenset[int]()
         self._hints = group.hints
         self._stages = {(stage.number, nothing): _compiled(stage, group.hints) for stage in group.stages}
@@ -57,6 +64,13 @@ class ArrowSlot:
         """Run `stage` over these inputs; see ``Slot.run``."""
         self._cancelled.clear()
         read = {id(node): columns_of(node, emission) for node, emission in inputs.items()}
+        ledger = (
+            None if self._secret is None else StepLedger(Ledger(self._secret, f"{attempt} of stage {stage.number}"))
+        )
+        if ledger is not None:
+            for node, emission in inputs.items():
+                given = emission.num_rows if isinstance(emission, pa.Table) else emission.rows
+                ledger.entered(node.step, given, read[id(node)].rows)
 
         def check() -> None:
             if self._cancelled.is_set():
@@ -66,9 +80,12 @@ class ArrowSlot:
             key = stage.number, frozenset(caught)
             if key not in self._stages:
                 self._stages[key] = _compiled(stage, self._hints, caught)
-            return self._stages[key](Run(read, check=check, txid=attempt.txid, letters=letters))
+            return self._stages[key](Run(read, check=check, txid=attempt.txid, letters=letters, ledger=ledger))
 
-        return self._catcher.run(stage, attempt, run)
+        result = self._catcher.run(stage, attempt, run)
+        if ledger is not None:
+            ledger.check()
+        return result
 
     def cancel(self) -> None:
         """Stop the batch after the operation that is running."""
@@ -92,7 +109,10 @@ def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = Mapping
         columns_by_node = evaluation.run(work)
         results = {}
         for output in stage.outputs:
-            results[output.name] = columns_by_node[id(end_of(output.step))].table(output.schema)
+            columns = columns_by_node[id(end_of(output.step))]
+            results[output.name] = columns.table(output.schema)
+            if work.ledger is not None:
+                work.ledger.moved(f"{output.step.step} to the driver", columns.rows, results[output.name].num_rows)
         rows = sum(columns.rows for columns in work.inputs.values())
         return StageResult(results, rows, work.debug, steps=tuple(work.steps))
 

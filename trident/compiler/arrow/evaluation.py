@@ -44,11 +44,12 @@ from trident.compiler.columns.splits import part_of
 from trident.compiler.program import RequestPlan
 from trident.compiler.results import StepWork
 from trident.compiler.states.queries import Read, compile_answer
+from trident.compiler.tracking.steps import StepLedger
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan import nodes
 from trident.plan.hints import Hints
-from trident.plan.partitions import keeps_partitions, partition_counts
+from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
 """A function that runs a node which only Spark can run, and returns the tuples that leave the node.
@@ -71,6 +72,7 @@ class Run:
     letters: Letters = field(default_factory=Letters)
     steps: list[StepWork] = field(default_factory=list)
     """The work of each step that has run, in their order."""
+    ledger: StepLedger | None = None
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
@@ -127,6 +129,7 @@ class Evaluation:
         self._partitioned = is_partitioned(walked, self._counts)
         self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(walked, with_letters(walked, ends, caught), self._carried)
+        self._moving = {id(node) for node in walked if isinstance(node, nodes.Merge) or moves(node)}
         self._functions = [
             (id(node), node.step, [id(source) for source in nodes.sources_of(node)], self._compiled(node))
             for node in walked
@@ -144,6 +147,8 @@ class Evaluation:
             leaving = by_node[node] = function(entering, run)
             entered = sum(columns.rows for columns in entering)
             run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began))
+            if run.ledger is not None and node in self._moving:
+                run.ledger.moved(step, entered, leaving.rows)
         return by_node
 
     def _compiled(self, node: nodes.Node) -> NodeFunction:

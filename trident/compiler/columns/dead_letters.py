@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from trident.base.errors import StateValueError
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.tracking.arrivals import Arrivals
+from trident.compiler.tracking.ledger import is_report
 from trident_state.records.documents import Documents
 
 
@@ -31,10 +34,14 @@ LetterRecord = dict[str, Any]
 
 @dataclass(slots=True)
 class Letters:
-    """Dead letters, and counts of skipped tuples by step: of a batch on the driver, of a partition on a worker."""
+    """Dead letters, and counts of skipped tuples by step: of a batch on the driver, of a partition on a worker.
+
+    `arrivals`: on a worker, the rows that entered its partition, where the batch has a ledger.
+    """
 
     dead: list[LetterRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     def add(self, where: Where, caught: Caught, tuples: Columns, failures: Sequence[Failure]) -> None:
         """Add tuples on which a step's function failed: as dead letters, or to the count of skipped tuples."""
@@ -46,14 +53,16 @@ class Letters:
             self.dead.append({**origin, "error": failure.error, "message": failure.message, "tuple": text})
 
     def take_lines(self) -> list[str]:
-        """Return all dead letters and counts as lines of JSON, and forget them."""
+        """Return all dead letters, counts, and reports to be handed on as lines, and forget them."""
         records: list[LetterRecord] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
         self.dead, self.skipped = [], {}
-        return [json.dumps(record) for record in records]
+        handed_on, self.arrivals.lines = self.arrivals.lines, []
+        return [*map(json.dumps, records), *handed_on]
 
     def add_lines(self, texts: Sequence[str]) -> None:
-        """Add the dead letters and counts in lines that `take_lines` returned on a worker."""
-        for record in map(json.loads, texts):
+        """Add what is in lines that `take_lines` returned on a worker."""
+        self.arrivals.lines += filter(is_report, texts)
+        for record in map(json.loads, filterfalse(is_report, texts)):
             if "skipped" in record:
                 self.skipped[record["step"]] = self.skipped.get(record["step"], 0) + record["skipped"]
             else:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
+from trident.base.stream_fields import STREAM_NUMBER, inside
 from trident.compiler.columns.calls import (
     Called,
     CallKernel,
@@ -27,7 +28,7 @@ from trident.compiler.columns.function_errors import Where, short
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Part
-from trident.plan.split_schema import STREAM_NUMBER, inside, own_fields
+from trident.plan.split_schema import own_fields
 
 Streams = tuple[tuple[str, pa.Schema], ...]
 """The name and the fields of each stream."""

@@ -1,6 +1,7 @@
 """The Spark engine: every batch of a run is a Spark job, in a session that belongs to its slot."""
 
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_sessio
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.compiler.spark.warm_up import WarmUp
+from trident.compiler.tracking.ledger import Ledger
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -47,7 +49,7 @@ class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
     `spark` is never changed: each slot works in a session of its own beside it. The executors write large results into
-    `folders`, if they reach the checkpoint; else every result comes to the driver.
+    `folders`, if they reach the checkpoint; else every result comes to the driver. With `ledger`, each job keeps one.
     """
 
     name: EngineName = "spark"
@@ -58,8 +60,10 @@ class SparkEngine:
         folders: FrozenFolders | None = None,
         inlineBytes: int = INLINE_BYTES,
         warm_up: WarmUp | None = None,
+        ledger: bool = False,
     ) -> None:
         self._spark = spark
+        self._secret = secrets.token_bytes(16) if ledger else None
         self._warm_up = warm_up
         self._folders = None if folders is None else FrozenFolders(folders.checkpoint.absolute(), folders.log)
         self._reached: bool | None = None
@@ -82,6 +86,10 @@ class SparkEngine:
             if self._reached is None:
                 self._reached = reachable(session, self._folders.checkpoint / FROZEN)
         return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
+
+    def ledger(self, attempt: str) -> Ledger | None:
+        """Return the ledger of one job of an attempt; None where the run keeps none."""
+        return None if self._secret is None else Ledger(self._secret, attempt)
 
     def compile_request(self, plan: RequestPlan) -> Answer:
         """Return a DRPC function; each step of it that has no Python form is a Spark job."""
@@ -224,7 +232,10 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
-        reports = Reports(None if self._signal is None else self._signal.of(self._job.number), letters)
+        signal = None if self._signal is None else self._signal.of(self._job.number)
+        # The job's number too: a stage that runs once more, thoroughly, must not take the reports of its first run.
+        ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
+        reports = Reports(signal, letters, ledger)
         job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)
         with active_session_kept():
             self._confs.apply(self._profile(stage, inputs))

@@ -36,16 +36,18 @@ class StageInput:
     reader: Callable[[], PendingFunction | None] = _no_reader
     python_only: bool = False
     one_partition: bool = False
+    rows: int | None = None
+    """The number of tuples; None if it is not known before they are read."""
 
     @classmethod
-    def of_frame(cls, frame: DataFrame) -> "StageInput":
+    def of_frame(cls, frame: DataFrame, rows: int | None = None) -> "StageInput":
         """Return the input of a DataFrame that exists."""
-        return cls(lambda: frame)
+        return cls(lambda: frame, rows=rows)
 
     @classmethod
-    def of_reader(cls, reader: PendingFunction) -> "StageInput":
+    def of_reader(cls, reader: PendingFunction, rows: int | None = None) -> "StageInput":
         """Return the input of a source that only Python reads."""
-        return cls(reader.frame, lambda: reader, True)
+        return cls(reader.frame, lambda: reader, True, rows=rows)
 
 
 def stage_input(
@@ -56,11 +58,14 @@ def stage_input(
     emission.check_planned()
     if emission.python_only(session):
         reader = _reader(node, names, emission, session)
-        return StageInput.of_reader(reader) if reader else StageInput.of_frame(_rows(node, emission, session, scratch))
+        if reader:
+            return StageInput.of_reader(reader, emission.rows)
+        return StageInput.of_frame(_rows(node, emission, session, scratch), emission.rows)
     return StageInput(
         lambda: _rows(node, emission, session, scratch),
         lambda: _reader(node, names, emission, session),
         one_partition=emission.one_partition,
+        rows=emission.rows,
     )
 
 
@@ -78,14 +83,15 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
     return frame if frame.columns == names else frame.select(*all_quoted(names))
 
 
-def count_branches(source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
+def count_branches(step: str, source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
     """Yield a branch for each part of a source whose tuples only the workers see: it counts them."""
     if isinstance(source, pa.Table):
         return
-    for counter, counted in source.counters(session):
+    for number, (counter, counted) in enumerate(source.counters(session)):
         finish = partial(_sum, counted)
         chain = Chain((), counter.schema, counter.schema, counter.read)
-        yield Branch.of_function(PendingFunction(counter.numbers, chain, counter.schema), finish, reports)
+        tail = PendingFunction(counter.numbers, chain, counter.schema)
+        yield Branch.of_function(tail, finish, reports, f"counter {number} of {step}")
 
 
 def _sum(counted: Callable[[int], None], table: pa.Table) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from trident.base.stream_fields import STREAM_NUMBER
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.folds import arrow_can_merge
 from trident.compiler.aggregates.selections import PickSpec
@@ -38,6 +39,8 @@ from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
 from trident.compiler.spark.worker_functions import REPORT, AfterReports, Chain, Lifecycle
+from trident.compiler.tracking.ledger import Ledger, Root
+from trident.compiler.tracking.tokens import Edge
 from trident.compiler.windows.panes import pane_spec
 from trident.plan.nodes import (
     Aggregate,
@@ -62,8 +65,8 @@ from trident.plan.nodes import (
     WindowPanes,
     sources_of,
 )
-from trident.plan.partitions import keeps_partitions
-from trident.plan.split_schema import STREAM_NUMBER, own_fields
+from trident.plan.partitions import keeps_partitions, moves
+from trident.plan.split_schema import own_fields
 from trident.plan.traits import all_native
 from trident.plan.window_inputs import entering_panes
 
@@ -80,8 +83,10 @@ class Lowering:
         txid: int = 1,
         signal: FailureSignal | None = None,
         thorough: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
         self.layout = layout
+        self._ledger = ledger
         self.profile = profile
         self._txid = txid
         self._inputs = inputs
@@ -173,11 +178,38 @@ class Lowering:
 
         Reports of the function are rows of the evaluated frame; only the driver reads these rows, from `reports`.
         """
-        if self._signal is None and not pending.catches:
+        if self._signal is None and not pending.catches and self._ledger is None:
             return self._keep(pending.frame())
-        both = self._keep(pending.reporting(self._signal).frame())
+        # Spark goes on with the kept tuples, and cannot tally ids: the function reports only what it received.
+        both = self._keep(self._sending(pending, f"kept tuples {len(self.reports) + 1}", ids=False)[0].frame())
         self.reports.append(both.where(f"{REPORT} IS NOT NULL").select(REPORT))
         return both.where(f"{REPORT} IS NULL").drop(REPORT)
+
+    def _sending(self, pending: PendingFunction, where: str, ids: bool = True) -> tuple[PendingFunction, Edge | None]:
+        """Return a function with reports among its rows, and the edge over which its rows leave, for the ledger."""
+        if self._ledger is None:
+            return pending.reporting(self._signal), None
+        if pending.root is not None:
+            self._ledger.root(pending.root)
+        edge = self._ledger.edge(where)
+        return pending.reporting(self._signal, edge, ids), edge
+
+    @property
+    def _shuffling(self) -> Profile:
+        """The profile by which rows of the ledger are brought together: by a shuffle, in a small batch too.
+
+        A coalesce would give several partitions to one task, and all of them the number of this task.
+        """
+        return self.profile if self._ledger is None else replace(self.profile, small=False)
+
+    def _root(self, node: Node, below: Node) -> Root | None:
+        """Return the way of a source's tuples into a chain that ends in this node, where the batch has a ledger."""
+        while self._ledger is not None and id(below) not in self._inputs and moves(below):
+            (below,) = sources_of(below)
+        source = self._inputs.get(id(below))
+        if self._ledger is None or source is None:
+            return None
+        return Root(f"{below.step} to {node.step}", source.rows)
 
     def _frame_of(self, pending: PendingFunction) -> DataFrame:
         """Return the tuples that a Python function gives, for Spark to go on with.
@@ -213,10 +245,10 @@ class Lowering:
             return None
         schema = arrow_schema(select(node.schema, leaving))
         if reader is not None:
-            return Chain(works, reader.leaving, schema, reader.function), reader.source
+            return Chain(works, reader.leaving, schema, reader.function, root=self._root(node, below)), reader.source
         _, needed = compile_chain(works, leaving)
         entering = [name for name in below.schema.names if name in needed] or below.schema.names[:1]
-        chain = Chain(works, arrow_schema(select(below.schema, entering)), schema)
+        chain = Chain(works, arrow_schema(select(below.schema, entering)), schema, root=self._root(node, below))
         if not prepared:
             return chain, self.select(below, entering)
         # the number of the task would not do: over a union of frames, Spark counts on from frame to frame; this is the
@@ -321,15 +353,29 @@ class Lowering:
         if isinstance(node, Aggregate) and node.scope == "partition":
             return self._partition_aggregate(node)
         if isinstance(node, Aggregate) and not can_fold(node):
-            names = read_fields(node)
-            entering = arrow_schema(select(node.source.schema, names))
-            return gathered_by_key(
-                self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile
-            )
+            return self._gathering(node)
         folding, spec = self.folding(node), fold_spec(node)
-        if isinstance(node, PersistentAggregate) and folding.catches:
-            return merged_by_key(folding.reporting(self._signal).frame(), spec, self.profile).behind_reports()
+        if self._ends(node) and (folding.catches or self._ledger is not None):
+            sending, edge = self._sending(folding, _between(node))
+            return merged_by_key(sending.frame(), spec, self._shuffling).behind_reports(edge)
         return merged_by_key(self._frame_of(folding), spec, self.profile)
+
+    def _ends(self, node: Node) -> bool:
+        """Return whether what leaves a node goes to the driver, so that reports may come with it.
+
+        An aggregate within the plan carries reports only for the ledger.
+        """
+        return isinstance(node, PersistentAggregate) or (self._ledger is not None and self.layout.ends(node))
+
+    def _gathering(self, node: Aggregate) -> PendingFunction:
+        """Return an aggregate whose aggregators see every tuple of a group."""
+        names, spec = read_fields(node), gather_spec(node, self._txid)
+        entering = arrow_schema(select(node.source.schema, names))
+        if not (node.group and self._ends(node)):
+            return gathered_by_key(self.select(node.source, names), spec, entering, self.profile)
+        chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
+        sending, edge = self._sending(PendingFunction(chain[1], chain[0], entering), _between(node))
+        return gathered_by_key(sending.frame(), spec, entering, self._shuffling).behind_reports(edge)
 
     def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
         """Return an aggregate of every partition, in the same workers as the Python operations before it."""
@@ -337,7 +383,7 @@ class Lowering:
             return merged_in_partitions(self.folding(node), fold_spec(node))
         names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))
-        chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
+        chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
         return gathered_in_partitions(PendingFunction(chain[1], chain[0], entering), gather_spec(node, self._txid))
 
     def _picked(self, node: Pick) -> PendingFunction:
@@ -348,17 +394,16 @@ class Lowering:
         reads = {*self.layout.names(node), *node.inputs}
         names = [name for name in node.schema.names if name in reads]
         entering = arrow_schema(select(node.schema, names))
-        chain = self._unshared_chain(node.source, names) or (
-            Chain((), entering, entering),
-            self.select(node.source, names),
-        )
+        chain = self._unshared_chain(node.source, names) or self._as_they_are(node, node.source, names)
         function = PickTuples(PickSpec.of(node), entering)
         parts = PendingFunction(chain[1], chain[0], entering).then(function, entering)
-        return (
-            parts
-            if node.scope == "partition"
-            else PendingFunction(collocated(self._frame_of(parts), (), self.profile), function, entering)
-        )
+        if node.scope == "partition":
+            return parts
+        if not self._ends(node):
+            return PendingFunction(collocated(self._frame_of(parts), (), self.profile), function, entering)
+        sending, edge = self._sending(parts, _between(node))
+        together = collocated(sending.frame(), (), self._shuffling)
+        return PendingFunction(together, function, entering).behind_reports(edge)
 
     def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
         """Return one accumulator for each key and partition.
@@ -372,9 +417,7 @@ class Lowering:
     def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> PendingFunction:
         spec = fold_spec(node)
         if chain is None:
-            names = read_fields(node)
-            schema = arrow_schema(select(node.source.schema, names))
-            chain = Chain((), schema, schema), self.select(node.source, names)
+            chain = self._as_they_are(node, node.source, read_fields(node))
         return PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
@@ -393,6 +436,11 @@ class Lowering:
         """Return the Python operations before an aggregate that nothing else reads: the fold can run with them."""
         return self._unshared_chain(node.source, read_fields(node))
 
+    def _as_they_are(self, node: Node, source: Node, names: Sequence[str]) -> tuple[Chain, DataFrame]:
+        """Return the tuples that leave `source` for a function of `node`, with a chain that changes nothing."""
+        schema = arrow_schema(select(source.schema, names))
+        return Chain((), schema, schema, root=self._root(node, source)), self.select(source, names)
+
     def _unshared_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """Return the Python operations that end in this node, if only one node reads it; else None."""
         if id(node) in self._frames or self.layout.shared(node):
@@ -400,13 +448,14 @@ class Lowering:
         return self._chain(node, leaving)
 
     def _merges_reports(self, node: Aggregate | PersistentAggregate) -> bool:
-        """Return whether Python merges accumulators that Catalyst could merge, because reports come with them.
+        """Return whether Python merges accumulators that Catalyst could merge, because reports or ids come with them.
 
         Catalyst would take reports for tuples. Python merges only what it merges as fast.
         """
         if not isinstance(node, PersistentAggregate) or not self.folds_in_python(node):
             return False
-        return self.folding(node).catches and arrow_can_merge(fold_spec(node))
+        reports = self.folding(node).catches or self._ledger is not None
+        return reports and arrow_can_merge(fold_spec(node))
 
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
@@ -439,8 +488,7 @@ class Lowering:
         if chain is None:
             if node.windowing.aggregation.native is not None:
                 return None
-            schema = arrow_schema(select(node.source.schema, names))
-            chain = Chain((), schema, schema), self.select(node.source, names)
+            chain = self._as_they_are(node, node.source, names)
         spec = pane_spec(node)
         return PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
 
@@ -491,3 +539,8 @@ class Lowering:
             [n for n in source.schema.names if n in fields] for source, fields in zip(node.sources, needed, strict=True)
         ]
         return joined(node, [self.frame(source) for source in node.sources], used, self.layout.names(node))
+
+
+def _between(node: Node) -> str:
+    """Return what the ledger calls the shuffle before a node."""
+    return f"{node.step} between partitions"

@@ -8,7 +8,16 @@ from pyspark.sql.types import StructType
 
 from trident.base.types import spark_schema
 from trident.compiler.spark.failure_signal import FailureSignal
-from trident.compiler.spark.worker_functions import AfterReports, Composed, Reporting, WorkerFunction, catches
+from trident.compiler.spark.worker_functions import (
+    AfterReports,
+    Composed,
+    OnChain,
+    Reporting,
+    WorkerFunction,
+    catches,
+)
+from trident.compiler.tracking.ledger import Root
+from trident.compiler.tracking.tokens import Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +41,22 @@ class PendingFunction:
         """Return whether the function has operations that leave out the tuples on which they fail."""
         return catches(self.function)
 
-    def reporting(self, signal: FailureSignal | None) -> "PendingFunction":
-        """Return this function with reports among its rows, in one more field."""
-        function = Reporting(self.function, self.leaving, signal)
+    @property
+    def root(self) -> Root | None:
+        """Return the way of the source's tuples into the function, where the batch has a ledger; else None."""
+        return self.function.root if isinstance(self.function, OnChain) else None
+
+    def reporting(self, signal: FailureSignal | None, edge: Edge | None = None, ids: bool = True) -> "PendingFunction":
+        """Return this function with reports among its rows, in one more field; with ids in another where it has `ids`.
+
+        `edge` is the edge over which the rows leave, where the batch has a ledger.
+        """
+        function = Reporting(self.function, self.leaving, signal, edge, ids)
         return PendingFunction(self.source, function, function.leaving)
 
-    def behind_reports(self) -> "PendingFunction":
-        """Return this function for a source that holds reports among its tuples, in one more field."""
-        return PendingFunction(self.source, AfterReports(self.function), self.leaving)
+    def behind_reports(self, edge: Edge | None = None) -> "PendingFunction":
+        """Return this function for a source that holds reports among its tuples, in one more field; see `reporting`."""
+        return PendingFunction(self.source, AfterReports(self.function, edge), self.leaving)
 
 
 def in_arrow(frame: DataFrame, function: WorkerFunction, schema: StructType) -> DataFrame:

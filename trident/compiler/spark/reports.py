@@ -9,7 +9,9 @@ from trident.base.errors import UserFunctionError
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import decoded, is_failure
 from trident.compiler.spark.failure_signal import FailureSignal
-from trident.compiler.spark.worker_functions import REPORT
+from trident.compiler.spark.worker_functions import REPORT, ROW_ID
+from trident.compiler.tracking.ledger import Ledger, Root, is_report, report_in
+from trident.compiler.tracking.tokens import Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Reports:
 
     signal: FailureSignal | None = None
     letters: Letters = field(default_factory=Letters)
+    ledger: Ledger | None = None
 
     def read(self, rows: pa.Table) -> None:
         """Read the reports among the rows, in their last column. Raises the error of the first failure."""
@@ -28,7 +31,26 @@ class Reports:
         for text in texts:
             if is_failure(text):
                 raise decoded(text) or UserFunctionError(text)
-        self.letters.add_lines(texts)
+        if self.ledger is not None:
+            for report in filter(None, map(report_in, texts)):
+                self.ledger.take(report)
+        self.letters.add_lines([text for text in texts if not is_report(text)])
+
+    def sink(self, name: str) -> Edge | None:
+        """Return the edge over which a branch's rows come to the driver; None where the batch has no ledger."""
+        return None if self.ledger is None else self.ledger.sink(name)
+
+    def entering(self, root: Root | None) -> None:
+        """Have the ledger expect the tuples of a source, where it is known how many they are."""
+        if self.ledger is not None and root is not None:
+            self.ledger.root(root)
+
+    def arrived(self, edge: Edge | None, rows: pa.Table) -> pa.Table:
+        """Enter rows that came over an edge into the ledger, and return them without their ids."""
+        if edge is None or self.ledger is None:
+            return rows
+        self.ledger.arrive(edge.name, rows.column(ROW_ID).to_numpy())
+        return rows.drop_columns([ROW_ID])
 
 
 def tuples_of(rows: pa.Table) -> pa.Table:

@@ -71,13 +71,16 @@ class StageJob:
             id(node): stage_input(node, names(node), emission, session, scratch) for node, emission in inputs.items()
         }
         self._counts = [
-            branch for emission in inputs.values() for branch in count_branches(emission, session, self._reports)
+            branch
+            for node, emission in inputs.items()
+            for branch in count_branches(node.step, emission, session, self._reports)
         ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Prepare to make the other DataFrames from the inputs; keep inputs with several readers that are not cheap."""
+        layout, inputs_, reports = self._layout, self._stage_inputs, self._reports
         self._lowering = lowering = Lowering(
-            self._layout, self._stage_inputs, profile, self._learned, self._txid, self._reports.signal, self._thorough
+            layout, inputs_, profile, self._learned, self._txid, reports.signal, self._thorough, reports.ledger
         )
         for node, emission in inputs.items():
             cheap = isinstance(emission, pa.Table) or emission.cheap
@@ -101,6 +104,8 @@ class StageJob:
         for emission in self._inputs:
             if not isinstance(emission, pa.Table):
                 emission.check_scanned()
+        if self._reports.ledger is not None:
+            self._reports.ledger.check()
         if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
             self._files.sync()
         return StageResult(self._results, None, self._debug)
@@ -129,8 +134,13 @@ class StageJob:
             return self._partials(output, node)
         pending = lower.pending(node)
         if pending is not None and pending.leaving.names == output.schema.names and not self._layout.shared(node):
-            return Branch.of_function(pending, finish, self._reports)
-        return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
+            return Branch.of_function(pending, finish, self._reports, _sink(output))
+        frame = lower.select(node, output.schema.names)
+        if self._reports.ledger is not None:
+            # Spark has made these rows; a Python function gives them on, so that their partitions report.
+            tail = PendingFunction(frame, Chain((), output.schema, output.schema), output.schema)
+            return Branch.of_function(tail, finish, self._reports, _sink(output))
+        return Branch(frame, spark_schema(output.schema), finish)
 
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
         """Return whether accumulators of several partitions are better merged on the driver.
@@ -148,7 +158,7 @@ class StageJob:
             self._results[output.name] = spec.presented(merge_partials(spec, table)).table(output.schema)
 
         with analysed(node):
-            return Branch.of_function(self._lower.folding(node), finish, self._reports)
+            return Branch.of_function(self._lower.folding(node), finish, self._reports, _sink(output))
 
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """Return the branch of a large result, written by the workers that have it."""
@@ -164,7 +174,7 @@ class StageJob:
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.folder, output.schema)
 
-        return Branch.of_function(pending, finish, self._reports)
+        return Branch.of_function(pending, finish, self._reports, _sink(output))
 
     # --- what else runs --------------------------------------------------------------------------------------------
 
@@ -183,4 +193,9 @@ class StageJob:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
             chain = Chain((), schema, schema), lower.select(node, schema.names)
         pending = PendingFunction(chain[1], Drain(chain[0]), _NOTHING)
-        return Branch.of_function(pending, lambda table: None, self._reports)
+        return Branch.of_function(pending, lambda table: None, self._reports, f"{node.step} to the driver")
+
+
+def _sink(output: Output) -> str:
+    """Return what the ledger calls the way of an output's rows to the driver."""
+    return f"{output.step.step} to the driver"

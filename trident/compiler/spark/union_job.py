@@ -32,19 +32,21 @@ class Branch:
     finish: Finish
 
     @classmethod
-    def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports) -> "Branch":
+    def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
         """Return the branch of a Python function whose rows only the driver reads: reports of it come as rows.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
-        function raises.
+        function raises. `name` is what the ledger calls the way to the driver; no two branches have the same.
         """
-        if reports.signal is None and not tail.catches:
+        if reports.signal is None and not tail.catches and reports.ledger is None:
             return cls(tail.frame(), spark_schema(tail.leaving), finish)
-        reporting = tail.reporting(reports.signal)
+        edge = reports.sink(name)
+        reports.entering(tail.root)
+        reporting = tail.reporting(reports.signal, edge)
 
         def read_and_finish(rows: pa.Table) -> None:
             reports.read(rows)
-            finish(tuples_of(rows))
+            finish(reports.arrived(edge, tuples_of(rows)))
 
         return cls(reporting.frame(), spark_schema(reporting.leaving), read_and_finish)
 

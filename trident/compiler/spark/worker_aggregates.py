@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import (
@@ -20,7 +19,8 @@ from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.spark.worker_functions import Batches, Chain, OnChain, OnWorker, sliced
+from trident.compiler.spark.worker_functions import Batches, Chain, OnChain, OnWorker, partition_id, sliced
+from trident.compiler.tracking.ledger import Root
 from trident.compiler.windows.panes import PaneSpec
 
 _KEYS = 1_000_000
@@ -42,6 +42,10 @@ class PartialFold(OnChain):
     def catches(self) -> bool:
         return self.chain.catches
 
+    @property
+    def root(self) -> Root | None:
+        return self.chain.root
+
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
         fold, quick = Fold(spec, first_position(self.batch)), ArrowFold(spec)
@@ -59,8 +63,7 @@ class PartialFold(OnChain):
 
 def first_position(batch: int) -> Position:
     """Return the position of the first tuple of this task's partition: partitions follow one another in a batch."""
-    context = TaskContext.get()
-    return Position(batch, 0 if context is None else context.partitionId() << 40)
+    return Position(batch, partition_id() << 40)
 
 
 class ArrowFold:
@@ -101,6 +104,10 @@ class PaneFold(OnChain):
     @property
     def catches(self) -> bool:
         return self.chain.catches
+
+    @property
+    def root(self) -> Root | None:
+        return self.chain.root
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec

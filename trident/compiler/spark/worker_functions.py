@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from trident.base.errors import TridentError
 from trident.compiler.columns.columns import Columns
@@ -17,6 +18,8 @@ from trident.compiler.columns.function_errors import WorkerFailure, encoded, is_
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.tracking.ledger import Report, Root
+from trident.compiler.tracking.tokens import Edge, Tally, row_ids
 from trident.operations.context import OperationContext
 from trident_spouts.workers import settle
 
@@ -60,6 +63,11 @@ class OnChain(OnWorker):
     def catches(self) -> bool:
         raise NotImplementedError
 
+    @property
+    def root(self) -> Root | None:
+        """The way of a source's tuples into the function, where the batch has a ledger and they enter as they are."""
+        return None
+
     def __call__(self, batches: Batches, letters: Letters | None = None) -> Batches:
         return guarded(lambda entering: self._run(entering, letters), batches)
 
@@ -83,6 +91,9 @@ def call(function: WorkerFunction, batches: Batches, letters: Letters | None) ->
 REPORT = "__trident_report"
 """The hidden last field of the rows of a `Reporting`: null in a tuple."""
 
+ROW_ID = "__trident_row"
+"""The hidden field before it, where the batch has a ledger: a tuple's id on the edge over which it leaves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
@@ -96,21 +107,38 @@ class Reporting:
     function: WorkerFunction
     schema: pa.Schema
     signal: FailureSignal | None
+    edge: Edge | None = None
+    """The edge over which the rows leave, where the batch has a ledger: the partition reports once, at its end."""
+    ids: bool = True
+    """Whether the rows have ids, so that whoever is at the other end of the edge can tally them."""
 
     @property
     def leaving(self) -> pa.Schema:
-        """The schema of the rows that leave the worker: the fields that the function gives, then one for reports."""
-        return self.schema.append(pa.field(REPORT, pa.string()))
+        """The schema of the rows that leave the worker: the fields that the function gives, then the hidden ones.
+
+        A report has nulls in all fields of a tuple, also in those that are never null in a tuple.
+        """
+        ids = [pa.field(ROW_ID, pa.int64())] if self.edge is not None and self.ids else []
+        return pa.schema([*(field.with_nullable(True) for field in self.schema), *ids, pa.field(REPORT, pa.string())])
 
     def __call__(self, batches: Batches) -> Batches:
         letters, leaving = Letters(), self.leaving
+        partition, sent = partition_id(), Tally()
         try:
             for batch in call(self.function, batches, letters):
-                no_reports = pa.nulls(batch.num_rows, pa.string())
-                yield pa.RecordBatch.from_arrays([*batch.columns, no_reports], schema=leaving)
+                hidden: list[pa.Array] = [pa.nulls(batch.num_rows, pa.string())]
+                if self.edge is not None and self.ids:
+                    ids = row_ids(partition, sent.rows, sent.rows + batch.num_rows)
+                    sent += self.edge.tally(ids)
+                    hidden.insert(0, pa.array(ids))
+                yield pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=leaving)
                 if letters.dead:  # at the end they might be more than a worker has memory for
                     yield self._rows(letters.take_lines())
-            if lines := letters.take_lines():
+            lines = letters.take_lines()
+            if self.edge is not None:
+                arrived, seal = letters.arrivals.as_report(), self.edge.seal(partition)
+                lines.append(Report(self.edge.name, partition, seal, sent.rows, sent.value, arrived).line())
+            if lines:
                 yield self._rows(lines)
         except WorkerFailure as failure:
             if self.signal is None:
@@ -121,15 +149,20 @@ class Reporting:
                 pass
 
     def _rows(self, reports: list[str]) -> pa.RecordBatch:
-        nothing = [pa.nulls(len(reports), field.type) for field in self.schema]
+        *fields, _ = self.leaving
+        nothing = [pa.nulls(len(reports), field.type) for field in fields]
         return pa.RecordBatch.from_arrays([*nothing, pa.array(reports, pa.string())], schema=self.leaving)
 
 
 @dataclass(frozen=True, slots=True)
 class AfterReports(OnChain):
-    """A function behind a shuffle of a `Reporting`'s rows: it gets the tuples, and hands the reports on as its own."""
+    """A function behind a shuffle of a `Reporting`'s rows: it gets the tuples, and hands the reports on as its own.
+
+    `edge` is the edge over which the rows came, where the batch has a ledger: the rows have ids then.
+    """
 
     function: WorkerFunction
+    edge: Edge | None = None
 
     @property
     def catches(self) -> bool:
@@ -142,15 +175,18 @@ class AfterReports(OnChain):
     def _tuples(self, batch: pa.RecordBatch, letters: Letters) -> pa.RecordBatch:
         """Return the tuples of a batch, and give its reports to the letters; raise a failure among them."""
         reports = batch.column(batch.num_columns - 1)
-        tuples = batch.select(range(batch.num_columns - 1))
-        if reports.null_count == len(reports):
-            return tuples
-        texts = reports.drop_null().to_pylist()
-        for text in texts:
-            if is_failure(text):
-                raise WorkerFailure(text)
-        letters.add_lines(texts)
-        return tuples.filter(reports.is_null())
+        rows = batch.select(range(batch.num_columns - 1))
+        if reports.null_count < len(reports):
+            texts = reports.drop_null().to_pylist()
+            for text in texts:
+                if is_failure(text):
+                    raise WorkerFailure(text)
+            letters.add_lines(texts)
+            rows = rows.filter(reports.is_null())
+        if self.edge is None:
+            return rows
+        letters.arrivals.add(self.edge, rows.column(rows.num_columns - 1))
+        return rows.select(range(rows.num_columns - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +199,10 @@ class Composed(OnChain):
     @property
     def catches(self) -> bool:
         return catches(self.first)
+
+    @property
+    def root(self) -> Root | None:
+        return self.first.root if isinstance(self.first, OnChain) else None
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
         return self.second(call(self.first, batches, letters))
@@ -188,14 +228,19 @@ class Chain(OnChain):
     before: Callable[[Batches], Batches] | None = None
     """The reader of the source, where it runs in the same worker."""
     lifecycle: Lifecycle | None = None
+    root: Root | None = None
+    """See `OnChain.root`."""
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
         """Yield the tuples that leave the chain, batch by batch; `letters` takes what is caught on the way."""
+        entering = batches if self.before is None else self.before(batches)
+        if self.root is not None and letters is not None:
+            entering = letters.arrivals.counted(self.root.edge, entering)
         if self.lifecycle is not None:
-            yield from self._with_lifecycle(batches, self.lifecycle, letters)
+            yield from self._with_lifecycle(entering, self.lifecycle, letters)
             return
         apply, _ = compile_chain(self.works, self.leaving.names, letters)
-        for batch in batches if self.before is None else self.before(batches):
+        for batch in entering:
             yield apply(Columns.of(batch, self.entering))
 
     def _with_lifecycle(self, batches: Batches, lifecycle: Lifecycle, letters: Letters | None) -> Iterator[Columns]:
@@ -230,10 +275,20 @@ class Drain(OnChain):
     def catches(self) -> bool:
         return self.chain.catches
 
+    @property
+    def root(self) -> Root | None:
+        return self.chain.root
+
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         for _ in self.chain.columns(batches, letters):
             pass
         yield from ()
+
+
+def partition_id() -> int:
+    """Return the number of the partition that this task has; 0 where there is no task."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,88 @@
+"""The messages that one call of ``nextTuple`` emits: checked, with those left out that came before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trident.base.errors import SpoutContractError
+from trident.base.text import typed_brief
+from trident_spouts.messages.collector import size_of
+from trident_spouts.messages.named_streams import DEFAULT, Streams, number_of
+from trident_spouts.messages.seen_messages import MessageId
+
+
+@dataclass(slots=True)
+class Message:
+    """A message with its tuples, each behind the number of its stream; `size` is about how many bytes they have."""
+
+    id: MessageId | None
+    tuples: list[tuple[int, Any]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, stream: int, values: Any) -> None:
+        self.tuples.append((stream, values))
+        self.size += size_of(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The messages that count as delivered twice if they are emitted again."""
+
+    seen: Mapping[MessageId, int]
+    """The messages of earlier batches, each with the number of its batch."""
+    under_way: set[MessageId]
+    """Messages whose ack or fail is still to come."""
+
+
+class Emitted:
+    """What one call of ``nextTuple`` emits.
+
+    `tracked`: None where messages have no ids. `most`: how many messages a call may emit.
+    """
+
+    def __init__(self, name: str, tracked: bool | None, streams: Streams, most: int, known: Known) -> None:
+        self._name, self._tracked, self._most, self._known = name, tracked, most, known
+        self._names = [stream for stream, _ in streams] or [DEFAULT]
+        self._own: dict[MessageId, Message] = {}
+        self.messages: list[Message] = []
+        self.again: dict[MessageId, int] = {}
+        """Messages that earlier batches hold, each with the number of its batch."""
+        self.calls = 0
+        """The number of tuples that were emitted, those left out included."""
+
+    def take(self, values: Any, message: MessageId | None, stream: str | None = None) -> None:
+        """Take a tuple. Raises SpoutContractError if its id or stream is wrong, or its message is one too many."""
+        self._check(message)
+        number = number_of(stream, self._names, f"{self._name}.nextTuple: emit(...)")
+        self.calls += 1
+        if self._tracked and message is not None:
+            if message in self._known.under_way:
+                return
+            if message in self._known.seen:
+                self.again[message] = self._known.seen[message]
+                return
+            if message in self._own and any(at == number for at, _ in self._own[message].tuples):
+                return  # delivered twice within the call: a message has one tuple on a stream
+        self._of(message).add(number, values)
+
+    def _of(self, message: MessageId | None) -> Message:
+        """Return the message of this id, a new one where this call has none of it yet."""
+        if message is not None and message in self._own:
+            return self._own[message]
+        # Kept first: this message, too, was delivered, and fails with the others.
+        self.messages.append(Message(message))
+        if len(self.messages) > self._most:
+            raise SpoutContractError(
+                f"{self._name}.nextTuple emitted more than maxOverflow={self._most} messages in one call; emit fewer, "
+                "and the others at the next call"
+            )
+        if message is not None:
+            self._own[message] = self.messages[-1]
+        return self.messages[-1]
+
+    def _check(self, message: MessageId | None) -> None:
+        where = f"{self._name}.nextTuple: emit(..., messageId={typed_brief(message)})"
+        if self._tracked is None and message is not None:
+            raise SpoutContractError(f"{where}: tracking is 'none', so nobody would acknowledge the message")
+        if self._tracked is not None and (not isinstance(message, str | int) or isinstance(message, bool)):
+            raise SpoutContractError(f"{where}: expected the message's id, a str or an int; or set tracking = 'none'")

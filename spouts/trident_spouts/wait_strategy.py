@@ -1,0 +1,63 @@
+"""How long a topology waits before it asks its spouts again, after they had nothing or while it may plan nothing."""
+
+import math
+from abc import ABC, abstractmethod
+
+from trident.base.errors import SpoutContractError, TopologyError
+from trident.base.text import typed_brief
+from trident_spouts.user_calls import call_function
+
+LEAST_SECONDS = 0.001
+"""The shortest wait, so that a strategy cannot keep the processor busy."""
+
+
+class WaitStrategy(ABC):
+    """Decides how long the spouts of a batch group are left alone. Extend it, and give it to ``start(waitStrategy=)``.
+
+    Each batch group asks the same object, from a thread of its own, so it should keep nothing.
+
+    Examples
+    --------
+    >>> class EverySecond(WaitStrategy):
+    ...     def emptyEmit(self, streak):
+    ...         return 0.01 if streak < 10 else 1.0
+    >>> EverySecond().emptyEmit(3)
+    0.01
+
+    Notes
+    -----
+    Meaning: Storm's ``ISpoutWaitStrategy``. It sleeps there; here it returns for how long, and the group goes on with
+    its commits meanwhile.
+    """
+
+    @abstractmethod
+    def emptyEmit(self, streak: int) -> float:
+        """Return after how many seconds to ask again; less than 0.001 counts as 0.001.
+
+        It is asked when the spouts had nothing, and while `maxSpoutPending` batches are under way. `streak` is the
+        number of times in a row, from 1 on; a batch that was planned ends it. A spout that wakes the group by itself, a
+        commit that makes room, and ``processAllAvailable`` end the wait early. Must not wait itself.
+        """
+
+
+def check_wait_strategy(strategy: object) -> WaitStrategy | None:
+    """Return the option's value if it is a strategy or None; refuse it otherwise.
+
+    >>> check_wait_strategy(1)
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: waitStrategy=1: expected an object that extends WaitStrategy (of trident.spouts)
+    """
+    if strategy is None or isinstance(strategy, WaitStrategy):
+        return strategy
+    raise TopologyError(f"waitStrategy={strategy!r}: expected an object that extends WaitStrategy (of trident.spouts)")
+
+
+def wait_of(strategy: WaitStrategy, streak: int) -> float:
+    """Return the seconds that a strategy gives. Raises SpoutContractError if it gives something else."""
+    seconds = call_function(f"wait strategy {type(strategy).__name__}", strategy.emptyEmit, streak)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise SpoutContractError(
+            f"{type(strategy).__name__}.emptyEmit({streak}) returned {typed_brief(seconds)}; expected the seconds to "
+            "wait, a number that is not negative"
+        )
+    return max(LEAST_SECONDS, float(seconds))

@@ -1,0 +1,33 @@
+"""The fields with which the tuples of several named streams travel together: the stream's number, then every field.
+
+They leave a split this way, and a spout that declares several streams.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import types as spark
+
+STREAM_NUMBER = "place"
+"""The field with the number of a tuple's stream.
+
+Every other field begins with a number and a dot, so no field of a user can have this name. The word is part of what the
+log holds of waiting batches (`trident.compiler.outline`): it must not change.
+"""
+
+
+def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.StructType:
+    """Return the fields of the tuples of these streams together. A tuple has nulls in the fields of the other streams.
+
+    >>> from trident.base.types import ddl, parse_schema
+    >>> ddl(split_schema([("orders", parse_schema("id long")), ("errors", parse_schema("line string"))]))
+    'place tinyint NOT NULL, `0.id` bigint, `1.line` string'
+    """
+    fields = [spark.StructField(STREAM_NUMBER, spark.ByteType(), nullable=False)]
+    for number, (_, schema) in enumerate(streams):
+        fields += [spark.StructField(inside(number, field.name), field.dataType) for field in schema.fields]
+    return spark.StructType(fields)
+
+
+def inside(number: int, name: str) -> str:
+    """Return the name that field `name` of stream `number` has among the fields of all streams."""
+    return f"{number}.{name}"

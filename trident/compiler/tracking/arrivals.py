@@ -1,0 +1,40 @@
+"""The rows that arrive in one partition of a worker, tallied by the edge and the partition that they come from."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from trident.compiler.tracking.tokens import Edge, Tally
+
+_ROOT = 0
+"""In place of a sending partition, where a source is the sender."""
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Tallies by edge and by sending partition."""
+
+    tallies: dict[str, dict[int, Tally]] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    """Reports of other partitions that came among the rows, to be handed on to the driver."""
+
+    def add(self, edge: Edge, ids: pa.Array) -> None:
+        """Add rows by their ids."""
+        senders = self.tallies.setdefault(edge.name, {})
+        for sender, tally in edge.by_sender(ids.to_numpy(zero_copy_only=False)):
+            senders[sender] = senders.get(sender, Tally()) + tally
+
+    def counted(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that a source gives, and add their rows, which have no ids."""
+        senders = self.tallies.setdefault(edge, {})
+        for batch in batches:
+            senders[_ROOT] = senders.get(_ROOT, Tally()) + Tally(batch.num_rows)
+            yield batch
+
+    def as_report(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return the tallies as a `Report` has them."""
+        return {
+            edge: {sender: (tally.rows, tally.value) for sender, tally in senders.items()}
+            for edge, senders in self.tallies.items()
+        }
