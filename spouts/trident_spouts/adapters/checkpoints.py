@@ -124,8 +124,13 @@ class _Partition:
             self._place = place
         return rows
 
-    def _take(self, rows: list[Any]) -> Callable[[Any, Any], None]:
-        def take(values: Any, message: object) -> None:
+    def _take(self, rows: list[Any]) -> Callable[[Any, Any, Any], None]:
+        def take(values: Any, message: object, stream: object) -> None:
+            if stream is not None:
+                raise SpoutContractError(
+                    f"{self._name}.nextTuple: emit(..., stream={stream!r}): a TransactionSpout has one stream; "
+                    f"leave the stream out"
+                )
             if message is not None:
                 raise SpoutContractError(
                     f"{self._name}.nextTuple: emit(..., messageId={message!r}): nobody would acknowledge the message, "
