@@ -327,6 +327,15 @@ def test_an_id_of_a_message_that_nobody_would_acknowledge_is_refused(tmp_path: P
         counts(counting(Ids(3))[0], tmp_path, maxAttempts=1)
 
 
+def test_a_stream_that_nobody_declared_is_refused(tmp_path: Path) -> None:
+    class Streams(Numbers):
+        def nextTuple(self, collector: Any) -> None:
+            collector.emit(1, stream="orders")
+
+    with pytest.raises(BatchFailedError, match=r"Streams.nextTuple: emit\(\.\.\., stream='orders'\): .* has one stream"):
+        counts(counting(Streams(3))[0], tmp_path, maxAttempts=1)
+
+
 def test_two_streams_cannot_read_one_spout_that_has_a_place(tmp_path: Path) -> None:
     topology, spout = TridentTopology(), Numbers(3)
     for name in ("one", "two"):

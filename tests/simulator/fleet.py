@@ -162,11 +162,14 @@ def everything(
     tally = Tally()
     with ProcessPoolExecutor(number, context, _settle, (context.Value("i", 0),)) as pool:
         under_way = {pool.submit(partial(some, every=every, flow=flow), next(chunks)) for _ in range(number + 1)}
-        while under_way:
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for each in done:
-                tally.add(each.result())
-                seeds = next(chunks)
-                if seeds and time.monotonic() < until and len(tally.wrong) < _MOST_WRONG:
-                    under_way.add(pool.submit(partial(some, every=every, flow=flow), seeds))
+        try:
+            while under_way:
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                for each in done:
+                    tally.add(each.result())
+                    seeds = next(chunks)
+                    if seeds and time.monotonic() < until and len(tally.wrong) < _MOST_WRONG:
+                        under_way.add(pool.submit(partial(some, every=every, flow=flow), seeds))
+        except KeyboardInterrupt:  # what was run until then is told
+            pool.shutdown(wait=False, cancel_futures=True)
     return tally
