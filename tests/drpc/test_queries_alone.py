@@ -42,7 +42,8 @@ def test_it_answers_and_stops() -> None:
     running.processAllAvailable(10)  # there is nothing to wait for
     assert [row.reach for row in running.drpc.execute("reach", "foo.com/blog/1")] == [6]
     status = {name: value for name, value in running.status.items() if name != "lease"}
-    assert status == {"name": "reach", "engine": "embedded", "isActive": True, "groups": {}, "hanging": []}
+    about = {"name": "reach", "engine": "embedded", "isActive": True, "condition": "ACTIVE"}
+    assert status == {**about, "groups": {}, "hanging": []}
     assert repr(running) == "<RunningTopology 'reach' on engine 'embedded', running: LocalDRPC(reach(url string))>"
     waiting = threading.Thread(target=running.awaitTermination, daemon=True)
     waiting.start()

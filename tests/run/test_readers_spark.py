@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
-from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark import engine
+from trident.compiler.spark.sessions import Sizes
 from trident.compiler.states.queries import Question
 from trident.run.executors import Executors
 from trident.run.user_code import UserCode
@@ -138,7 +139,7 @@ def test_a_state_that_fell_back_is_healed_before_it_is_asked(
 def test_what_is_carried_to_a_later_stage_goes_there_by_reference(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 20, None))  # everything goes into files
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))  # everything goes into files
     taking, topology = Taking(), TridentTopology()
     words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
     state = RedisMapState.opaque(shared_redis.url)

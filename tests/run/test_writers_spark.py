@@ -14,7 +14,8 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import FencedError, LogCorruptError, StateError, StateShapeError, TopologyError
 from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark import engine
+from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
@@ -77,7 +78,7 @@ def test_python_combiner(shared_redis: RedisServer, spark: SparkSession, tmp_pat
 def test_the_driver_writes_and_asks_a_state_without_a_txid(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 20, None))  # every result goes into files
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))  # everything goes into files
     state = RedisMapState.nonTransactional(shared_redis.url, writers="auto")
     made = topology(state)
     done = contents(made, spark, tmp_path, maxSpoutPending=1)  # so that the size of the first result is known
@@ -197,7 +198,7 @@ def test_auto_leaves_what_came_to_the_driver_to_the_driver(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = RedisMapState.opaque(shared_redis.url, writers="auto")
-    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 200, None))
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 200))
     done = contents(topology(state), spark, tmp_path, maxSpoutPending=1)  # the second begins when the first is known
     assert done["found"] == EXPECTED
     assert "executors" in [event["states"]["counts"].get("writers") for event in done["events"]]
@@ -208,7 +209,7 @@ def test_auto_falls_back_where_the_workers_reach_no_state(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRIDENT_TEST_URL", shared_redis.url)  # Spark's workers began without it
-    monkeypatch.setattr(SparkEngine.__init__, "__defaults__", (None, 200, None))
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 200))
     done = contents(topology(RedisMapState.opaque("env:TRIDENT_TEST_URL", writers="auto")), spark, tmp_path)
     assert done["found"] == EXPECTED
     assert {event["states"]["counts"].get("writers") for event in done["events"]} == {None}

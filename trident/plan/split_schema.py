@@ -18,7 +18,7 @@ def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:
     """Return the named streams that leave a split or a spout together; nothing for a node of one stream."""
     if isinstance(node, Split):
         return node.streams
-    return getattr(node.spout, "streams", ()) if isinstance(node, SpoutSource) else ()
+    return getattr(node.spout, "emitted_streams", ()) if isinstance(node, SpoutSource) else ()
 
 
 def shown_streams(streams: Sequence[tuple[str, StructType]]) -> str:

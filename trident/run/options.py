@@ -38,10 +38,16 @@ class StartOptions(TypedDict, total=False):
     leaseSecs: Duration
 
 
+_ACKERS = (
+    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
+    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
+)
 _ELSEWHERE = {
+    **dict.fromkeys(("ackers", "numAckers", "ackerExecutors", "tracking"), _ACKERS),
     "checkpointIntervalMs": "every committed batch is a checkpoint of all states; processingTime='1 second' is the "
     "shortest time between the beginnings of two batches",
     "guarantee": "the guarantee is the topology's: TridentTopology(guarantee='at-least-once')",
+    "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
 }
 """Options that others have, each with the reason why a start has none."""
 
@@ -57,17 +63,6 @@ def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) 
             raise TopologyError(
                 f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
             )
-
-
-_ACKERS = (
-    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
-    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
-)
-_ELSEWHERE = {
-    **dict.fromkeys(("ackers", "numAckers", "ackerExecutors", "tracking"), _ACKERS),
-    "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
-}
-"""What Storm or common sense would call an option, and what to write here."""
 
 
 def folder(checkpointLocation: str | Path) -> Path:

@@ -29,7 +29,7 @@ class UserSpout:
     kind: SpoutKind
     schema: StructType
     opener: _Opener
-    streams: Streams = ()
+    emitted_streams: Streams = ()
     """The named streams whose tuples the spout emits together; empty for a spout of one stream."""
 
     def open(self) -> SpoutExecutor:
