@@ -1,4 +1,4 @@
-"""A client that means harm: ``python -m benchmarks.hostile_client URL CONNECTIONS``, until its standard input ends.
+"""A client that means harm: python -m benchmarks.hostile_client URL CONNECTIONS TOKEN, until its standard input ends.
 
 It opens connections that ask nothing, then sends bad requests in turn, each within a hundredth of a second. Prints
 ``ready`` once it sends, and at the end one line of JSON: of each kind of request the statuses of the answers and how
@@ -18,12 +18,12 @@ PACE = 0.01
 BODY_BYTES = 2 << 20
 
 
-def requests(host: str) -> dict[str, bytes]:
-    """Return the bad requests by kind, as bytes."""
+def requests(host: str, right: str) -> dict[str, bytes]:
+    """Return the bad requests by kind, as bytes; `right` is the token that all but one of them bring."""
     deep = b'{"args": [' + b"[" * 900 + b"]" * 900 + b"]}"
 
-    def post(path: str, body: bytes, to: str = host, token: str = "", length: int | None = None) -> bytes:
-        authorization = f"authorization: Bearer {token}\r\n" if token else ""
+    def post(path: str, body: bytes, to: str = host, token: str = right, length: int | None = None) -> bytes:
+        authorization = f"authorization: Bearer {token}\r\n"
         head = f"POST {path} HTTP/1.1\r\nhost: {to}\r\n{authorization}content-type: application/json\r\n"
         return f"{head}content-length: {len(body) if length is None else length}\r\n\r\n".encode() + body
 
@@ -56,7 +56,7 @@ class Asking:
             self.statuses.setdefault(kind, Counter())[status] += 1
 
 
-def main(url: str, connections: str) -> None:
+def main(url: str, connections: str, token: str) -> None:
     parts = urlsplit(url)
     assert parts.hostname is not None and parts.port is not None
     address = (parts.hostname, parts.port)
@@ -71,7 +71,7 @@ def main(url: str, connections: str) -> None:
     print("ready", flush=True)
     asking, waiting = Asking(address), list[threading.Thread]()
     while not ended.is_set():
-        for kind, request in requests(parts.netloc).items():
+        for kind, request in requests(parts.netloc, token).items():
             if kind in ("slow body", "sleeping function"):
                 waiting.append(threading.Thread(target=asking.ask, args=(kind, request)))
                 waiting[-1].start()

@@ -15,6 +15,8 @@ from trident.state import MemoryMapState, RedisMapState
 
 KEYS = 1000
 
+TOKEN = "what clients of a driver that serves must say"
+
 
 def sleep(seconds: str) -> int:
     time.sleep(float(seconds))
@@ -43,7 +45,7 @@ def main(folder: str, serves: str = "") -> None:
     with topology().start(engine="embedded", name="served", checkpointLocation=folder) as running:
         if serves:
             limits = Limits(bodySecs=1.0, timeoutSecs=2.0, connections=20_000)
-            print("started", running.serve(limits=limits).url, flush=True)
+            print("started", running.serve(limits=limits, token=TOKEN).url, flush=True)
         else:
             print("started", flush=True)
         sys.stdin.read()

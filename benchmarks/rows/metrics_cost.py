@@ -1,4 +1,4 @@
-"""What the metrics of a run cost: the word count with them, and with the same run counting nothing."""
+"""The cost of a run's metrics: the word count with them, and with a run that counts nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 from benchmarks.bench import Bench
+from benchmarks.beside import beside
 from benchmarks.check import WrongAnswerError
 from benchmarks.http_load import Answered, load_server
 from benchmarks.row import Row
@@ -34,7 +35,7 @@ def serving(bench: Bench, load: Workload) -> Iterator[Row]:
         folder = bench.fresh()
         environment = mock.patch.dict(os.environ, {"SERVED_REDIS": url})
         # The driver has a process of its own: beside the client it would slow the client down, and not the server.
-        with environment, _driver(folder), _server(folder) as address:
+        with environment, beside("served_program", str(folder)), _server(folder) as address:
             for number in bench.scale.turns:
                 before = committed(address)
                 asked = load_server(address, "POST", "/drpc/total", BODY, CONNECTIONS, seconds)
@@ -59,22 +60,12 @@ def _check(answered: Answered) -> None:
         raise WrongAnswerError(f"{len(answered.errors)} errors of {len(answered.took)}: {answered.errors[0]}")
 
 
-def committed(address: str) -> int:
+def committed(address: str, token: str = "") -> int:
     """Return the txid that the server shows."""
-    request = urllib.request.Request(f"{address}/drpc/total", BODY, {"content-type": "application/json"})
+    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{address}/drpc/total", BODY, headers)
     with urllib.request.urlopen(request) as answer:
         return int(json.load(answer)["asOfTxid"]["numbers"])
-
-
-@contextmanager
-def _driver(folder: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "benchmarks.served_program", str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        if process.stdout.readline() != "started\n":
-            raise WrongAnswerError("the driver did not start")
-        yield
-        process.stdin.close()
 
 
 @contextmanager

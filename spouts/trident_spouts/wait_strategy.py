@@ -1,4 +1,4 @@
-"""How long a topology waits before it asks its spouts again, after they had nothing or while it may plan nothing."""
+"""The time for which a topology waits before it asks its spouts again."""
 
 import math
 from abc import ABC, abstractmethod

@@ -41,7 +41,7 @@ def slots(spark: SparkSession) -> Iterator[WithLedger]:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the rows of one partition on their way, behind the function that sends them."""
+    """A fault on the way of one partition's rows, behind the function that sends them."""
 
     what: str
     partition: int

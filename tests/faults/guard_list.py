@@ -1736,8 +1736,8 @@ GUARDS = [
     Guard(
         "executors, the driver's server",
         "workers write into another server than the driver, behind the same name",
-        "state/trident_state/redis/reach.py",
-        'if (token, epoch) == (lease.token.encode(), b"%d" % lease.epoch):',
+        "state/trident_state/redis/shared_state.py",
+        'if (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):',
         "if True:",
         "tests/state/redis/test_open_batch.py -k another_server",
     ),

@@ -73,7 +73,7 @@ def topology(kind: str, total: int, state: Callable[..., Any]) -> TridentTopolog
 
 
 def results(found: dict[str, dict[Any, Any]]) -> dict[str, dict[str, Any]]:
-    """What the states hold, as JSON can tell it."""
+    """The contents of the states, as JSON."""
     runs = {word: [value["n"], value["sum"]] for word, value in found["runs"].items()}
     (checkpoint,) = found["checkpoint"].values()
     return {"runs": runs, "ranks": found["ranks"], "checkpoint": {"total": json.loads(checkpoint)}}

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.checkpoint_size import WAY_OUT, too_large
 from trident.base.checks import check_whole_number
 from trident.base.durations import read_seconds
 from trident.base.errors import SpoutContractError
@@ -19,8 +20,6 @@ from trident_spouts.single_reader import claim, release
 from trident_spouts.transaction_spout import TransactionSpout
 from trident_spouts.user_calls import call, json_of
 
-MOST_BYTES = 64 << 10
-"""How large the JSON of a checkpoint may be that is frozen with each batch."""
 _ALL = "all"
 """The one partition of such a source."""
 
@@ -90,11 +89,8 @@ class _Partition:
         after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
         if after is None:
             raise SpoutContractError(f"{where} returned None, which stands for the beginning of the source")
-        if (size := len(json.dumps(after).encode())) > MOST_BYTES:
-            raise SpoutContractError(
-                f"{where} returned a checkpoint of {size} bytes, and {MOST_BYTES} are the most. Store the checkpoint "
-                f"elsewhere in commit(txid, checkpoint), and return the key under which it lies"
-            )
+        if (problem := too_large(json.dumps(after))) is not None:
+            raise SpoutContractError(f"{where} returned a checkpoint {problem}. {WAY_OUT}")
         self._place = (after,)
         return rows, after
 

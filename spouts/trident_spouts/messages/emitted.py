@@ -35,7 +35,7 @@ class Known:
 
 
 class Emitted:
-    """What one call of ``nextTuple`` emits.
+    """The messages that one call of ``nextTuple`` emits.
 
     `tracked`: None where messages have no ids. `most`: how many messages a call may emit.
     """

@@ -69,7 +69,7 @@ class MessageExecutor(SpoutExecutor):
         """The greatest number of which it is known that its batch is committed."""
         self._opened = self._active = False
         self._wanted = True
-        """Whether messages are to be taken: False between `deactivate` and `activate`."""
+        """True while messages are to be taken: not between `deactivate` and `activate`."""
         claim(spout, self._name)
 
     # --- the life of the spout -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from trident_spouts.redis_streams.ids import ZERO, order
 
 
 class Position(NamedTuple):
-    """How far a stream was read, and by what another stream of its name is told apart. The log keeps it as JSON."""
+    """The place up to which a stream was read, with what identifies the stream. The log keeps it as JSON."""
 
     id: str
     """The id of the last entry that was read, or after which reading began."""

@@ -11,39 +11,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.base.attempt import Lease
-from trident.base.redis_address import Address
 from trident_state.binary import one_chunk
 from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
 from trident_state.keys import encode_checked_keys
 from trident_state.messages import Put, Update
-from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
-from trident_state.redis.layout import Layout
 from trident_state.redis.placement import place_distinct_keys
-from trident_state.redis.reach import check_reached
 from trident_state.redis.scripts import MERGE, PUT
+from trident_state.redis.shared_state import SharedState
 from trident_state.redis.writer import Task, Writer
-from trident_state.state_shape import StateKind, StateShape
 
 
 @dataclass(frozen=True)
-class OpenBatch:
+class OpenBatch(SharedState):
     """Everything that a process needs to put keys of a batch; see `trident_state.store.SharedBatch`.
 
-    `opened` are the groups that take the batch; the others hold it already. The address may hold a password: who sends
-    it to another process looks at `RedisMapState.sendable` before.
+    `opened` are the groups that take the batch; the others hold it already.
     """
 
-    address: Address
-    where: str
-    shape: StateShape
-    kind: StateKind
-    form: ValueForm
-    layout: Layout
-    lease: Lease
     txid: int
     expiry: Expiry | None
     opened: frozenset[int]
@@ -51,7 +38,7 @@ class OpenBatch:
     def put(self, parts: Iterable[tuple[pa.Table, pa.Array | pa.ChunkedArray]]) -> Put:
         """Put the keys and deltas of some parts, over one link."""
         link = Link(Servers(self.address, self.where), (MERGE, PUT))
-        writer = Writer(link, self.where, self.shape, self.kind, records_of(self.shape.value, self.form, bare=False))
+        writer = Writer(link, self.where, self.shape, self.kind, self.records)
         counts, moved, removed = [[0] * self.layout.groups], 0, list[pa.Array]()
         try:
             for keys, deltas in parts:
@@ -72,10 +59,6 @@ class OpenBatch:
         encoded = encode_checked_keys(self.where, self.shape.keys, keys)
         placed = place_distinct_keys(encoded, self.layout, self.where, self.txid)
         return Task(self.lease, self.txid, placed, placed.arranged(deltas), False, self.expiry, 0, self.opened)
-
-    def check_reached(self) -> None:
-        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
-        check_reached(self.address, self.where, self.layout, self.lease)
 
 
 def summed(counts: Iterable[Sequence[int]]) -> list[int]:

@@ -6,35 +6,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.base.attempt import Lease
-from trident.base.redis_address import Address
 from trident_state.keys import encode_checked_keys
-from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
-from trident_state.redis.layout import Layout
 from trident_state.redis.placement import place_keys
-from trident_state.redis.reach import check_reached
 from trident_state.redis.reader import Reader
-from trident_state.state_shape import StateKind, StateShape
+from trident_state.redis.shared_state import SharedState
 
 _PAGE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class OpenSnapshot:
-    """Everything that a process needs to read keys of a state; see `trident_state.store.SharedSnapshot`.
+class OpenSnapshot(SharedState):
+    """Everything that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
 
-    The address may hold a password: who sends it to another process looks at `RedisMapState.sendable` before.
-    """
-
-    address: Address
-    where: str
-    shape: StateShape
-    kind: StateKind
-    form: ValueForm
-    layout: Layout
-    lease: Lease
     asOf: int
 
     def read(self, keys: pa.Table) -> pa.Array:
@@ -51,10 +36,5 @@ class OpenSnapshot:
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:
-        records = records_of(self.shape.value, self.form, bare=False)
         with closing(Links(Servers(self.address, self.where))) as links:
-            yield Reader(links, self.where, self.shape, self.kind, records)
-
-    def check_reached(self) -> None:
-        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
-        check_reached(self.address, self.where, self.layout, self.lease)
+            yield Reader(links, self.where, self.shape, self.kind, self.records)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from trident.base.checkpoint_size import WAY_OUT, too_large
 from trident.base.errors import StateError, StateValueError, UserFunctionError
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import action, emitter
@@ -25,9 +26,6 @@ from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.operations.functions import Call, Operation
 from trident.operations.stateful import Stateful, overrides
 from trident.plan.nodes import PartitionPersist, StateWriter
-
-MOST_BYTES = 64 << 10
-"""How large the JSON of a checkpoint may be that is committed with a batch."""
 
 
 def stateful_update(step: PartitionPersist) -> RunWindow:
@@ -194,12 +192,12 @@ class _Checkpoints(_Update):
             text = json.dumps(committed, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise self._refused(txid, committed, f"that is not JSON ({error})") from None
-        if (size := len(text.encode())) > MOST_BYTES:
-            raise self._refused(txid, committed, f"of {size} bytes, and {MOST_BYTES} are the most")
+        if (problem := too_large(text)) is not None:
+            raise self._refused(txid, committed, problem)
         self._committed.set(text)
 
     def _refused(self, txid: int, committed: Any, why: str) -> StateValueError:
         return StateValueError(
             f"{self._where.step}: {self._where.site}: batch {txid}: commit returned {short(committed)}, a checkpoint "
-            f"{why}. Store the checkpoint elsewhere in commit(txid, checkpoint), and return the key under which it lies"
+            f"{why}. {WAY_OUT}"
         )

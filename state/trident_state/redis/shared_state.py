@@ -1,0 +1,52 @@
+"""A state as other processes than its driver reach it."""
+
+from dataclasses import dataclass
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateError
+from trident.base.redis_address import Address
+from trident_state.checks import fenced_error
+from trident_state.records.forms import Records, ValueForm, records_of
+from trident_state.redis.cluster import Servers
+from trident_state.redis.command_routing import Link
+from trident_state.redis.layout import Layout
+from trident_state.redis.wire import command
+from trident_state.state_shape import StateKind, StateShape
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """Everything that a process needs to reach a state which a driver holds under `lease`.
+
+    The address may hold a password: who sends it to another process looks at `RedisMapState.sendable` before.
+    """
+
+    address: Address
+    where: str
+    shape: StateShape
+    kind: StateKind
+    form: ValueForm
+    layout: Layout
+    lease: Lease
+
+    @property
+    def records(self) -> Records:
+        """The form of the state's records, which have a txid."""
+        return records_of(self.shape.value, self.form, bare=False)
+
+    def check_reached(self) -> None:
+        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
+        link = Link(Servers(self.address, self.where))
+        try:
+            meta = self.layout.meta(0)
+            token, epoch = link.check(link.exchange([command(b"HMGET", meta, b"token", b"epoch")])[0])
+        finally:
+            link.close()
+        if (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
+            return
+        if epoch is not None and int(epoch) > self.lease.epoch:
+            raise fenced_error(self.where, epoch.decode(), self.lease)
+        raise StateError(
+            f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "
+            f"does not hold what is there. Give an address that leads to one server from every machine, not localhost"
+        )

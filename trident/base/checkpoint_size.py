@@ -1,0 +1,16 @@
+"""The limit of a checkpoint that a user's operation or spout returns; it is kept with every batch."""
+
+MOST_BYTES = 64 << 10
+"""The most bytes of a checkpoint, as JSON."""
+
+WAY_OUT = "Store the checkpoint elsewhere in commit(txid, checkpoint), and return the key under which it lies"
+
+
+def too_large(checkpoint: str) -> str | None:
+    """Return what is wrong with the size of a checkpoint, given as JSON; None if nothing is.
+
+    >>> too_large('"' + "x" * 65536 + '"')
+    'of 65538 bytes, and 65536 are the most'
+    """
+    size = len(checkpoint.encode())
+    return None if size <= MOST_BYTES else f"of {size} bytes, and {MOST_BYTES} are the most"
