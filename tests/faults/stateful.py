@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.faults.source import NumberedSpout, records
-from trident import StatefulOperation, TransactionOperation, TridentTopology
+from tests.support.totals import Total
+from trident import StatefulOperation, TridentTopology
 from trident.state import KeyValueState
 from trident_spouts.executor import SpoutKind
 
@@ -40,22 +41,6 @@ class Ranks(StatefulOperation):
 
     def preRollback(self) -> None:
         self.sums.clear()
-
-
-class Total(TransactionOperation):
-    """The sum of all of these numbers, kept in memory only."""
-
-    def initState(self, checkpoint: Any) -> None:
-        self.total = checkpoint or 0
-
-    rollback = initState
-
-    def execute(self, tuple: Any, collector: Any) -> None:
-        self.total += tuple.n
-        collector.emit([self.total])
-
-    def finishBatch(self, txid: int) -> int:
-        return int(self.total)
 
 
 def topology(kind: str, total: int, state: Callable[..., Any]) -> TridentTopology:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.contents import contents
 from tests.support.server import RedisServer
 from tests.support.spouts import ReplayingSpout
 from trident import MapGet, Max, SnapshotGet, Sum, TridentTopology, TupleCollectionGet
@@ -30,12 +31,6 @@ MakeState = Callable[[], Any]
 
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
-
-
-def run(topology: TridentTopology, checkpoint: Path, *states: str, **options: Any) -> list[dict[Any, Any]]:
-    with start_local(topology, name="t", checkpointLocation=checkpoint, **options) as running:
-        running.processAllAvailable(timeout=30)
-        return [dict(running.state(state).items()) for state in states]
 
 
 def words(*batches: list[Any], fields: str = "k string, n long") -> FixedBatchSpout:
@@ -87,7 +82,7 @@ def test_a_reducer_over_persistent_state(make_state: MakeState, tmp_path: Path) 
     )
     seen: list[tuple[str, str]] = []
     joined.newValuesStream().peek(lambda t: seen.append(tuple(t)))
-    assert run(topology, tmp_path, "acc") == [{"x": "<acd", "y": "<b"}]
+    assert contents(topology, tmp_path, "acc") == [{"x": "<acd", "y": "<b"}]
     assert seen == [("x", "<ac"), ("y", "<b"), ("x", "<acd")]
 
 
@@ -104,7 +99,7 @@ def test_new_values_into_a_second_state_through_a_reducer_and_an_updater(make_st
         make_state(), count, "many long", keyFields="sum", valueType="long", name="second"
     )
     second.newValuesStream().persistentAggregate(make_state(), "many", Max(), "most", name="most")
-    assert run(topology, tmp_path, "first", "second", "most") == [
+    assert contents(topology, tmp_path, "first", "second", "most") == [
         {"a": 5, "b": 2, "c": 5},
         {2: 2, 5: 2},
         {(): 3},
@@ -150,7 +145,7 @@ def test_a_put_overwrites_and_a_stored_null_is_like_nothing_for_the_next_update(
     topology = TridentTopology()
     rows = words([("put", 60), ("put", 61)], [("put", None)], [("add", 4)], fields="how string, n long")
     topology.newStream("s", rows).partitionPersist(make_state(), put, keyFields="e string", valueType="long", name="e")
-    assert run(topology, tmp_path, "e") == [{"e": 4}]
+    assert contents(topology, tmp_path, "e") == [{"e": 4}]
 
 
 def test_one_global_value_and_what_asks_it(make_state: MakeState, tmp_path: Path) -> None:
@@ -181,7 +176,7 @@ def test_a_query_after_an_updater_sees_this_batch_and_one_beside_it_the_batch_be
     before: list[Any] = []
     sums.newValuesStream().stateQuery(sums, "k", MapGet(), "now").peek(lambda t: seen.append(tuple(t)))
     source.stateQuery(sums, "k", MapGet(), "old").peek(lambda t: before.append(tuple(t)))
-    assert run(topology, tmp_path, "sums") == [{"a": 11, "b": 2}]
+    assert contents(topology, tmp_path, "sums") == [{"a": 11, "b": 2}]
     assert seen == [("a", 1, 1), ("b", 2, 2), ("a", 11, 11)]
     assert before == [("a", 1, None), ("b", 2, None), ("a", 10, 1)]
 
@@ -241,7 +236,7 @@ def test_a_failed_attempt_and_a_commit_without_a_reply_count_nothing_twice(
         source.groupBy("k").persistentAggregate(state, "n", Added(), "sum", name="sums")
     else:
         source.partitionPersist(state, add, "k string, total long", keyFields="k", valueType="long", name="sums")
-    assert run(topology, tmp_path, "sums") == [totals]
+    assert contents(topology, tmp_path, "sums") == [totals]
     assert failed and lost == [2]
 
 
@@ -281,8 +276,8 @@ def test_what_an_updater_made_is_frozen_before_it_is_written_and_never_made_agai
         for store in (MemoryStore, RedisStore):
             no_answers(patch, store, 2)
         with pytest.raises(StateUnavailableError):
-            run(topology(add), tmp_path, commitRetrySecs=0)
-    assert run(topology(wrong), tmp_path, "sums", "most") == [{"a": 111, "b": 2}, {"a": 111, "b": 2}]
+            contents(topology(add), tmp_path, commitRetrySecs=0)
+    assert contents(topology(wrong), tmp_path, "sums", "most") == [{"a": 111, "b": 2}, {"a": 111, "b": 2}]
 
 
 def test_a_state_is_healed_from_the_log_without_the_code_that_made_it(
@@ -292,8 +287,8 @@ def test_a_state_is_healed_from_the_log_without_the_code_that_made_it(
     rows = [[("a", 1)], [("a", 2), ("b", 5)], [("b", 7)]]
     with monkeypatch.context() as patch:
         patch.setattr(MemoryStore, "close", lambda self: None)
-        assert run(adding(MemoryMapState.opaque(), words(*rows)), tmp_path, "sums") == [{"a": 3, "b": 12}]
-    healed = run(adding(MemoryMapState.opaque(), words(*rows), wrong), tmp_path, "sums")
+        assert contents(adding(MemoryMapState.opaque(), words(*rows)), tmp_path, "sums") == [{"a": 3, "b": 12}]
+    healed = contents(adding(MemoryMapState.opaque(), words(*rows), wrong), tmp_path, "sums")
     assert healed == [{"a": 3, "b": 12}]
 
 
@@ -349,8 +344,8 @@ def test_an_updater_that_raises_stops_its_group_and_the_batch_waits_for_better_c
     with pytest.raises(
         UserFunctionError, match=r"s/1:partitionPersist.*broken \(test_state_updates.py:\d+\) raised KeyE"
     ):
-        run(adding(make_state(), rows, broken), tmp_path)
-    assert run(adding(make_state(), rows), tmp_path, "sums") == [{"a": 11, "b": 6}]
+        contents(adding(make_state(), rows, broken), tmp_path)
+    assert contents(adding(make_state(), rows), tmp_path, "sums") == [{"a": 11, "b": 6}]
 
 
 def test_a_wrong_key_stops_the_group_and_writes_nothing_of_the_batch(tmp_path: Path) -> None:
@@ -361,7 +356,7 @@ def test_a_wrong_key_stops_the_group_and_writes_nothing_of_the_batch(tmp_path: P
 
     rows = words([("a", 1)], [("a", 10), ("b", 1)])
     with pytest.raises(StateKeyError, match=r"state 'sums': multiPut: invalid key 7 \(int\): expected k string"):
-        run(adding(MemoryMapState.opaque(), rows, update), tmp_path)
+        contents(adding(MemoryMapState.opaque(), rows, update), tmp_path)
     with start_local(adding(MemoryMapState.opaque(), rows), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
         assert dict(running.state("sums").items()) == {"a": 11, "b": 1}
@@ -376,7 +371,7 @@ def test_a_frozen_batch_does_not_fit_an_updater_of_other_tuples(
     with monkeypatch.context() as patch:
         patch.setattr("trident.run.committer.Committer._updated", _away)
         with pytest.raises(StateUnavailableError):
-            run(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, commitRetrySecs=0)
+            contents(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, commitRetrySecs=0)
     changed = TridentTopology()
     changed.newStream("s", words([("a", 1)])).partitionPersist(
         MemoryMapState.opaque(), "k", add, "k string, total long", keyFields="k", valueType="long", name="sums"
@@ -385,8 +380,8 @@ def test_a_frozen_batch_does_not_fit_an_updater_of_other_tuples(
         CodeChangedError,
         match=r"batch 1 .*it froze what enters sums .*its fields are k string now.*Start the former program once",
     ):
-        run(changed, tmp_path)
-    assert run(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, "sums") == [{"a": 1}]
+        contents(changed, tmp_path)
+    assert contents(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, "sums") == [{"a": 1}]
 
 
 def _away(*_: object) -> None:
@@ -397,9 +392,9 @@ def test_a_state_does_not_pass_from_a_reducer_to_an_updater(make_state: MakeStat
     topology = TridentTopology()
     source = topology.newStream("s", words([("a", 1)]))
     source.groupBy("k").persistentAggregate(make_state(), Added(), "sum", name="sums")
-    run(topology, tmp_path)
+    contents(topology, tmp_path)
     with pytest.raises(StateShapeError, match=r"'sums' holds .* by Added, the topology declares .* by put"):
-        run(adding(make_state(), words([("a", 1)])), tmp_path)
+        contents(adding(make_state(), words([("a", 1)])), tmp_path)
 
 
 # --- cost -----------------------------------------------------------------------------------------------------------
@@ -449,5 +444,5 @@ def test_what_is_frozen_of_an_update_stands_in_the_log_before_its_state_is_writt
         return apply(self, lease, update, values)
 
     monkeypatch.setattr(MemoryStore, "apply", looked)
-    run(adding(MemoryMapState.opaque(), words([("a", 1)], [])), tmp_path)
+    contents(adding(MemoryMapState.opaque(), words([("a", 1)], [])), tmp_path)
     assert frozen_then == [["sums"], ["sums"]]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.contents import contents
+from tests.support.noted_calls import NotedCalls
 from tests.support.server import RedisServer
 from trident import MapGet, StatefulOperation, TridentTopology
 from trident.base.errors import (
@@ -25,12 +27,6 @@ from trident_state.memory.store import MemoryStore
 MakeState = Callable[[], Any]
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
-
-
-def run(topology: TridentTopology, checkpoint: Path, *states: str, **options: Any) -> list[dict[Any, Any]]:
-    with start_local(topology, name="t", checkpointLocation=checkpoint, **options) as running:
-        running.processAllAvailable(timeout=30)
-        return [dict(running.state(state).items()) for state in states]
 
 
 def words(topology: TridentTopology, *batches: list[Any], fields: str = "word string") -> Any:
@@ -56,10 +52,10 @@ def test_running_counts_are_emitted_tuple_by_tuple_and_go_on_after_a_restart(
     make_state: MakeState, tmp_path: Path
 ) -> None:
     first, seen = counting(make_state(), ["dog", "cat", "dog"], ["dog"])
-    assert run(first, tmp_path, "counts") == [{"dog": 3, "cat": 1}]
+    assert contents(first, tmp_path, "counts") == [{"dog": 3, "cat": 1}]
     assert seen == [("dog", 1), ("cat", 1), ("dog", 2), ("dog", 3)]
     again, seen = counting(make_state(), ["dog", "cat", "dog"], ["dog"], [], ["cat", "dog"])
-    assert run(again, tmp_path, "counts") == [{"dog": 4, "cat": 2}]
+    assert contents(again, tmp_path, "counts") == [{"dog": 4, "cat": 2}]
     assert seen == [("cat", 2), ("dog", 4)]
 
 
@@ -75,7 +71,7 @@ def test_a_state_is_keyed_so_that_other_partitions_after_a_restart_find_it(
         spread.groupBy("word").statefulEach(
             counted, "n long", valueType="long", stateFactory=make_state(), name="counts"
         )
-        found = run(topology, tmp_path, "counts")
+        found = contents(topology, tmp_path, "counts")
     assert found == [{"dog": 9, "cat": 9, "cow": 9}]
 
 
@@ -106,7 +102,7 @@ def test_a_state_reads_what_was_put_before_and_lists_stored_and_changed_entries(
     out = rows.statefulEach(step, keyFields="k", valueType="string", stateFactory=make_state(), name="held")
     passed: list[Any] = []
     out.peek(lambda t: passed.append(tuple(t)))
-    assert run(topology, tmp_path, "held") == [{"b": "4", "c": "3"}]
+    assert contents(topology, tmp_path, "held") == [{"b": "4", "c": "3"}]
     nothing, one, two = (None, "default", False), ("1", "1", True), ("2", "2", True)
     assert seen == [
         (nothing, "1", [("a", "1")], ["a"], ["a"]),
@@ -141,7 +137,7 @@ def test_keys_of_several_fields_and_nested_values_that_the_user_changes_afterwar
     rows.statefulEach(
         listed, "n int", keyFields="user, day", valueType="array<string>", stateFactory=make_state(), name="names"
     )
-    assert run(topology, tmp_path, "names") == [{(1, "mo"): ["x", "y", "w"], (1, "tu"): ["z"]}]
+    assert contents(topology, tmp_path, "names") == [{(1, "mo"): ["x", "y", "w"], (1, "tu"): ["z"]}]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +161,7 @@ def test_a_wrong_call_names_the_step_what_came_and_what_is_accepted(
     topology = TridentTopology()
     words(topology, ["dog"]).statefulEach(step, "n int", keyFields="word", valueType="long", name="held")
     with pytest.raises(error, match=rf"words/1:statefulEach\(step\): step \(.*test_stateful_each.py:\d+.*{message}"):
-        run(topology, tmp_path, maxAttempts=1)
+        contents(topology, tmp_path, maxAttempts=1)
 
 
 def test_a_state_that_is_kept_and_asked_outside_of_a_batch_is_closed(tmp_path: Path) -> None:
@@ -177,7 +173,7 @@ def test_a_state_that_is_kept_and_asked_outside_of_a_batch_is_closed(tmp_path: P
 
     topology = TridentTopology()
     words(topology, ["dog"]).statefulEach(step, keyFields="word", valueType="long", name="held")
-    run(topology, tmp_path)
+    contents(topology, tmp_path)
     with pytest.raises(StateClosedError, match=r"state 'held': get was called outside of a batch"):
         kept[0].get("dog")
 
@@ -191,7 +187,7 @@ def test_a_batch_reads_its_keys_from_the_store_at_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(MemoryStore, "read", counted_read)
     topology, _ = counting(MemoryMapState.opaque(), [f"w{n % 50}" for n in range(200)])
-    assert len(run(topology, tmp_path, "counts")[0]) == 50
+    assert len(contents(topology, tmp_path, "counts")[0]) == 50
     assert asked == [50]
 
 
@@ -214,25 +210,15 @@ def test_a_store_that_is_away_is_asked_again_even_if_the_operation_swallows_it(
     topology = TridentTopology()
     rows = words(topology, ["dog", "cat"], ["dog"])
     rows.statefulEach(careless, keyFields="key string", valueType="long", name="held")
-    assert run(topology, tmp_path, "held") == [{"all": 3}]
+    assert contents(topology, tmp_path, "held") == [{"all": 3}]
     assert refused
 
 
 # --- the order of calls -----------------------------------------------------------------------------------------------
 
 
-class Recorder(StatefulOperation):
-    """Counts in memory, puts at the end of a batch, and notes every call. `fails`: calls that raise, once each."""
-
-    def __init__(self, *fails: str) -> None:
-        self.calls: list[str] = []
-        self.fails = list(fails)
-
-    def note(self, call: str) -> None:
-        self.calls.append(call)
-        if call in self.fails:
-            self.fails.remove(call)
-            raise RuntimeError(f"{call} was to fail")
+class Recorder(NotedCalls, StatefulOperation):
+    """Counts in memory, puts at the end of a batch, and notes every call."""
 
     def initState(self, state: KeyValueState) -> None:
         self.state, self.sums = state, dict(state.items())
@@ -268,12 +254,12 @@ def recorded(recorder: Recorder, state: Any, *batches: list[Any]) -> tuple[Tride
 def test_the_calls_of_a_run_and_of_the_next_one_come_in_order(make_state: MakeState, tmp_path: Path) -> None:
     first = Recorder()
     batches: list[list[str]] = [["dog", "cat"], [], ["dog"]]
-    run(recorded(first, make_state(), *batches)[0], tmp_path)
+    contents(recorded(first, make_state(), *batches)[0], tmp_path)
     expected = ["init []", "dog", "cat", "prePrepare 1", "preCommit 1", "prePrepare 2", "preCommit 2"]
     assert first.calls == [*expected, "dog", "prePrepare 3", "preCommit 3"]
     second = Recorder()
     topology, seen = recorded(second, make_state(), *batches, ["dog"])
-    assert run(topology, tmp_path, "counts") == [{"dog": 3, "cat": 1}]
+    assert contents(topology, tmp_path, "counts") == [{"dog": 3, "cat": 1}]
     assert second.calls == ["init [('cat', 1), ('dog', 2)]", "dog", "prePrepare 4", "preCommit 4"]
     assert seen == [("dog", 3)]
 
@@ -284,7 +270,7 @@ def test_a_batch_that_failed_before_it_was_frozen_begins_again_with_preRollback(
 ) -> None:
     recorder = Recorder(fails)
     topology, seen = recorded(recorder, make_state(), ["dog"], ["dog", "cat"])
-    assert run(topology, tmp_path, "counts") == [{"dog": 2, "cat": 1}]
+    assert contents(topology, tmp_path, "counts") == [{"dog": 2, "cat": 1}]
     begun = ["init []", "dog", "prePrepare 1", "preCommit 1", "dog", "cat"]
     failed = begun if fails == "cat" else [*begun, "prePrepare 2"]
     assert recorder.calls == [*failed, "preRollback [('dog', 1)]", "dog", "cat", "prePrepare 2", "preCommit 2"]
@@ -294,14 +280,14 @@ def test_a_batch_that_failed_before_it_was_frozen_begins_again_with_preRollback(
 def test_a_commit_that_failed_is_repeated_and_never_computed_again(make_state: MakeState, tmp_path: Path) -> None:
     recorder = Recorder("preCommit 1")
     topology, _ = recorded(recorder, make_state(), ["dog"])
-    assert run(topology, tmp_path, "counts") == [{"dog": 1}]
+    assert contents(topology, tmp_path, "counts") == [{"dog": 1}]
     assert recorder.calls == ["init []", "dog", "prePrepare 1", "preCommit 1", "preCommit 1"]
 
 
 def test_an_initState_that_failed_is_called_again(tmp_path: Path) -> None:
     recorder = Recorder("init []")
     topology, _ = recorded(recorder, MemoryMapState.opaque(), ["dog"])
-    assert run(topology, tmp_path, "counts") == [{"dog": 1}]
+    assert contents(topology, tmp_path, "counts") == [{"dog": 1}]
     assert recorder.calls[:3] == ["init []", "init []", "dog"]
 
 
@@ -310,10 +296,10 @@ def test_what_was_frozen_when_the_driver_went_is_committed_first_and_then_the_ne
     batches = [["dog"], ["dog", "cat"], ["cat"]]
     lost = Recorder("preCommit 2")
     with pytest.raises(UserFunctionError, match=r"RuntimeError: preCommit 2 was to fail in preCommit\(2\)"):
-        run(recorded(lost, MemoryMapState.opaque(), *batches)[0], tmp_path, maxAttempts=1)
+        contents(recorded(lost, MemoryMapState.opaque(), *batches)[0], tmp_path, maxAttempts=1)
     after = Recorder()
     topology, seen = recorded(after, MemoryMapState.opaque(), *batches)
-    assert run(topology, tmp_path, "counts") == [{"dog": 2, "cat": 2}]
+    assert contents(topology, tmp_path, "counts") == [{"dog": 2, "cat": 2}]
     assert after.calls == ["preCommit 2", "init [('cat', 1), ('dog', 2)]", "cat", "prePrepare 3", "preCommit 3"]
     assert seen == [("dog", 2), ("cat", 1), ("cat", 2)]
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from trident import Count, TransactionOperation, TridentTopology, expr
+from tests.support.totals import Total
+from trident import Count, TridentTopology, expr
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
@@ -18,20 +19,6 @@ def numbered(tuple: Any, state: Any) -> int:
     n = int(state.get(tuple.big, 0)) + 1
     state.put(tuple.big, n)
     return n
-
-
-class Total(TransactionOperation):
-    def initState(self, checkpoint: Any) -> None:
-        self.total = checkpoint or 0
-
-    rollback = initState
-
-    def execute(self, tuple: Any, collector: Any) -> None:
-        self.total += tuple.n
-        collector.emit([self.total])
-
-    def finishBatch(self, txid: int) -> int:
-        return int(self.total)
 
 
 def test_a_rebalance_keeps_the_states_of_operations(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
 """A consumer group of Redis, through kills of driver and server (`kills.live`)."""
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tests.spouts.messages.group_spout import GROUP, STREAM, GroupSpout
 from tests.spouts.messages.kills import RealQueue, live
+from tests.support.durable_adds import add_entry
 from tests.support.server import RedisServer
 from tests.support.soak import Soak
 
@@ -35,15 +34,7 @@ class RedisGroup(RealQueue):
     def send(self, words: dict[int, str]) -> None:
         client = self.server.connect()
         for number, word in words.items():
-            while True:
-                try:
-                    client.xadd(STREAM, {"word": word}, id=f"{number}-0")
-                except (redis.ConnectionError, redis.TimeoutError):
-                    time.sleep(0.02)
-                    continue
-                except redis.ResponseError as error:
-                    assert "equal or smaller" in str(error)  # it was added, and the reply was lost
-                break
+            add_entry(client, STREAM, f"{number}-0", {"word": word})
 
     def restart(self) -> None:
         self.server.restart()

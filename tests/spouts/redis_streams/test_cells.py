@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tests.spouts.redis_streams.cells import STREAMS, counting, run
+from tests.support.durable_adds import add_entry
 from tests.support.server import RedisServer
 from tests.support.soak import Soak
 from trident import openState
@@ -49,15 +49,7 @@ class Writer:
             stream, word = self._chance.choice(STREAMS), f"w{self._chance.randrange(9)}"
             self._last[stream] += self._chance.randint(1, 3)
             self.words[word] += 1
-            while True:
-                try:
-                    self._client.xadd(stream, {"word": word}, id=f"{self._last[stream]}-0")
-                except (redis.ConnectionError, redis.TimeoutError):
-                    time.sleep(0.02)
-                    continue
-                except redis.ResponseError as error:
-                    assert "equal or smaller" in str(error)  # it was added, and the reply was lost
-                break
+            add_entry(self._client, stream, f"{self._last[stream]}-0", {"word": word})
 
 
 @contextmanager
