@@ -29,11 +29,11 @@ class State:
     after: dict[int, list[Values]] = field(default_factory=dict)
     """By txid. Two at one txid: the state went on in a group that counts otherwise."""
     fed: set[str] = field(default_factory=set)
-    """The streams that went into it."""
+    """The streams that fed it, in any program."""
     versions: list[tuple[Any, int, Values]] = field(default_factory=list)
     """What it held after each of its batches, in the order in which they were frozen: group, txid and values."""
-    missed: Any = None
-    """A batch of these streams that it did not get, because the program had no such state."""
+    missed: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """Of each stream that fed it: the first batch that it did not get, because the program did not feed it so."""
 
 
 @dataclass
@@ -79,10 +79,9 @@ class History:
     def began(self, shape: Shape) -> None:
         """A program began: its states are there from now on, though no batch has reached them."""
         self.known |= {*shape.states}
-        streams = {line.name: line.streams for line in shape.lines}
         for line in shape.lines:
             if line.name in shape.states:
-                self.states.setdefault(line.name, State(line, fed={*(line.streams or streams[line.asked])}))
+                self.states.setdefault(line.name, State(line, fed=_feeding(shape, line.name)))
 
     def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         """A batch is frozen."""
@@ -129,7 +128,7 @@ class History:
                 for token in line.streams:
                     for word, seq in given.get(token, ()):
                         delta[word] = delta.get(word, 0) + (seq if line.how == "sum" else 1)
-                written[line.name] = self._add(line, group, txid, delta, set(line.streams))
+                written[line.name] = self._add(line, group, txid, delta, shape)
         for line in shape.lines:
             if line.kind == "total" and line.asked in written:
                 state, changed = written[line.asked]
@@ -137,17 +136,20 @@ class History:
                 for word in changed:
                     letter = first_letter(word)
                     delta[letter] = delta.get(letter, 0) + state.now[word]
-                self._add(line, group, txid, delta, state.fed)
+                self._add(line, group, txid, delta, shape)
         for name, state in self.states.items():
-            if name not in shape.states and any(given.get(token) for token in state.fed):
-                state.missed = state.missed or (group, txid)
+            for token in state.fed - _feeding(shape, name):
+                if given.get(token):
+                    state.missed.setdefault(token, (group, txid))
 
-    def _add(self, line: Line, group: Any, txid: int, delta: Values, fed: set[str]) -> tuple[State, Values]:
-        state = self.states.setdefault(line.name, State(line))
-        if state.missed is not None:
+    def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape) -> tuple[State, Values]:
+        state, fed = self.states.setdefault(line.name, State(line)), _feeding(shape, line.name)
+        # Of a stream that feeds it no longer, by the word of a program that was begun, it may miss what it likes.
+        missed = {token: batch for token, batch in state.missed.items() if token in fed}
+        if missed:
             raise Wrong(
-                f"state {line.name!r} takes batch {txid} of group {group!r}, and batch {state.missed} of its streams "
-                f"it never got"
+                f"state {line.name!r} takes batch {txid} of group {group!r}, and of its streams it never got the "
+                f"batches {missed}"
             )
         if not state.after:
             # A state that a server lost before its first batch may begin as something else: it held nothing.
@@ -210,7 +212,7 @@ class History:
         answers = Counter((row[0], row[1], row[-1]) for row in rows)
         if told.setdefault(txid, answers) != answers:
             raise Wrong(f"{where}: gets {dict(answers)}, and got {dict(told[txid])} under this txid before")
-        if self.states.get(state.line.name) is not state or state.missed is not None:
+        if self.states.get(state.line.name) is not state or state.missed:
             return  # dropped meanwhile
         former, seen = self.looked.get(output, (state, 0))
         versions: list[Values] = [{}]
@@ -237,7 +239,7 @@ class History:
     @property
     def lacking(self) -> set[str]:
         """The states that missed a batch."""
-        return {name for name, state in self.states.items() if state.missed is not None}
+        return {name for name, state in self.states.items() if state.missed}
 
     def check(self, state: str, found: Values, txid: int | None, who: str) -> None:
         """A read as of a txid, or (None) of what the last batch left."""
@@ -253,3 +255,12 @@ class History:
             right = known.after[max(earlier)] if earlier else [{}]
         if found not in right:
             raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}")
+
+
+def _feeding(shape: Shape, state: str) -> set[str]:
+    """The streams that feed a state in this program; none if the program has no such state."""
+    lines = {line.name: line for line in shape.lines}
+    if state not in shape.states:
+        return set()
+    line = lines[state]
+    return {*(line.streams or lines[line.asked].streams)}
