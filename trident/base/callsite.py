@@ -67,7 +67,7 @@ def site_of(target: Any) -> CallSite:
 
 
 def _after_fork() -> None:
-    """Make the lock anew in a forked child: a thread of the parent may have held it."""
+    """Replace the lock in a forked child: a thread of the parent may have held it at the fork."""
     global _parsing
     _parsing = threading.Lock()
 

@@ -407,7 +407,7 @@ class SqliteLog(LogBase):
             raise
 
     def _check_file(self) -> None:
-        """Raise LogError if the file was removed or replaced: POSIX lets this driver write on where nobody reads."""
+        """Raise LogError if the file was removed or replaced: POSIX would let this driver write to the old one."""
         if _file_identity(self._path) != self._file:
             raise LogError(
                 f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "

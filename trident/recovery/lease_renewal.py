@@ -1,6 +1,6 @@
-"""A driver renews its lease: it shows those in waiting that it lives, also while it has nothing to write.
+"""Renewal of a driver's lease: it shows waiting standbys that the driver lives, even if it has nothing to write.
 
-Nothing that is exact rests on this. Who waits too short a time takes over a driver that lives, and fences it.
+Exactness does not depend on this. A standby that waits too short a time takes over from a living driver and fences it.
 """
 
 import logging
@@ -19,7 +19,7 @@ write, and one may come late."""
 
 
 class LeaseRenewal:
-    """Renews a lease from a thread of its own, which no store, spout or function holds up, from `begin` to `stop`."""
+    """Renew a lease from `begin` to `stop`, in a thread of its own that no store, spout or function can delay."""
 
     def __init__(self, log: TransactionLog, topology: str, leaseSecs: float) -> None:
         self._log, self._seconds = log, leaseSecs / _PART

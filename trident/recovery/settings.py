@@ -70,8 +70,8 @@ class Settings:
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
         """Return the call that lets one state begin anew, in words for messages.
 
-        `survives`: what the state outlives, as its factory says. `force`: whether a driver may still hold the
-        log then.
+        `survives`: where the state is kept, as `survives` of its factory says. `force`: whether a driver may still
+        hold the log then.
         """
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
         forced = ["force=True"] if force else []
