@@ -21,7 +21,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(archive: Path, program: str, include: Iterable[str | Path] = ()) -> None:
-    """Write the module or package of ``module:topology`` into a zip file, with further files and folders beside it.
+    """Write the module or package of ``module:topology``, and the files and folders of `include`, into a zip file.
 
     Raises TopologyError if there is no such module, or if it cannot be imported from a zip file.
     """
