@@ -17,9 +17,9 @@ _LEAST = 0.6
 
 
 def as_html(svg: str) -> str:
-    """Return an SVG of `write` as HTML that is never wider than its page: the picture shrinks, and scrolls in the end.
+    """Return an SVG of `write` as HTML no wider than its page: the picture shrinks to a limit, and scrolls beyond it.
 
-    A front end may show a bare SVG as an image in its full width, as JupyterLab does.
+    Without this HTML, some front ends, such as JupyterLab, would show the SVG in its full width.
     """
     width = re.search(r'width="(\d+)"', svg)
     assert width is not None

@@ -1,4 +1,4 @@
-"""The traits of each class of nodes, in one table. By them the passes over a plan decide what to do with a node.
+"""The traits of each class of nodes, in one table. The passes over a plan decide by them what to do with a node.
 
 A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
 no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a
@@ -70,7 +70,7 @@ def traits_of(node: N) -> Traits[N]:
 
 
 def summary_of(node: nodes.Node) -> str:
-    """Return what explain says about a node beside its name, such as its key fields and its state."""
+    """Return what `explain` says about a node in addition to its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 
@@ -137,7 +137,7 @@ def _by_windowing(node: nodes.WindowPanes) -> str:
 
 
 def all_native(node: nodes.Aggregate | nodes.PersistentAggregate) -> bool:
-    """Return whether Spark itself has each of the node's aggregates. It has none over one partition."""
+    """Return whether Spark itself can compute all of the node's aggregates. It cannot aggregate by partition."""
     if isinstance(node, nodes.Aggregate) and node.scope == "partition":
         return False
     return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)

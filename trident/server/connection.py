@@ -1,4 +1,4 @@
-"""The connection of a request: work that nobody waits for any more is given up."""
+"""The connection of a request: when the client disconnects, the work on its request is cancelled."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -18,7 +18,7 @@ CLIENT_GONE = 499
 
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """Return what `work` returns; its request's body is read already.
+    """Return what `work` returns. The body of the request must have been read before.
 
     If the client disconnects meanwhile, `work` is cancelled, and a RequestError says so.
     """

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn reads it by httptools, with a limit that it lacks: the bytes of a request's head."""
+"""Uvicorn's HTTP protocol over httptools, with a limit that it lacks: the size of a request's head in bytes."""
 
 from typing import TYPE_CHECKING
 

@@ -27,7 +27,7 @@ class RateLimit:
         """Of each client how many requests it may send at once, and when that was so."""
 
     def wait(self, client: str) -> float:
-        """Take a client's request into account, and return 0; the seconds to wait if it may not send one yet."""
+        """Count a client's request and return 0, or return the seconds to wait if the client may not send one yet."""
         now = self._clock()
         allowed, since = self._clients.pop(client, (self._most, now))
         allowed = min(self._most, allowed + (now - since) * self._rate)

@@ -32,7 +32,7 @@ class EventStream(StreamingResponse):
 
 
 def event(kind: str, json: bytes, id: str | None = None) -> bytes:
-    r"""Return an event as a stream holds it.
+    r"""Return an event in the format of Server-Sent Events.
 
     >>> event("position", b"{}", "7")
     b'id: 7\nevent: position\ndata: {}\n\n'

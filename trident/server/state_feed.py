@@ -1,4 +1,4 @@
-"""``GET /state/<name>/changes``: what batches change in a state, as Server-Sent Events."""
+"""``GET /state/<name>/changes``: the changes of a state, batch by batch, as Server-Sent Events."""
 
 import asyncio
 import base64
@@ -41,8 +41,8 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 class StateFeed:
     """The readers of the changes of one server's states.
 
-    A reader has no queue: it has a place. A slow one falls behind and gets several batches as one change; one that does
-    not take a piece in time is cut off, and comes back to its place.
+    A reader has no queue, only a place. A slow reader falls behind and gets several batches as one change. A reader
+    that does not take a piece in time is disconnected; when it connects again, it continues at its place.
     """
 
     def __init__(self, served: Served, in_thread: InThread, metrics: MetricsRegistry) -> None:
@@ -53,11 +53,11 @@ class StateFeed:
         """When each group was last looked at, and its committed txid then."""
 
     async def open(self, request: Request) -> Response:
-        """Return the answer that goes on with changes until its reader leaves.
+        """Return an answer that goes on with changes until its reader disconnects.
 
         The header Last-Event-ID, or the query ``after``, names the reader's place; without one it begins with the next
-        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError where the changes
-        cannot be told.
+        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError if the changes cannot
+        be given.
         """
         name, asked = request.path_params["state"], request.query_params
         if name not in self._served.states:
@@ -79,7 +79,7 @@ class StateFeed:
         return EventStream(self._events(reader, ending), 200, HEADERS, "text/event-stream")
 
     async def _events(self, reader: "_Reader", ending: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the reader's events until it leaves, the server ends, or the changes do."""
+        """Yield the reader's events until it disconnects, the server stops, or the changes end."""
         self._count_readers(reader.state, 1)
         try:
             while not ending():
@@ -108,7 +108,7 @@ class StateFeed:
             self._count_readers(reader.state, -1)
 
     async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
-        """Yield what is new; if nothing is, yield the reader's place from time to time, and wait a little."""
+        """Yield the next change. If there is none, wait a little, and from time to time yield the reader's place."""
         if await self._is_due(reader):
             first = True
             async for part in self._parts(reader):
@@ -121,7 +121,7 @@ class StateFeed:
             yield await self._position(reader)
 
     async def _is_due(self, reader: "_Reader") -> bool:
-        """Return whether there is anything that the reader lacks. The group is looked at once for all readers."""
+        """Return whether there is a change that the reader lacks. The committed txid is read once for all readers."""
         if reader.snapshot:
             return True
         group = reader.changes.group
@@ -143,7 +143,7 @@ class StateFeed:
             yield part
 
     async def _explained(self, reader: "_Reader", error: TridentError) -> TridentError:
-        """Return that the reader's life of the state has ended, if it has: that explains whatever else went wrong."""
+        """Return a StateEndedError if the reader's incarnation of the state has ended, which explains `error`."""
         try:
             await self._in_thread(lambda: reader.changes.begin(reader.place))
         except StateEndedError as ended:
@@ -196,7 +196,7 @@ class StateFeed:
 
 
 class _Reader:
-    """One reader: its place, what it was last told, and whether it is to get a snapshot next."""
+    """One reader: its place, the last txid that it was told, and whether it gets a snapshot next."""
 
     def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
         self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
