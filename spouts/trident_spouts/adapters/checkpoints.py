@@ -50,7 +50,7 @@ class TransactionExecutor(OpaqueExecutor):
 
 
 class _Partition:
-    """A TransactionSpout by the contract of an OpaquePartitionedSpout."""
+    """A TransactionSpout under the contract of an OpaquePartitionedSpout."""
 
     def __init__(self, spout: TransactionSpout) -> None:
         self._spout, self._name = spout, type(spout).__name__
@@ -95,7 +95,7 @@ class _Partition:
         return rows, after
 
     def _go_to(self, checkpoint: Metadata) -> None:
-        """Let the spout stand behind a checkpoint."""
+        """Move the spout to the position after a checkpoint."""
         if not self._begun:
             call(self._spout, "initState", checkpoint)
             self._begun = True

@@ -32,7 +32,7 @@ def versions_in(names: list[str]) -> list[int]:
 
 
 class Commit(NamedTuple):
-    """What a version has done to the table."""
+    """The changes that a version has made to the table."""
 
     version: int
     files: tuple[DataFile, ...]
@@ -58,7 +58,7 @@ class Commit(NamedTuple):
 
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
-    """Return a commit from the content of its file. Raises SourceUnreadableError if it is not one of Delta's."""
+    """Return a commit from the content of its file. Raises SourceUnreadableError if it is not a Delta commit."""
     files, removed, vectors, operation = list[DataFile](), 0, False, ""
     metadata = protocol = None
     try:

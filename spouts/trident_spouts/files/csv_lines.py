@@ -50,7 +50,7 @@ class CsvFormat:
 
     @property
     def whole(self) -> bool:
-        """Return whether a file must be read at once, because nothing tells newlines in values from ends of rows."""
+        """Return whether a file must be read at once, because newlines in values look like ends of rows."""
         return self.options.multiLine
 
     @property
@@ -60,7 +60,7 @@ class CsvFormat:
     # --- the header -----------------------------------------------------------------------------------------------
 
     def bind(self, head: Callable[[], bytes], path: object) -> "CsvFormat":
-        """Return the format of the file `path`, of whose content `head` returns the beginning: its header at least.
+        """Return the format of the file `path`. `head` returns the beginning of its content, with at least the header.
 
         Raises MalformedInputError if the header lacks a field or has it twice.
         """
@@ -179,7 +179,7 @@ class CsvFormat:
     # --- the fast way: all rows at once ---------------------------------------------------------------------------
 
     def read_at_once(self, data: bytes) -> pa.Table | None:
-        """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow might read it otherwise."""
+        """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow may read it differently."""
         target, options = arrow_schema(self._fields), self.options
         if not data.strip(b"\r\n") or not options.grammar.plain(data):  # Arrow refuses data without a row
             return None

@@ -1,4 +1,4 @@
-"""The choice of what the next batch reads of the files that a manifest names."""
+"""The choice of the files, among those that a manifest names, that the next batch reads."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class ManifestPosition:
-    """The place of a stream in its manifest: the names that were read to their end, counted, with their checksum.
+    """The place of a stream in its manifest: how many names were read to their end, and the checksum of these names.
 
     `begun` has an entry for the next file if a part of it was read.
     """
@@ -40,7 +40,7 @@ class ManifestPosition:
 
 
 class ManifestPlanner:
-    """The planner of one source's batches, of the files that `manifest` names; `planner` cuts the files."""
+    """The planner of the batches of one source, from the files that `manifest` names. `planner` cuts the files."""
 
     def __init__(self, manifest: Manifest, planner: Planner, complete_after: float) -> None:
         self._manifest = manifest

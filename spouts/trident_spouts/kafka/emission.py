@@ -54,7 +54,7 @@ class KafkaEmission(Emission):
         return table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame of Spark's Kafka source over exactly these ranges; no message passes the driver.
+        """Return a DataFrame of Spark's Kafka source over exactly these ranges. No message passes through the driver.
 
         Raises SparkSetupError if the session has no Kafka connector.
         """
@@ -94,7 +94,7 @@ class KafkaEmission(Emission):
         return len(self.ranges) == 1 and not self.splits
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError if a topic was made anew while Spark read it."""
+        """Raise SourceUnreadableError if a topic was deleted or re-created while Spark read it."""
         self.check_read()
 
 
