@@ -404,7 +404,7 @@ class _FileExecutor(SpoutExecutor):
         return self._known[1]
 
     def _recognize(self, seen: ReadFiles) -> ReadFiles:
-        """Return the record with the names in the listing. Raises SpoutContractError if another file has a known name."""
+        """Return the record with the names in the listing. Raises SpoutContractError for a name of another file."""
         try:
             return self._planner.recognize(seen, self._listing)
         except SpoutContractError:
