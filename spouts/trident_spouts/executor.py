@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""What a spout says a batch holds, as JSON: it names the batch. The log keeps it."""
+"""A spout's description of a batch's content, as JSON: it names the batch. The log keeps it."""
 
 
 class SpoutKind(enum.Enum):

@@ -14,7 +14,7 @@ _LOOK_SECONDS = 0.01
 """The time between two looks at the log, while nothing new is committed."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a look is made again that failed."""
+"""The time after which a failed look is repeated."""
 
 
 class GroupFollower:

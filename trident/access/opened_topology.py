@@ -295,7 +295,7 @@ class OpenedTopology:
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
         self.metrics = MetricsRegistry()
-        """The metrics of your own; those of the batches are the running topology's."""
+        """Metrics of your own. Those of the batches belong to the running topology."""
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
 
 
 _Known = Mapping[str | None, Any]
-"""The aggregators of a state by their fields, under None the only one; None in place of one that is not known."""
+"""The aggregators of a state by their fields, a single one under None; None for one that is not known."""
 
 
 def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:

@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 """The labels of one series as pairs of name and value, sorted by name."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper bounds of a histogram's buckets, in seconds; one bucket more is for what is greater."""
+"""The upper bounds of a histogram's buckets, in seconds; one more bucket holds greater values."""
 
 
 class MetricKind(StrEnum):

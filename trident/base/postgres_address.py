@@ -11,13 +11,13 @@ from trident.base.secrets import SOURCES, read_secret
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 _PASSING = ("08", "40", "53", "55P03", "57P", "58")
-"""Beginnings of SQLSTATEs that pass by themselves: lost connections, conflicts, a server that is full or restarts."""
+"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, a server that is full or restarts."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
     r"|certificate verify failed|permission denied for database"
 )
-"""What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
+"""Messages of a server that would refuse the next connection, too. Errors of connecting have no SQLSTATE."""
 
 
 def postgres_client(user: str, extra: str) -> Any:

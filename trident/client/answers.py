@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 
 SAFE_STATUSES = (429, 503)
-"""Statuses after which the same request is asked again: the server did not answer it, and may soon."""
+"""Statuses after which the same request is repeated: the server could not answer it, and may soon."""
 
 
 class ServedRows(list[Row]):
@@ -46,7 +46,7 @@ class ServedRows(list[Row]):
         self.committedAt = dict(committedAt or {})
         self.stalenessMs = stalenessMs
         self.after = after
-        """The cursor of the next page; None behind the last one."""
+        """The cursor of the next page; None after the last one."""
         self._table = table
         row = Row(*self.fields)
         columns = [to_python(column) for column in table.columns]

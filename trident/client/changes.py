@@ -14,7 +14,7 @@ from trident.base import errors
 from trident.client.answers import ServedRows
 
 QUIET_SECONDS = 45.0
-"""A server speaks every 15 seconds at least; after this time without a word the connection is given up."""
+"""The seconds without an event after which the connection is given up; a server sends one every 15 seconds at least."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ChangesReader:
         self._path = f"/state/{quote(state, safe='')}/changes"
         self._snapshots = snapshot
         self.position: str | None = None if after is None else str(after)
-        """The place behind what was read so far; also batches that changed nothing move it."""
+        """The place after the last change that was read. Batches without changes move it, too."""
         self._parts: list[dict[str, Any]] = []
 
     def sent(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NETWORK_SECS = 5.0
-"""How much longer than the server a client waits: the server's own answer about a time that is over comes first."""
+"""How much longer than the server a client waits, so that the server's own answer about a timeout comes first."""
 _HEADERS = {"content-type": "application/json", "accept": ARROW}
 
 

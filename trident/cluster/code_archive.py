@@ -17,7 +17,7 @@ from trident.topology import TridentTopology
 _MOST_BYTES = 256 << 20
 _NATIVE = (".so", ".pyd", ".dylib")
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of all files in an archive: the same code is the same bytes."""
+"""The date of all files in an archive, so that the same code gives the same bytes."""
 
 
 def pack(archive: Path, program: str, include: Iterable[str | Path] = ()) -> None:

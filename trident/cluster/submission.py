@@ -40,7 +40,7 @@ OF_DRIVERS = ("standby", "active", "parallelismHints")
 """The options of a start that belong to a driver, or to what operators want of the topology."""
 
 _importing = threading.Lock()
-"""One submit of this process imports code at a time: what is imported is the process's own."""
+"""Held by the one submit of this process that imports code, because imported modules belong to the whole process."""
 
 _SECONDS = 5.0
 """How long a server may take to answer at a submission."""

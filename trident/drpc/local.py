@@ -49,7 +49,7 @@ _EVERYBODYS = (
     StateUnavailableError,
     Late,
 )
-"""Errors that every request of a batch would meet."""
+"""Errors that all requests of a batch would get."""
 
 REQUEST = pa.field("_request", pa.int64(), nullable=False)
 _STRING = pa.string()

@@ -12,7 +12,7 @@ from trident.log.group_records import AttemptRecord, BatchPlan, History, Positio
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")
-"""In the place of the lease in force, where a log has issued none."""
+"""Stands for the lease in force of a log that has issued none."""
 
 
 class LogBusyError(LogError):
@@ -48,8 +48,8 @@ class StreamRecord:
     source: str = ""
     active: bool = True
     began: Metadata = None
-    """The stream's position when `source` was recorded. As long as it is the position still, nothing of the stream
-    was frozen."""
+    """The stream's position when `source` was recorded. As long as the position is unchanged, nothing of the
+    stream was frozen."""
     feeds: tuple[str, ...] | None = ()
     """The states that the stream's tuples entered in the last program that started; None if they are not known."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)

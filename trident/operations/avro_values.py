@@ -18,7 +18,7 @@ from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number
 
 AvroSchema = str | Mapping[str, Any] | Sequence[Any]
-"""A schema of Avro: its JSON as text, or what that text stands for."""
+"""A schema of Avro: its JSON as text, or the object that this text describes."""
 
 
 class FromAvro:

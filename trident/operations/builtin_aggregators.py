@@ -75,7 +75,7 @@ class BuiltinAggregator(CombinerAggregator):
     """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     ordered: ClassVar[bool] = False
-    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns behind the input
+    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
 
     @property

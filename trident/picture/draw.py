@@ -13,7 +13,7 @@ __all__ = ["as_html", "picture", "write"]
 _WRITERS: dict[str, Callable[[Picture], str]] = {"svg": svg, "mermaid": mermaid, "dot": dot, "json": as_json}
 
 _LEAST = 0.6
-"""To what part of its width a picture shrinks on a narrow page. If it were smaller, nobody could read it."""
+"""The least fraction of its width to which a picture shrinks on a narrow page; a smaller picture is not readable."""
 
 
 def as_html(svg: str) -> str:

@@ -102,7 +102,7 @@ def _headline(label: str, first: Node) -> str:
 
 
 _WRITERS = {"executors": "the executors", "auto": "the executors where they have the result in files, else the driver"}
-"""Who writes a state, by the `writers` of its factory; without an entry the driver, as always."""
+"""The writers of a state in words, by the `writers` of its factory; without an entry it is the driver, as usual."""
 
 
 def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:

@@ -7,7 +7,7 @@ from trident.base.names import did_you_mean
 from trident.plan.nodes import Node, ParallelismHint
 
 Hints = Mapping[str, int]
-"""Numbers of partitions that take the place of the program's own, by the step of a parallelismHint ("words/2")."""
+"""Numbers of partitions that replace the program's own, by the step of a parallelismHint ("words/2")."""
 
 
 def step_of(node: Node) -> str:

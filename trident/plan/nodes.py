@@ -379,7 +379,7 @@ class StaticState(Node):
 
 
 WindowUpdate = Watermark | Window
-"""A step of a window that makes a state's new values."""
+"""A step of a window that computes new values of a state."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
 """A step that, in the commit turn, runs code over its state in the driver."""
@@ -421,7 +421,7 @@ class CommittedQuery(Node):
 
 
 StateReader = StateQuery | CommittedQuery
-"""A step that asks a state."""
+"""A step that queries a state."""
 
 StateStep = StateWriter | StateQuery
 """A step that ends a stage: in the commit turn, its input is applied to a state or looked up in one."""

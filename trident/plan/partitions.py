@@ -14,10 +14,10 @@ from trident.plan.nodes import Debug, Node, ParallelismHint, Placing, Repartitio
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
-"""The number of partitions behind each node, by the node's id. None: the engine chooses; the embedded one takes 1."""
+"""The number of partitions of each node's output, by the node's id. None: the engine chooses (the embedded one: 1)."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""The rules that must know the number of partitions, as they send tuples to one or to all. Without a hint it is 1."""
+"""The rules that send tuples to one or to all partitions, and must know their number. Without a hint it is 1."""
 
 
 def keeps_partitions(node: Node) -> bool:

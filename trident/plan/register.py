@@ -48,11 +48,11 @@ class Register:
         self.emitted: dict[Node, Emitted] = {}
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
-        """The steps that give late tuples, by what they are late for and the stream of it, if the program asks."""
+        """The steps that give late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()
-        """Those that the program has only looked at: they stay as long as it holds a stream of them."""
+        """The steps that the program has only previewed. They stay as long as it holds one of their streams."""
         self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
         """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}

@@ -35,22 +35,22 @@ class Traits(Generic[N]):
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether tuples, or what the node makes of them, stay in their partitions."""
+    """Whether the node's output stays in the partitions of the tuples from which it comes."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
-    """The fields that the node reads of each source, if later steps need the given fields of the node."""
+    """The fields that the node reads from each source, if later steps read the given fields of its output."""
 
     runner: Callable[[N], str]
     """Who runs the node in a batch: one of the four runners above."""
 
     summary: Callable[[N], str]
-    """What the node does, beside its name: its key fields, its state, whether it works by batch or by partition."""
+    """What the node does, in addition to its name: its key fields, its state, whether it works by partition."""
 
     caption: Callable[[N], str] | None = None
     """The summary without the parts that a picture shows by arrows. None means the whole summary."""
 
     fields: Callable[[N], str] = lambda node: ddl(node.schema)
-    """The fields that leave the node, as a picture shows them if they differ from those that enter it."""
+    """The node's output fields, as a picture shows them if they differ from its input fields."""
 
     operation: Callable[[N], Operation] | None = None
     """The user's function that the node calls with one tuple; a transform calls it with a batch."""

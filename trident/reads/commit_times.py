@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 _MOST = 1024
-"""The most batches whose times are kept at hand."""
+"""The most batches whose times are kept in memory."""
 
 
 class CommitTimes:

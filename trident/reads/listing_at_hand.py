@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 MISSING = object()
-"""The answer of a listing that does not know."""
+"""The answer of a listing that does not have the value."""
 
 
 class ListingAtHand(threading.local):

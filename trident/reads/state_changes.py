@@ -32,7 +32,7 @@ from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 
 _COLLECTED_ROWS = 200_000
-"""After so many rows of keys, those that came twice are dropped."""
+"""After this many rows of keys, repeated keys are dropped."""
 
 
 def expires(factory: StateFactory) -> bool:

@@ -40,7 +40,7 @@ class Settings:
     log: "RedisLog | None" = None
     """The transaction log, if it is in Redis; None if it is in the folder."""
     hints: Hints = field(default_factory=dict)
-    """The numbers of partitions that take the place of the program's, by step."""
+    """The numbers of partitions that replace the program's, by step."""
     uuid: str = ""
     """The log's uuid, once it is open."""
 

@@ -10,7 +10,7 @@ from trident.base.secrets import read_secret
 from trident.server.errors import RequestError
 
 _SHORTEST = 16
-"""The fewest characters of a token: 16 of 64 kinds are 96 bits."""
+"""The fewest characters of a token: 16 characters of an alphabet of 64 have 96 bits."""
 
 
 def read_token(token: str | None) -> bytes | None:

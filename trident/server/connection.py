@@ -11,7 +11,7 @@ from trident.server.errors import RequestError
 _T = TypeVar("_T")
 
 _UNWATCHED = 0.1
-"""Seconds of work before the connection is watched: most answers need less, and a watch is a task of its own."""
+"""Seconds of work before the connection is watched. Most answers take less, and a watch costs a task of its own."""
 
 CLIENT_GONE = 499
 """The status, in metrics and the audit log, of a request whose client has gone. Nobody receives it."""

@@ -30,10 +30,10 @@ _LOOK_SECONDS = 0.02
 """The time between two looks at the committed txid of a group, for all its readers together."""
 
 _POSITION_SECONDS = 1.0
-"""Batches that change nothing move a reader's place, and it is told so at most this often."""
+"""The least time between two events that tell a reader its new place after batches that changed nothing."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a state is asked again that cannot be read now."""
+"""The time after which a state that cannot be read is read again."""
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -201,7 +201,7 @@ class _Reader:
     def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
         self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
         self.told = -1
-        """The last txid that an event told."""
+        """The last txid that an event reported."""
         self.spoke = -_POSITION_SECONDS
         """When an event was last sent (monotonic time)."""
 

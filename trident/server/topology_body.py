@@ -33,7 +33,7 @@ class StateBody(msgspec.Struct):
     keys: list[FieldBody]
     value: FieldBody
     promise: str
-    """How often a tuple of the source counts, whatever failed."""
+    """How often a tuple of the source counts, whatever fails."""
     condition: str
     """What the promise depends on; "" if it is unconditional."""
     exactlyOnce: bool

@@ -17,7 +17,7 @@ from trident.operations.builtin_functions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
-"""What an expression in SQL has, and a list of fields does not."""
+"""A pattern that SQL expressions match and lists of fields do not."""
 
 
 @dataclass(frozen=True, slots=True)

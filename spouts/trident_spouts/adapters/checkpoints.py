@@ -55,10 +55,10 @@ class _Partition:
     def __init__(self, spout: TransactionSpout) -> None:
         self._spout, self._name = spout, type(spout).__name__
         self._place: tuple[Metadata] | None = None
-        """The checkpoint behind which the spout stands; None if that is not known."""
+        """The checkpoint after which the spout stands; None if that is not known."""
         self._begun = False
         self._acknowledged: int | None = None
-        """A batch of an earlier run of which the spout hears once it has its checkpoint."""
+        """A batch of an earlier run, to be acknowledged once the spout has its checkpoint."""
 
     def acknowledge(self, txid: int) -> None:
         """Tell the spout that a batch is committed."""

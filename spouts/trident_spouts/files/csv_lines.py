@@ -46,7 +46,7 @@ class CsvFormat:
     values: ValueReader = STRICT
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
-    """The columns of the file that is read, by `bind`."""
+    """The columns of the file that is read, which `bind` sets."""
 
     @property
     def whole(self) -> bool:

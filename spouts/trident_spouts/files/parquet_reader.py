@@ -27,7 +27,7 @@ IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timesta
 """What to do about times in nanoseconds, in words for messages."""
 
 _FEW = 16
-"""How many footers are read at once: to open an object takes some ten milliseconds, and no work."""
+"""How many footers are read at once. To open an object takes some ten milliseconds of waiting."""
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once: as many as Spark would send to a worker at once."""

@@ -16,7 +16,7 @@ MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
 
 _LONG = 1 << 10
-"""The length (bytes) from which on two contents that begin alike are not so by chance."""
+"""The length (bytes) from which a common beginning of two contents cannot be chance."""
 
 
 class StaleListingError(Exception):

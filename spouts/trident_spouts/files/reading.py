@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _UNPACKED = 8
-"""About how many bytes a compressed byte unpacks to."""
+"""The approximate number of bytes to which a compressed byte unpacks."""
 
 
 class LineFormat(Protocol):
@@ -74,7 +74,7 @@ class Stretch:
     whole: bool = False
     """Whether the file is read as a whole, and unpacked if it is compressed. It is never cut."""
     name: str = ""
-    """The name that the file had in the plan, which tells its compression; the path may lead to a new name."""
+    """The name that the file had in the plan, whose suffix shows its compression; the file may have a new name now."""
 
     @property
     def weight(self) -> int:

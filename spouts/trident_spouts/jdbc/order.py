@@ -19,7 +19,7 @@ class OrderType(NamedTuple):
 
     read: Callable[[str], Value]
     unit: str | None
-    """What a difference of two values counts; None if there is none."""
+    """The unit of the difference of two values; None if it has none."""
     by_clock: bool = False
     """Whether values are times, which a transaction usually takes when it begins."""
 

@@ -14,7 +14,7 @@ from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Relation, literal
 
 _NO_SNAPSHOT = ("22023", "42704", "55000")
-"""The errors of a server, by version and cause, for a snapshot that nobody keeps open."""
+"""The SQLSTATEs, by version and cause, for a snapshot that no transaction keeps open."""
 
 
 class Page(NamedTuple):

@@ -19,7 +19,7 @@ LATEST = "latest"
 _log = logging.getLogger("trident.spouts")
 
 _LEAST_PAGE = 10_000
-"""The rows that are worth a partition of their own: below, a connection and a Spark task cost more than the rows."""
+"""The least rows that are worth a partition of their own: for fewer, a connection and a Spark task cost more."""
 
 _MOST_PAGES = 1000
 """The most pages of a snapshot, all of which the metadata of its first batches name: some 30 bytes each."""
@@ -29,9 +29,9 @@ class Plan(NamedTuple):
     """A batch. The log keeps it as a JSON object; its last value is where the next batch begins."""
 
     table: int | None
-    """The number of the table, which a table that is made anew under its name has not; None for a query."""
+    """The number of the table, which is another one after the table is re-created; None for a query."""
     after: str | None
-    """The value behind which the batch begins; None at the beginning of the table."""
+    """The value after which the batch begins; None at the beginning of the table."""
     pages: tuple[Page, ...]
     left: tuple[Page, ...] | None = None
     """The pages of a snapshot that later batches read; None if the table is read incrementally."""
@@ -80,7 +80,7 @@ class _Look(NamedTuple):
     standby: bool
     table: int | None
     transactions: frozenset[str]
-    """The transactions that were under way after that."""
+    """The transactions that were running after that."""
 
 
 class IncrementalPlanner:
@@ -107,7 +107,7 @@ class IncrementalPlanner:
         self._finality = Finality(column, lag)
         self._warned: set[str] = set()
         self._first: str | None = None
-        """The value behind which this run began to read."""
+        """The value after which this run began to read."""
         self._greatest: str | None = None
         """The greatest value that the last plan has seen."""
 
@@ -223,7 +223,8 @@ class SnapshotPlanner:
         self.snapshot: str | None = None
         """The number of the snapshot that the transaction of the first plan keeps open; None if there is none.
 
-        It lets the workers read what other transactions change meanwhile. Nothing rests on it: each page is checked.
+        It lets the workers read rows as they were before other transactions changed them. It only helps: each page is
+        checked.
         """
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:

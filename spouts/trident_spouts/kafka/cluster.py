@@ -36,7 +36,7 @@ _REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": "",
     "UNSUPPORTED_VERSION": "",
 }
-"""The errors that do not pass by themselves, by their names in librdkafka, each with the way out."""
+"""The errors that are not temporary, by their names in librdkafka, each with the way out."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without topic ids sends."""
@@ -64,7 +64,7 @@ class Cluster:
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
         self._silent: set[str] = set()
-        """The partitions that did not answer last: a warning tells of each once."""
+        """The partitions that did not answer last time. Each is warned of once."""
         self._config = {**config, "error_cb": self._heard}
         self._admin = self._connected()
         committed = isolation == "read_committed"

@@ -36,8 +36,8 @@ class KafkaEmission(Emission):
     group: str
     """The group under which Spark's workers keep consumers, and what these have read ahead, from batch to batch.
 
-    By Spark's own group, a new one for each query, every batch would connect anew. It must be another one in another
-    run, whose options may differ, and for a topic that was made anew.
+    With Spark's own groups, a new one for each query, every batch would connect again. The group must be different in
+    another run, whose options may differ, and for a topic that was re-created.
     """
     splits: bool = False
     """Whether the options let Spark cut a range into several partitions."""

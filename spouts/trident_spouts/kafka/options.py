@@ -36,7 +36,7 @@ _OURS = ALWAYS_OURS | {
     "endingTimestamp": "maxOffsetsPerBatch",
     "endingOffsetsByTimestamp": "maxOffsetsPerBatch",
 }
-"""The options that a KafkaSpout sets itself, in its clients and in Spark's reader, each with what says the same."""
+"""The options that a KafkaSpout sets in its clients and in Spark's reader, each with the parameter to use instead."""
 
 _SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
 

@@ -21,9 +21,9 @@ class Position(NamedTuple):
     added: int | None = None
     """The number of entries that were ever added up to `id`; None if it is not known."""
     next: str | None = None
-    """The id of the entry behind `id`; None if there was none, or it is not known."""
+    """The id of the entry after `id`; None if there was none, or it is not known."""
     deleted: str = ZERO
-    """The greatest id of a deleted entry that is accounted for: it was deleted before reading began, or was told."""
+    """The greatest id of a deleted entry that is no new loss: it was deleted before reading began, or was reported."""
 
     @property
     def comparable(self) -> bool:
@@ -41,16 +41,16 @@ class Look(NamedTuple):
     deleted: str
     """The greatest id of an entry that XDEL has deleted; `ZERO` if there is none. Trimming is not counted."""
     first: str
-    """The id of the first entry that is there; `ZERO` if there is none."""
+    """The id of the first present entry; `ZERO` if there is none."""
     digest: str
     """The digest of the entry at the position; empty if there is no such entry."""
     entries: int
     size: int
-    """About how many bytes the entries of the page have."""
+    """The approximate number of bytes of the page's entries."""
     to: str
     to_digest: str
     next: str
-    """The id of the entry behind the page; empty if the page ends where the stream ends."""
+    """The id of the entry after the page; empty if the page ends where the stream ends."""
 
     @classmethod
     def of_reply(cls, reply: list[Any]) -> "Look | None":

@@ -22,7 +22,7 @@ _MOST_MOVES = 5
 """How often requests are sent on to other servers before the stream counts as being moved."""
 
 COMMANDS = "xrange, xinfo, exists, eval_ro and info"
-"""What a user of the server must be allowed to do."""
+"""The commands that the server's user must be allowed to call."""
 
 _NOT_NOW = {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "READONLY"}
 
@@ -41,9 +41,9 @@ class StreamServers:
         self._address, self._patience = address, patience
         self._open: dict[Address, Any] = {}
         self._homes: dict[str, Address] = {}
-        """The server of each stream that another server of the cluster sent us away for."""
+        """The server of each stream for which another server of the cluster has redirected a request."""
         self._known: dict[Address, None] = {}
-        """The servers that were ever such a home, in order. They are asked when those in the url are gone."""
+        """All servers that redirections ever named, in order, to ask when those in the url are gone."""
         self._turn = 0
 
     def ask(self, requests: Sequence[tuple[str, Words]], check: Callable[[list[Any]], None] | None = None) -> list[Any]:

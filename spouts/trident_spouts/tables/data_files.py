@@ -34,13 +34,13 @@ class DataFile:
     """A Parquet file of a table, as the table's log describes it."""
 
     path: str
-    """The path as the table's `Storage` takes it."""
+    """The path to pass to the table's `Storage`."""
 
     size: int
     """The size in bytes."""
 
     rows: int | None = None
-    """The number of rows; None if the log does not tell it."""
+    """The number of rows; None if the log does not contain it."""
 
     constants: tuple[tuple[str, Any], ...] = ()
     """The partition columns, which the file itself lacks, each with its value: a Python value, or its text."""

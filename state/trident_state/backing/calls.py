@@ -11,7 +11,7 @@ from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, L
 T = TypeVar("T")
 
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, NotImplementedError)
-"""Errors that show a mistake in the user's program. Any other error may be a trouble of the store that passes."""
+"""Errors that show a mistake in the user's program. Any other error may be a temporary trouble of the store."""
 
 
 class MapCalls:

@@ -30,7 +30,7 @@ _COPY_ENTRIES = 262_144
 _TABLE_BYTES = 24
 """The bytes of the hash table per key, on average: a table entry has 8, and a quarter to a half of them are in use."""
 _OBJECT_BYTES = 64
-"""The bytes that a Python object takes beside those of the value that it holds."""
+"""The bytes that a Python object takes in addition to those of its value."""
 
 _Txids = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -42,7 +42,7 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""For each width in bits the NumPy type as which values are copied, never computed with. NumPy copies complex fast."""
+"""For each width in bits the NumPy type in which values are copied, not computed with. NumPy copies complex fast."""
 
 
 class Cells(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from trident_state.store import Home, read_again
 _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
-"""The entries that an `apply` writes before it lets readers go on: so few that a reader waits far less than 1 ms."""
+"""The entries that an `apply` writes before it lets readers continue: so few that a reader waits far less than 1 ms."""
 
 _COLLECT_FROM = 4096
 """With fewer entries than this, the store does not look for entries that no read can see any more."""

@@ -52,9 +52,9 @@ from trident.plan.hints import Hints
 from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
-"""A function that runs a node which only Spark can run, and returns the tuples that leave the node.
+"""A function that runs a node which only Spark can run, and returns its output tuples.
 
-It takes the node, the tuples that enter the node, and the requests: one row for each, with the hidden fields alone."""
+It takes the node, its input tuples, and the requests: one row for each, with only the hidden fields."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Run:
     """One row for each request, with its number in the hidden field; None for a batch."""
     debug: dict[str, pa.Table] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
-    """A function that is called between steps, and raises where the run was cancelled."""
+    """A function that is called between steps, and raises if the run was cancelled."""
     txid: int = 1
     letters: Letters = field(default_factory=Letters)
     steps: list[StepWork] = field(default_factory=list)
@@ -76,11 +76,11 @@ class Run:
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
-"""A function from the tuples of a node's sources to the tuples that leave the node."""
+"""A function from the tuples of a node's sources to the node's output tuples."""
 
 AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
-"""A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated apart:
-one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
+"""A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated
+separately: one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
 
 
 class Answer(Protocol):

@@ -12,7 +12,7 @@ from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
 Picked = Sequence[int | None]
-"""For each tuple that leaves a join, the row of one source in it; None where the source has no tuple of that key."""
+"""For each tuple of a join's result, the row of one source in it; None if the source has no tuple of that key."""
 
 
 def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Columns:

@@ -14,7 +14,7 @@ from trident.compiler.columns.failed_rows import FailedRows, Failure
 from trident.compiler.columns.function_errors import Where
 
 _PART = 64
-"""After a result that was not declared, this many tuples are checked together: each such result checks a part again."""
+"""How many tuples are checked together after a result that was not declared; each such result repeats a check."""
 
 
 def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callable[[Columns, Letters], Columns]:

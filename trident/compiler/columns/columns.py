@@ -15,7 +15,7 @@ from trident.base.values import are_exact, exact_type, to_arrow, to_python
 
 T = TypeVar("T")
 Stretches = Sequence[tuple[int, int]]
-"""Rows as stretches: each from its first row up to its end, in ascending order."""
+"""Ranges of rows in ascending order, each from its first row up to, but not including, its end."""
 
 _FEW = 64
 """Up to this number of rows a Python loop beats a call into Arrow."""
@@ -183,7 +183,7 @@ class Columns:
 
 
 Kernel = Callable[[Columns], Columns]
-"""A function from the tuples that enter a step to the tuples that leave it."""
+"""A function from the input tuples of a step to its output tuples."""
 
 
 def concat(parts: Sequence[Columns]) -> Columns:

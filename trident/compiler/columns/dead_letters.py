@@ -29,7 +29,7 @@ class Caught:
 
 
 LetterRecord = dict[str, Any]
-"""A dead letter, or how many tuples a step skipped, as it travels from a worker."""
+"""A dead letter, or the number of tuples that a step skipped, as a worker sends it."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from trident.compiler.tracking.tokens import Edge, Tally
 
 _ROOT = 0
-"""In place of a sending partition, where a source is the sender."""
+"""Stands for the sending partition if a source is the sender."""
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class Arrivals:
 
     tallies: dict[str, dict[int, Tally]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    """Reports of other partitions that came among the rows, to be handed on to the driver."""
+    """Reports of other partitions that came among the rows, to be passed on to the driver."""
 
     def add(self, edge: Edge, ids: pa.Array) -> None:
         """Add rows by their ids."""

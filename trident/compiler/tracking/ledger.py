@@ -93,12 +93,12 @@ class Ledger:
     secret: bytes
     attempt: str
     value: int = 0
-    """The XOR of all tokens: 0 once each row that was sent has arrived, and none beside them."""
+    """The XOR of all tokens: 0 once each row that was sent has arrived once, and no other row has."""
     reports: int = 0
     duplicates: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Reports that came again, by edge and partition."""
     stale: int = 0
-    """Reports of other attempts, or of no edge of this one."""
+    """Reports of other attempts, or of edges that are unknown here."""
     _edges: dict[str, Edge] = field(default_factory=dict)
     _senders: dict[str, dict[int, _Sent]] = field(default_factory=dict)
     _roots: dict[str, int | None] = field(default_factory=dict)
