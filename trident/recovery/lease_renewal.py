@@ -14,8 +14,8 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""A lease is renewed this many times within `leaseSecs`. So two renewals may be missed: `renew` skips one after a write,
-and one may come late."""
+"""A lease is renewed this many times within `leaseSecs`. So two renewals may be missed: `renew` skips one after a
+write, and one may come late."""
 
 
 class LeaseRenewal:
