@@ -432,7 +432,7 @@ StateStep = StateWriter | StateQuery
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeachBatch(Node):
-    """Every batch's frozen tuples, handed to a user's function in the commit turn: at least once, always the same.
+    """Every batch's frozen tuples, handed to a user's function in the commit turn, at least once and unchanged.
 
     With `frame`, the function gets a DataFrame, else an Arrow table. `name` is the sink's identity within the topology.
     """

@@ -200,7 +200,7 @@ class StateChanges:
         yield from self._parts(life, first, self._keys(low, max(reached, self.committed())), True)
 
     def _parts(self, life: str | None, after: int, keys: "_Keys", snapshot: bool) -> Iterator[Change]:
-        """Yield the parts of a change that began `after` a txid: the values of `keys` and of what changes meanwhile."""
+        """Yield the parts of a change after txid `after`: the values of `keys`, and of keys that change meanwhile."""
         while True:
             try:
                 txid, keys, values = self._values(keys)
