@@ -12,13 +12,13 @@ from trident.base.lazy_names import lazy_names
 def _hint(name: str) -> str:
     """Return what to write instead of an unknown name: the module that has the name, or a similar name."""
     from trident.base.names import by_any_case, did_you_mean
-    from trident.stream import foreign_names
+    from trident.stream import names_elsewhere
 
     modules = [part for part in ("spouts", "state") if name in importlib.import_module(f"trident.{part}").__all__]
     if modules:
         return f"; write: from trident.{modules[0]} import {name}"
-    foreign = by_any_case(name, foreign_names.MODULE)
-    return did_you_mean(name, __all__) if foreign is None else f"; use {foreign_names.MODULE[foreign]}"
+    foreign = by_any_case(name, names_elsewhere.MODULE)
+    return did_you_mean(name, __all__) if foreign is None else f"; use {names_elsewhere.MODULE[foreign]}"
 
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, _hint, ("spouts", "state", "testing"))

@@ -28,7 +28,7 @@ from trident_state.providers import stateProvider as stateProvider
 from trident_state.redis import RedisMapState as RedisMapState
 from trident_state.relational import PostgresMapState as PostgresMapState
 from trident_state.relational import SqliteMapState as SqliteMapState
-from trident_state.snapshottable import SnapshottableMap as SnapshottableMap
+from trident_state.snapshottable_map import SnapshottableMap as SnapshottableMap
 from trident_state.state_shape import Combine as Combine
 from trident_state.state_shape import StateIdentity as StateIdentity
 from trident_state.state_shape import StateKind as StateKind

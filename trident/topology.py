@@ -12,7 +12,7 @@ from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
 from trident.plan.register import Register
 from trident.plan.topology_protocol import EngineName
-from trident.stream import Stream, TridentState, foreign_names
+from trident.stream import Stream, TridentState, names_elsewhere
 from trident.stream.base import unknown_verb
 from trident.stream.dead_letters import dead_letters_of, replayed_letters, steps_with_dead_letters
 from trident.stream.joins import merged
@@ -310,7 +310,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     if not TYPE_CHECKING:  # see `StreamBase`
 
         def __getattr__(self, name: str) -> NoReturn:
-            message = unknown_verb(self, name, foreign_names.TOPOLOGY)
-            if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.TOPOLOGY:
+            message = unknown_verb(self, name, names_elsewhere.TOPOLOGY)
+            if not name.startswith("_") and hasattr(Stream, name) and name not in names_elsewhere.TOPOLOGY:
                 message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
             raise AttributeError(message, name=name, obj=self)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.stored import PROGRAM, ROOT, Stored, expected
+from tests.support.server import free_port
 from tests.support.waiting import wait_until
 from trident.base.errors import (
     GuaranteeError,
@@ -154,12 +154,6 @@ def stores(home: Home) -> list[str]:
 def submitted(stored: Stored, program: str, **given: object) -> None:
     options = {"engine": "embedded"} | dict(given.pop("options", {}))  # type: ignore[call-overload]
     submit(stored.home, program, "wc", options, **given)  # type: ignore[arg-type]
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.settings import Settings
 from trident.run import start
-from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunReadSource
+from trident.run.run_context import RunContext
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 

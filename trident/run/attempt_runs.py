@@ -20,7 +20,7 @@ from trident.log.protocol import BatchRecord
 from trident.plan.nodes import Node
 from trident.run import events as on
 from trident.run.attempts import Attempts
-from trident.run.context import GroupContext
+from trident.run.run_context import GroupContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 

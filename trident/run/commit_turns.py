@@ -14,7 +14,7 @@ from trident.reads.commit_times import CommitTimes
 from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.commit_errors import REPEATED, TRANSIENT
-from trident.run.context import GroupContext
+from trident.run.run_context import GroupContext
 from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
 

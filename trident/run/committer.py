@@ -67,8 +67,8 @@ from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
+from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
-from trident.run.skew import hottest_of
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
 from trident.run.user_code import UserCode
 from trident_spouts.executor import Emission

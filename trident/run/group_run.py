@@ -38,10 +38,10 @@ from trident.plan.hints import Hints
 from trident.run import events as on
 from trident.run.attempt_runs import AttemptRuns
 from trident.run.commit_turns import CommitTurns
-from trident.run.context import GroupContext
 from trident.run.coordinator import Coordinator, Rules
 from trident.run.log_retention import Trimming
 from trident.run.rests import Rests
+from trident.run.run_context import GroupContext
 from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE

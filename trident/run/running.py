@@ -26,7 +26,6 @@ from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry, sigterm
 from trident.run.batch_spans import exporting
-from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import Condition, html_of, status_of
 from trident.run.fence_watch import Watch
@@ -35,6 +34,7 @@ from trident.run.live_output import LiveOutput
 from trident.run.live_progress import show_progress, show_run
 from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
+from trident.run.run_context import RunContext
 from trident.run.run_gauges import gauges_of
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights

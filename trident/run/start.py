@@ -43,13 +43,13 @@ from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
-from trident.run.context import GroupContext, RunContext
 from trident.run.executors import check_writers
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, check_turn, flag, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
+from trident.run.run_context import GroupContext, RunContext
 from trident.run.run_metrics import RunMetrics, dropped_counter
 from trident.run.running import RunningTopology
 from trident.run.session import session_for

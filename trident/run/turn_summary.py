@@ -11,7 +11,7 @@ from trident.compiler.results import StepWork
 from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
 from trident.run.event_time import WindowTime
-from trident.run.skew import Hottest
+from trident.run.hottest_key import Hottest
 from trident_spouts.executor import Emission
 
 

@@ -8,7 +8,7 @@ from trident.base.step import Step, caller
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
-from trident.stream import foreign_names
+from trident.stream import names_elsewhere
 from trident.stream.aggregate import VERBS, chained, read_members
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.base import GroupwiseVerbs, NotASequence, StreamBase, StreamT, unknown_verb
@@ -142,7 +142,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
     if not TYPE_CHECKING:  # see `StreamBase`
 
         def __getattr__(self, name: str) -> NoReturn:
-            message = unknown_verb(self, name, foreign_names.STREAM)
+            message = unknown_verb(self, name, names_elsewhere.STREAM)
             if not name.startswith("_") and hasattr(type(self._stream), name):
                 message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
             raise AttributeError(message, name=name, obj=self)

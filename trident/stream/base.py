@@ -11,7 +11,7 @@ from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
-from trident.stream import foreign_names
+from trident.stream import names_elsewhere
 from trident.stream.checked_calls import CheckedCalls
 from trident.stream.display import Drawable
 
@@ -85,7 +85,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
     if not TYPE_CHECKING:  # a type checker would take every misspelt verb for one that never returns
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(unknown_verb(self, name, foreign_names.STREAM, self.fields), name=name, obj=self)
+            raise AttributeError(unknown_verb(self, name, names_elsewhere.STREAM, self.fields), name=name, obj=self)
 
 
 class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):

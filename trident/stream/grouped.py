@@ -11,7 +11,7 @@ from trident.base.types import ddl
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
-from trident.stream import foreign_names
+from trident.stream import names_elsewhere
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.argument_types import FunctionArgument
@@ -146,8 +146,8 @@ class GroupedVerbs(
     if not TYPE_CHECKING:  # see `StreamBase`
 
         def __getattr__(self, name: str) -> NoReturn:
-            if not name.startswith("_") and hasattr(type(self._stream), name) and name not in foreign_names.GROUPED:
+            if not name.startswith("_") and hasattr(type(self._stream), name) and name not in names_elsewhere.GROUPED:
                 message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
             else:
-                message = unknown_verb(self, name, foreign_names.GROUPED, self.fields)
+                message = unknown_verb(self, name, names_elsewhere.GROUPED, self.fields)
             raise AttributeError(message, name=name, obj=self)

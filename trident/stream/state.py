@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
-from trident.stream import foreign_names
+from trident.stream import names_elsewhere
 from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Drawable
 
@@ -83,9 +83,9 @@ class StateBase(Drawable, Generic[StreamT]):
     if not TYPE_CHECKING:  # see `StreamBase`
 
         def __getattr__(self, name: str) -> NoReturn:
-            if not name.startswith("_") and hasattr(self._stream_type, name) and name not in foreign_names.STATE:
+            if not name.startswith("_") and hasattr(self._stream_type, name) and name not in names_elsewhere.STATE:
                 message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream()."
                 message += name
             else:
-                message = unknown_verb(self, name, foreign_names.STATE)
+                message = unknown_verb(self, name, names_elsewhere.STATE)
             raise AttributeError(message, name=name, obj=self)

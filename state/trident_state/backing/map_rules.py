@@ -2,8 +2,10 @@
 
 A rule gets one row for each key of the batch: the triple (txid, prev, value) that is stored for the key. The table of
 the rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it has the same values as before;
-the rules differ in whether they rely on that. (A state without ``groupBy`` is a map with one reserved key;
-`trident_state.snapshottable` turns any key of a map into such a state.)
+the rules differ in whether they rely on that.
+
+(A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable_map` turns any key of a map
+into such a state.)
 """
 
 from dataclasses import dataclass

@@ -26,11 +26,11 @@ from trident.log.redis_log import RedisTransactionLog
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
 from trident.run import attempt_runs, sources, start
 from trident.run import events as on
-from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.query_answers import CommittedAnswers
 from trident.run.read_source import RunReadSource
+from trident.run.run_context import RunContext
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 from trident_spouts import emission, rows, user_calls

@@ -32,6 +32,7 @@ def main(servers: str, topic: str, redis: str, folder: str, until: str) -> None:
             counting(servers, topic, spout, getattr(RedisMapState, state)(redis)),
             name=f"{spout}-{state}",
             checkpointLocation=Path(folder) / f"{spout}-{state}",
+            maxAttempts=50,  # several drivers in a row may be killed before they freeze a batch
         )
         for spout, state in CELLS
     }

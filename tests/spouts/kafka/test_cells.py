@@ -115,7 +115,7 @@ def test_every_cell_is_exact_though_driver_broker_and_store_are_killed(
 def test_every_cell_is_exact_through_many_kills(
     mortal: KafkaBroker, redis_server: RedisServer, topic: str, tmp_path: Path, soak: Soak
 ) -> None:
-    for number, chance in enumerate(soak.draws(2)):
+    for number, chance in enumerate(soak.draws(10)):
         folder = tmp_path / str(number)
         folder.mkdir()
         redis_server.client.flushall()

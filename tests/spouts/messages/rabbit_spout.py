@@ -1,5 +1,6 @@
 """A spout that reads a queue of RabbitMQ, through its well-kept client pika."""
 
+import time
 from typing import Any
 
 import pika
@@ -9,6 +10,8 @@ from trident.spouts import Collector, RichSpout
 
 QUEUE = "orders"
 PREFETCH = 50
+PATIENCE = 30.0
+"""Seconds in which a broker that is away must be back."""
 
 
 class RabbitSpout(RichSpout):
@@ -34,14 +37,21 @@ class RabbitSpout(RichSpout):
         return self._channel
 
     def nextTuple(self, collector: Collector) -> None:
-        try:
-            delivered, properties, body = self._connected().basic_get(QUEUE)
-        except (AMQPError, OSError) as error:  # the server is away: asked again by the next batch
-            print(f"RabbitMQ is away: {error!r}")
-            return
+        delivered, properties, body = self._next_delivery()
         if delivered is not None:
             self._tags.setdefault(properties.message_id, []).append(delivered.delivery_tag)
             collector.emit(body.decode(), messageId=properties.message_id)
+
+    def _next_delivery(self) -> Any:
+        """Return what the queue gives. Wait for a broker that is away: a spout with nothing lets a driver end."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._connected().basic_get(QUEUE)
+            except (AMQPError, OSError):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def ack(self, messageId: Any) -> None:
         for tag in self._tags.pop(messageId, ()):  # without one the server will deliver the message again

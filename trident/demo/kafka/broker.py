@@ -2,7 +2,6 @@
 
 import base64
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from trident.demo.artifacts import java
 from trident.demo.kafka.artifacts import broker_jars
+from trident.demo.ports import free_port
 
 _START_SECONDS = 60
 _CONTROLLER = "CONTROLLER"
@@ -35,7 +35,7 @@ class KafkaBroker:
         self.folder = folder
         self._jars = broker_jars()
         names = ["PLAINTEXT", *listeners, _CONTROLLER]
-        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, _free_ports(len(names)), strict=True)}
+        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in names}
         self.servers = self.addresses["PLAINTEXT"]
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
@@ -136,14 +136,6 @@ class KafkaBroker:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"topic {topic} did not appear")
             time.sleep(0.02)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _cluster_id() -> str:

@@ -22,7 +22,7 @@ from trident import (
     verb,
 )
 from trident.errors import ArgumentsError, TopologyError
-from trident.stream import foreign_names
+from trident.stream import names_elsewhere
 from trident.stream.checked_calls import checked
 
 STATE = DeclaredState()
@@ -86,10 +86,10 @@ def test_so_do_groups_states_and_topologies(s: Stream) -> None:
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
-        (foreign_names.STREAM, Stream),
-        (foreign_names.GROUPED, GroupedStream),
-        (foreign_names.STATE, TridentState),
-        (foreign_names.TOPOLOGY, TridentTopology),
+        (names_elsewhere.STREAM, Stream),
+        (names_elsewhere.GROUPED, GroupedStream),
+        (names_elsewhere.STATE, TridentState),
+        (names_elsewhere.TOPOLOGY, TridentTopology),
     ],
 )
 def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, str], kind: type) -> None:
@@ -147,7 +147,7 @@ def test_a_keyword_that_is_not_there(s: Stream) -> None:
     assert said.startswith(
         "lines/1:each: there is no argument 'output_fields'; each takes inputFields, function, filter, "
     )
-    assert "; did you mean 'outputFields'? [called at test_foreign_names.py:" in said
+    assert "; did you mean 'outputFields'? [called at test_names_elsewhere.py:" in said
     assert isinstance(raised.value, TypeError) and isinstance(raised.value, TopologyError)
 
 

@@ -1,0 +1,150 @@
+"""What one batch costs: by its number of rows, and over many batches of one run; measured, and drawn.
+
+``python -m benchmarks.batch_cost`` writes ``batch_cost.json`` and ``batch_cost.svg`` into ``benchmarks/results``;
+``--quick`` only shows that everything runs.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from pyspark.sql import functions as F
+
+from benchmarks.bench import FULL, Bench
+from benchmarks.check import WrongAnswerError
+from benchmarks.report import RESULTS
+from benchmarks.session import bench_spark
+from benchmarks.timing import Timed, percentile
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology
+from trident.spouts import FileSpout, FixedBatchSpout
+from trident.state import MemoryMapState, RedisMapState, StateFactory
+
+KEYS = 1_000
+SIZES = tuple(10**power for power in range(2, 8))
+BATCHES, SMALL, SLICE = 10_000, 100, 500
+"""The long run: its batches, the rows of each, and over how many batches a point of the picture is the median."""
+
+ROUNDS, WARM_UP = 7, 2
+"""Batches of each size that count, and those before them that do not."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Medians in milliseconds, from emit to commit: for each size, and for each slice of the long run."""
+
+    sizes: Sequence[int]
+    plan: list[float]
+    """The same files counted by Spark alone, by ``toArrow()``, without state."""
+    redis: list[float]
+    memory: list[float]
+    slices: list[int]
+    """The number of the first batch of each slice."""
+    over_time: list[float]
+
+
+def measure(bench: Bench, sizes: Sequence[int], batches: int) -> Costs:
+    """Measure all. Raises WrongAnswerError if a state does not hold every row once."""
+    plan, redis, memory = list[float](), list[float](), list[float]()
+    for rows in sizes:
+        folder = bench.fresh()
+        files = _write(folder, rows, WARM_UP + ROUNDS)
+        plan.append(percentile([_bare(bench, file) for file in files][WARM_UP:], 50))
+        spout = FileSpout(str(folder / "*.parquet"), format="parquet", schema="key long", maxFilesPerBatch=1)
+        for state, found in ((RedisMapState.opaque(bench.server.url), redis), (MemoryMapState.opaque(), memory)):
+            took = _committed(bench, spout, state, rows * len(files))
+            found.append(percentile(took[WARM_UP:], 50))
+        bench.drop(folder)
+        print(
+            f"{rows:>10,} rows: plan {plan[-1]:.1f} ms, Redis {redis[-1]:.1f} ms, memory {memory[-1]:.1f} ms",
+            flush=True,
+        )
+    table = pa.table({"key": np.arange(SMALL) % KEYS})
+    many = FixedBatchSpout("key long", [table] * batches)
+    took = _committed(bench, many, RedisMapState.opaque(bench.server.url), SMALL * batches)
+    slices = [*range(0, batches, SLICE)]
+    return Costs(sizes, plan, redis, memory, slices, [percentile(took[at : at + SLICE], 50) for at in slices])
+
+
+def _write(folder: Path, rows: int, files: int) -> list[Path]:
+    random = np.random.default_rng(7)
+    paths = [folder / f"{number:03d}.parquet" for number in range(files)]
+    for path in paths:
+        pq.write_table(pa.table({"key": random.integers(0, KEYS, rows)}), path)
+    return paths
+
+
+def _bare(bench: Bench, file: Path) -> float:
+    """Return the milliseconds in which Spark alone counts one file."""
+    spark = bench.spark.newSession()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    with Timed() as timed:
+        spark.read.schema("key long").parquet(str(file)).groupBy("key").agg(F.count("*")).toArrow()
+    return timed.seconds * 1000
+
+
+def _committed(bench: Bench, spout: FileSpout | FixedBatchSpout, state: StateFactory, rows: int) -> list[float]:
+    """Return the milliseconds of each batch, one at a time, from its progress event."""
+    topology = TridentTopology()
+    topology.newStream("keys", spout).groupBy("key").persistentAggregate(state, Count(), "count", name="counts")
+    folder, took = bench.fresh(), dict[int, float]()
+    with topology.start(bench.spark, name="cost", checkpointLocation=str(folder), maxSpoutPending=1) as running:
+        running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
+        running.processAllAvailable()
+        counted = sum(running.state("counts").toArrow()["count"].to_pylist())
+    bench.drop(folder)
+    if counted != rows:
+        raise WrongAnswerError(f"the state holds {counted} rows, the source had {rows}")
+    return [took[txid] for txid in sorted(took)]
+
+
+def draw(costs: Costs, path: Path) -> None:
+    """Draw both pictures side by side."""
+    mpl.rcParams["svg.fonttype"], mpl.rcParams["svg.hashsalt"] = "none", "trident"
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    by_size, over_time = figure.subplots(1, 2)
+    for label, values in (
+        ("Redis state", costs.redis),
+        ("memory state", costs.memory),
+        ("Spark's plan alone", costs.plan),
+    ):
+        by_size.loglog(costs.sizes, values, marker="o", label=label)
+    by_size.set(xlabel="rows in a batch", ylabel="milliseconds from emit to commit, median", title="By size")
+    by_size.legend()
+    over_time.plot(costs.slices, costs.over_time, marker="o")
+    over_time.set(xlabel="batch of one run", ylabel="milliseconds, median of 500 batches", title=f"{SMALL} rows, Redis")
+    over_time.set_ylim(bottom=0)
+    for axes in (by_size, over_time):
+        axes.grid(visible=True, alpha=0.3)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.batch_cost", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
+    parser.add_argument("--out", type=Path, help="folder for the figures and the picture")
+    asked = parser.parse_args()
+    sizes, batches = (SIZES[:2], SLICE) if asked.quick else (SIZES, BATCHES)
+    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="trident-cost-") as name,
+        RedisServer(Path(name, "redis"), "everysec") as server,
+    ):
+        spark = bench_spark(Path(name))
+        costs = measure(Bench(spark, server, Path(name), replace(FULL, rounds=ROUNDS)), sizes, batches)
+        spark.stop()
+    (out / "batch_cost.json").write_text(json.dumps(asdict(costs), indent=1) + "\n")
+    draw(costs, out / "batch_cost.svg")
+
+
+if __name__ == "__main__":
+    main()
