@@ -133,7 +133,7 @@ class StateFeed:
         return txid > reader.place.txid
 
     async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
-        """Yield the parts of the next change, and move the reader's place behind its last one."""
+        """Yield the parts of the next change. After the last part, move the reader's place to the end of the change."""
         changes = reader.changes
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:

@@ -74,7 +74,7 @@ def several(call: Arguments) -> list[Arguments]:
 
     The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
     aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
-    Raises TopologyError if the mapping is empty, or if the call names fields beside it.
+    Raises TopologyError if the mapping is empty, or if the call names input or output fields as well.
     """
     beside = {"inputFields": call.inputs, "outputFields": call.outputs}
     for name, fields in beside.items():

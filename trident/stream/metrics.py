@@ -43,7 +43,7 @@ class MetricVerbs(StreamBase[StreamT]):
             The counter's name, as Prometheus takes it: ``"orders_total"``. It has the labels `topology` and `group`
             too.
         help : str
-            What it counts, for whoever reads the metrics.
+            What the metric counts, shown to readers of the metrics.
         labels : str or list of str, optional
             Fields whose values become labels: each combination of values is a series of its own, so choose fields with
             few values. A null becomes the empty text.

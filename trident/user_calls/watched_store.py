@@ -105,7 +105,7 @@ class WatchedStore:
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
-    """Return a store as a run calls it: as a WatchedStore if it calls user code, else as it is."""
+    """Return the store as a run calls it: wrapped in a WatchedStore if it calls user code, else unchanged."""
     make = getattr(factory, "makeMap", None)
     return store if make is None else WatchedStore(store, state, make, calls)
 

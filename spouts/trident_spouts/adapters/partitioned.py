@@ -142,7 +142,7 @@ class _PartitionsExecutor:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """Return the partitions that are there now. Raises SpoutContractError if a name is no str or comes twice."""
+        """Return the spout's present partitions. Raises SpoutContractError if a name is not a str or occurs twice."""
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):

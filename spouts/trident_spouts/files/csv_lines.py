@@ -36,7 +36,7 @@ class CsvFormat:
 
     With a header, columns are matched with the fields by name, and other columns are ignored. Without one, each row has
     the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a field
-    that is no string. A row with more or fewer values than the header cannot be read.
+    that is not a string. A row with more or fewer values than the header cannot be read.
     """
 
     schema: StructType

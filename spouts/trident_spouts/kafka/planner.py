@@ -166,7 +166,10 @@ class Planner:
         return losses
 
     def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
-        """Return the losses of partitions whose next offsets were deleted, and set their positions behind the loss."""
+        """Move each partition whose next offset was deleted past the deleted ones. Returns the losses, one a partition.
+
+        With the policy "latest" it moves to the partition's end, otherwise to its earliest offset.
+        """
         behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
         losses = []
         for (name, number), earliest in self._cluster.earliest(behind).items():

@@ -199,7 +199,7 @@ class SpoutContract:
                     check_same(again, first, f"attempt {number} at batch {txid}")
 
     def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Two attempts at each batch fail. An opaque spout plans each one anew, from the end of the batch before."""
+        """Two attempts at each batch fail. An opaque spout plans each attempt from the end of the batch before."""
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
