@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from trident.server.freshness import Freshness
 from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.rate_limit import RateLimit
+from trident.server.route_types import Handler
 from trident.server.served import Served
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import page_of, value_fields
@@ -40,8 +41,6 @@ audit = logging.getLogger("trident.audit")
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.005
 """The time between two looks at the committed txid, for a request that waits for a later one."""
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 def web_app(served: Served, rules: AccessRules, limits: Limits) -> Starlette:
@@ -85,7 +84,7 @@ class _Answers:
 
     # --- every request -------------------------------------------------------------------------------------------
 
-    def _guarded(self, answer: Answer) -> Answer:
+    def _guarded(self, answer: Handler) -> Handler:
         """Return an endpoint that checks who asks, limits what is in flight, and turns errors into answers."""
 
         async def endpoint(request: Request) -> Response:

@@ -1,11 +1,10 @@
 """Server-Sent Events of a topology: its status whenever it changes, and its progress events as they come."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from starlette.responses import StreamingResponse
 
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
+from trident.server.route_types import InThread
 from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
 from trident.server.watched import Watched
 
@@ -21,7 +21,6 @@ _READERS = 64
 
 _LOOK_SECONDS = 0.1
 _STATUS_SECONDS = 1.0
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class EventStreams:

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from trident.server.route_types import InThread
 from trident.server.served import Served
-
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Freshness:

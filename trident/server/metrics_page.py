@@ -1,7 +1,7 @@
 """``GET /metrics``: a topology's metrics, and those of the requests to this server, in the format of Prometheus."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -11,17 +11,15 @@ from starlette.routing import BaseRoute, Route
 from trident.base.errors import TridentError
 from trident.base.metrics import SECONDS, MetricFamily, MetricKind, MetricsRegistry
 from trident.server.errors import RequestError
+from trident.server.route_types import Handler, InThread
 from trident.server.served import Served
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-Answer = Callable[[Request], Awaitable[Response]]
-InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
-
 
 def routes(
-    served: Served, requests: MetricsRegistry, guarded: Callable[[Answer], Answer], in_thread: InThread
+    served: Served, requests: MetricsRegistry, guarded: Callable[[Handler], Handler], in_thread: InThread
 ) -> list[BaseRoute]:
     """Return the route of the metrics; `requests` holds those of this server."""
 
@@ -54,8 +52,8 @@ def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[Base
     ]
 
 
-def _counting(route: Route, requests: MetricsRegistry) -> Answer:
-    answer: Answer = route.endpoint
+def _counting(route: Route, requests: MetricsRegistry) -> Handler:
+    answer: Handler = route.endpoint
 
     async def endpoint(request: Request) -> Response:
         began = time.perf_counter()

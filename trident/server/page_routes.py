@@ -1,7 +1,6 @@
 """The page of a topology, and the answers that it shows: topology, status, events, dead letters."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -11,16 +10,15 @@ from starlette.routing import Route
 from trident.server import bodies, letters
 from trident.server.event_stream import EventStreams
 from trident.server.page_files import file_routes
+from trident.server.route_types import Handler, InThread
 from trident.server.served import Served
 from trident.server.topology_body import topology_body
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 def routes(
     served: Served,
-    guarded: Callable[[Answer], Answer],
-    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+    guarded: Callable[[Handler], Handler],
+    in_thread: InThread,
     body: Callable[[Request], Awaitable[bytes]],
     count: Callable[[str, str], int],
 ) -> list[Route]:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
 from typing import Any
 
@@ -18,6 +18,7 @@ from trident.reads.state_changes import Change, Position, StateChanges
 from trident.server import bodies
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.freshness import Freshness
+from trident.server.route_types import InThread
 from trident.server.served import Served
 from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
 
@@ -34,8 +35,6 @@ _POSITION_SECONDS = 1.0
 
 _PAUSE_SECONDS = 0.5
 """The time after which a state that cannot be read is read again."""
-
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class StateFeed:
