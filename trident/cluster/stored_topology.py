@@ -127,7 +127,7 @@ class StoredTopology:
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """Hold the driver's lock of the topology within the block. Raises TopologyActiveError if a driver lives."""
+        """Hold the driver's lock of the topology within the block. Raises TopologyActiveError if a driver runs."""
         with self._locked() as got:
             if not got:
                 report = self.report()
@@ -138,7 +138,7 @@ class StoredTopology:
             yield
 
     def is_driven(self) -> bool:
-        """Return whether a driver lives. The operating system frees a driver's lock when its process ends."""
+        """Return whether a driver runs. The operating system frees a driver's lock when its process ends."""
         if not self.folder.is_dir():
             return False
         with self._locked() as got:

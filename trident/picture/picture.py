@@ -92,7 +92,7 @@ def picture(roots: Iterable[Node]) -> Picture:
 
 
 def _with_writers(roots: list[Node]) -> list[Node]:
-    """Return these ends of the plan, the writers of all states that are queried, and all nodes that lead to either.
+    """Return the nodes `roots`, the writers of all states that are queried, and all nodes before any of these.
 
     Each node comes after the nodes that it reads and after the writer that it queries.
     """

@@ -71,7 +71,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return a stream for each `replayable` step, with the ids of the letters that its batches put back."""
+    """Return a stream for each `replayable` step. Its tuples are the ids of the dead letters that a batch puts back."""
     streams = []
     for source in register.replays.values():
         spout = source.spout

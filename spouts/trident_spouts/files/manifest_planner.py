@@ -82,7 +82,7 @@ class ManifestPlanner:
         return ranges, ManifestPosition(read, self._manifest.checksum(names[:read]), ReadFiles(entries=begun))
 
     def _coming(self, names: list[str], begun: ReadFiles) -> list[ListedFile]:
-        """Return the files with the next names as they are now, at least as many as a batch takes."""
+        """Look up the files with the next names, at least as many as fit in a batch, and return them in order."""
         limits, files, count, size = self._planner.limits, list[ListedFile](), 0, 0
         for file in self._manifest.files(names):
             files.append(file)

@@ -1,4 +1,4 @@
-"""Objects of S3 and of stores with the same interface: listed by prefix and start-after, read by tag."""
+"""Objects of S3 and of stores with the same interface: listed by prefix, and read only if unchanged."""
 
 import glob
 import importlib
