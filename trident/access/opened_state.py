@@ -38,7 +38,7 @@ class Paged(Protocol):
 
 
 class FollowedStore:
-    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid the driver committed."""
+    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid was committed."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1

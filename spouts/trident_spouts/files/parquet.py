@@ -125,7 +125,7 @@ class FilesEmission(Emission):
         return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
 
     def _only_spark(self) -> str:
-        """Return the error text for files that only Spark's own scan could read, if that scan cannot read them either."""
+        """Return the error text for files that only Spark's own scan could read, if that scan cannot either."""
         why = "(times of Spark before 3.1, or spark.sql.caseSensitive=true)"
         where = os.path.dirname(str(self.paths[0]))
         if not self._local:
