@@ -49,9 +49,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     ----------
     guarantee : "exactly-once" or "at-least-once"
         Default ``"exactly-once"``: each state has the kind that its factory says, and `explain` shows the promise.
-        ``"at-least-once"``: every state is kept as ``nonTransactional``, so the same program writes values alone,
-        without txid and former value. What a crash left half-written may then be added once more; nothing is lost. The
-        kind of a stored state is fixed when it is created: to change the guarantee of a state, drop it.
+        ``"at-least-once"``: every state is kept as ``nonTransactional``, so the same program writes only values,
+        without txid and previous value. A batch that a crash left half-written may then count twice; nothing is lost.
+        The kind of a stored state is fixed when it is created: to change the guarantee of a state, drop it.
 
     Notes
     -----
@@ -68,8 +68,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     def deadLetters(self) -> Stream:
         """Return one stream of the dead letters of all steps written so far: see `Stream.deadLetters`.
 
-        Call it after the last step with ``onError="deadLetter"``. Like `merge`, it brings the streams of all these
-        steps into one batch group. To keep the groups apart, call `Stream.deadLetters` in each group instead.
+        Call it after the last step with ``onError="deadLetter"``. Like `merge`, it unites the streams of all these
+        steps in one batch group. To keep the groups separate, call `Stream.deadLetters` in each group instead.
         """
         failing = steps_with_dead_letters(self._register.nodes)
         if not failing:
@@ -112,7 +112,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """The steps with an effect: writers of states, outputs, and each peek or Debug that no other such step follows.
+        """The steps with an effect: writers of states, outputs, and each peek or Debug that leads to no other effect.
 
         A peek or Debug within a DRPC function is not among them.
         """
@@ -144,8 +144,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     ) -> "RunningTopology":
         """Start the topology, and return the handle of the run without waiting for a batch.
 
-        An option that the call leaves out has the value that the environment or the file ``trident.toml`` gives it, and
-        its default where neither does; ``trident config`` shows them.
+        An option that the call leaves out has the value that the environment or the file ``trident.toml`` gives it, or
+        else its default; ``trident config`` shows them.
 
         Parameters
         ----------
@@ -196,20 +196,20 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Keep a ledger of each batch: every partition reports what it sent and received, and an attempt that lost or
             doubled a row fails with a LedgerError that names the step and the partition, and is tried again.
         waitStrategy : WaitStrategy, optional
-            Decides how long the spouts are left alone after they had nothing, and while `maxSpoutPending` batches are
-            under way. Default: 1 ms, then twice as long each time, up to half a second.
+            Decides how long to wait before the spouts are asked again after they had nothing, and while
+            `maxSpoutPending` batches are under way. Default: 1 ms, then twice as long each time, up to half a second.
         replace : bool
             If a topology of this name runs in this process, stop that one and start this one in its place.
         standby : bool
             Wait until the driver that holds the log, perhaps in another process or on another machine, has stopped, or
-            has been silent for `leaseSecs`; then start as ever. The call returns when it has taken over. Several may
+            has been silent for `leaseSecs`; then start as usual. The call returns when it has taken over. Several may
             stand by, and one of them takes over. Needs `checkpointLocation` or `log`.
         takeover : bool, optional
             True: take over at once, and fence a driver that still holds the log. This is what a start without `standby`
             does, too.
         leaseSecs : duration
-            How long a standby waits for a sign of life before it takes over: the larger one of its own and of that
-            which the driver was started with. A driver gives a sign at least four times in this time. Default 10.
+            How long a standby waits for a sign of life before it takes over: the greater of its own `leaseSecs` and the
+            driver's. A driver gives a sign at least four times within its own. Default 10.
 
         A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
 
@@ -254,7 +254,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         """Drop the transaction log of the topology `name`, together with every state that this topology declares.
 
         Give the log's location by the arguments that `start` got. If the log knows states that this topology does not
-        declare, a warning names these states: the ones on a server stay.
+        declare, a warning names them; those on a server are not dropped.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The budget of a batch: how much a spout should put into it at most."""
+"""The budget of a batch: the most that a spout should put into it."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 class Budget:
     """The most that the next batch of a spout should hold; None means as much as the spout itself allows.
 
-    A run gives a budget to every plan of a new batch. Without ``start(targetBatchSecs=...)`` nothing is limited. A
-    spout keeps to the parts that it can measure, and ignores the others. A batch may be larger if its source has no
-    smaller step, such as one Parquet file; it is never empty because the budget is small.
+    A run passes a budget whenever it plans a new batch. Without ``start(targetBatchSecs=...)`` nothing is limited. A
+    spout obeys the limits that it can measure, and ignores the others. A batch may be larger if its source cannot be
+    divided further, such as one Parquet file; it is never empty because the budget is small.
 
     Parameters
     ----------
     rows : int, optional
         The most rows.
     bytes : int, optional
-        The most bytes, as they lie in the source.
+        The most bytes, as stored in the source.
     seconds : float, optional
         The most seconds that `plan` should wait for a batch to become full.
 

@@ -8,7 +8,7 @@ from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
 class CastError(ValueError):
-    """The error of a column that the declared type cannot hold unchanged, for its type or for a value."""
+    """The error for a column that the declared type cannot hold unchanged, because of its type or of a value."""
 
 
 def cast_column(
@@ -35,7 +35,7 @@ def cast_column(
 
 
 def _in_years(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the column. Raises CastError if it has a time that Python does not know."""
+    """Return the column. Raises CastError if it has a time that no Python datetime can hold."""
     if (row := row_outside_years(column)) is not None:
         raise CastError(f"row {row} has the time {time_text(column, row)}; {OUTSIDE_YEARS}")
     return column
@@ -80,7 +80,7 @@ _FAMILIES = [
 
 
 def _castable(actual: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether two types, and the types inside them, are of one family, so that only values can fail a cast."""
+    """Return whether two types, and the types inside them, are of one family: then a cast can fail only for values."""
     family, actual_family = _family(declared), _family(actual)
     if actual_family == "null" or (family, actual_family) == ("float", "integer"):
         return True

@@ -1,4 +1,4 @@
-"""Digests of Arrow tables: equal tables have equal digests, however they are cut into chunks and lie in memory."""
+"""Digests of Arrow tables. Equal tables have equal digests, whatever their chunks and their layout in memory."""
 
 import zlib
 
@@ -34,7 +34,7 @@ def _add_array(checksum: int, array: pa.Array) -> int:
 
 
 def _add_values(checksum: int, array: pa.Array) -> int:
-    """Return the checksum with the values of an array added, which is not empty and holds no null."""
+    """Return the checksum with the values of an array added. The array must not be empty, nor hold a null."""
     kind = array.type
     if kinds.is_dictionary(kind):
         return _add_array(checksum, array.dictionary_decode())

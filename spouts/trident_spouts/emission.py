@@ -1,4 +1,4 @@
-"""Two emissions (the tuples that a spout gives for one attempt): a table in memory, and several emissions as one."""
+"""Two kinds of emissions, the tuples that a spout gives for an attempt: a table in memory, and a union of emissions."""
 
 import functools
 import re
@@ -31,7 +31,7 @@ _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(path: str) -> str:
-    r"""Return a local path in the form that Spark takes literally: no globs, and not in Spark's default file system.
+    r"""Return a local path in a form that Spark takes literally: without globs, and not on its default file system.
 
     >>> spark_path("/data/a[1].txt")
     'file:///data/a\\[1\\].txt'
@@ -87,7 +87,7 @@ class ArrowEmission(Emission):
     def _write(self, folder: Path, most: int) -> list[str]:
         """Write the table as up to `most` Parquet files, and return their paths.
 
-        Several files, because Spark reads a small file in one partition.
+        Several files are written because Spark reads a small file in one partition.
         """
         name = uuid.uuid4().hex
         rows = -(-self.table.num_rows // max(1, min(most, self.table.nbytes // PART_BYTES)))
@@ -100,7 +100,7 @@ class ArrowEmission(Emission):
 
 
 def _fits_parquet(kind: pa.DataType) -> bool:
-    """Return whether Parquet files can hold a type: it is not, and does not contain, the null type or a duration."""
+    """Return whether Parquet files can hold a type. They cannot hold nulls without a type, and durations."""
     children = (kind.field(at).type for at in range(kind.num_fields))
     return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, children))
 
@@ -142,12 +142,12 @@ class UnionEmission(Emission):
         return [counter for part in self.parts for counter in part.counters(spark)]
 
     def check_planned(self) -> None:
-        """Raise SourceUnreadableError if a part's source has no longer what was planned."""
+        """Raise SourceUnreadableError if the source of a part no longer has the planned content."""
         for part in self.parts:
             part.check_planned()
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError if Spark may have read something else of a part's source."""
+        """Raise SourceUnreadableError if Spark may have read other content than planned from the source of a part."""
         for part in self.parts:
             part.check_scanned()
 
@@ -158,7 +158,7 @@ def _sum(amounts: Sequence[int | None]) -> int | None:
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:
-    """Return one emission with the tuples of all parts. Tables in memory become one; other parts stay as they are.
+    """Return one emission with the tuples of all parts. Tables in memory become one table; other parts stay separate.
 
     >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
     0

@@ -1,4 +1,4 @@
-"""The protocol of a spout: how a run calls every spout, of whatever kind.
+"""The protocol of spouts: the methods by which a run calls spouts of every kind.
 
 For each batch the run calls ``plan``, which returns the metadata that names the batch, and then ``emit``, which turns
 the metadata into tuples. It calls ``emit`` again if an attempt has failed, and ``success`` when the batch is committed.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""What a spout says a batch holds, as JSON: it names the batch. The log keeps it."""
+"""A spout's description of a batch's content, as JSON: it names the batch. The log keeps it."""
 
 
 class SpoutKind(enum.Enum):
-    """What a spout promises for a replay of a batch (Trident's three kinds)."""
+    """The promise of a spout for the replay of a batch (Trident's three kinds)."""
 
     TRANSACTIONAL = "transactional"
     OPAQUE = "opaque"
@@ -47,7 +47,7 @@ class WorkerReader(NamedTuple):
 
 
 class Emission(Protocol):
-    """The tuples that a spout gives for one attempt: in memory, or as a reference to what Spark's workers will read.
+    """The tuples that a spout gives for one attempt: in memory, or as a reference to data that workers will read.
 
     A class that extends Emission defines `dataframe`, `arrow` and `rows`, and may leave out the rest.
     """
@@ -69,7 +69,7 @@ class Emission(Protocol):
     def bytes(self) -> int | None:
         """Return how many bytes the tuples have in the source; None if that is not known before they are read.
 
-        From it the run computes how large the next batch may be, if it was started with `targetBatchSecs`.
+        A run that was started with `targetBatchSecs` computes from it how large the next batch may be.
         """
         return None
 
@@ -88,14 +88,14 @@ class Emission(Protocol):
         return None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return how Python workers read at least the fields `names`; None if only `dataframe` reads the tuples.
+        """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can read them.
 
-        Python operations that follow then run in the worker that reads.
+        Then the Python operations that follow run in the worker that reads.
         """
         return None
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether `dataframe` itself calls the function of `reader`, because Spark has none of its own."""
+        """Return whether `dataframe` itself calls the function of `reader`, because Spark has no reader of its own."""
         return False
 
     @property
@@ -109,24 +109,24 @@ class Emission(Protocol):
         return False
 
     def counters(self, spark: "SparkSession") -> "Sequence[tuple[WorkerReader, Callable[[int], None]]]":
-        """Return how workers count tuples whose number is not known, and what takes each number.
+        """Return ways for workers to count tuples of unknown number, each with a function that takes the number.
 
-        A counter's rows are numbers of tuples. It should cost far less than reading the tuples. Their sum is given to
-        the function beside the counter.
+        The rows of a counter are numbers of tuples, and their sum is passed to the function. A counter should cost far
+        less than reading the tuples.
         """
         return ()
 
     def check_planned(self) -> None:
-        """Raise SourceUnreadableError if the source has no longer what was planned. Called before Spark reads it."""
+        """Raise SourceUnreadableError if the source no longer has the planned content. Called before Spark reads it."""
         return  # without this line mypy takes the method for abstract; the same holds below
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError if Spark may have read something else. Called after Spark has read it."""
+        """Raise SourceUnreadableError if Spark may have read other content. Called after Spark has read it."""
         return
 
 
 class SpoutExecutor(Protocol):
-    """A spout at work in one run. One thread at a time calls it.
+    """The part of a spout that plans and reads batches in one run. One thread at a time calls it.
 
     A class that extends SpoutExecutor may leave out `success`, `fail` and `close` if they would do nothing.
     """
@@ -141,8 +141,8 @@ class SpoutExecutor(Protocol):
 
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
         that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
-        called again for the same batch, it may name other tuples: only the plan that is frozen counts. `budget` is how
-        much the batch should hold at most, beside the spout's own limits; a spout ignores what it cannot measure.
+        called again for the same batch, it may name other tuples: only the plan that is frozen counts. `budget` is the
+        most that the batch should hold, in addition to the spout's own limits; a spout ignores what it cannot measure.
         """
         ...
 
@@ -151,9 +151,9 @@ class SpoutExecutor(Protocol):
         ...
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        """Release what only a replay would need, because every batch up to and including `txid` is committed.
+        """Release resources for replays, because every batch up to and including `txid` is committed.
 
-        The call may come again after a restart, and must then do no harm.
+        The call may be repeated after a restart, and must then have no effect.
         """
         return
 
@@ -181,16 +181,16 @@ class ReadSoFar(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Return the amount that is there and not read yet."""
+        """Return the amount that is available and not read yet."""
         return self.total - self.done
 
 
 @runtime_checkable
 class MeasuredExecutor(Protocol):
-    """An executor whose source has a size that is known, so that a run can tell how far it was read, and its lag."""
+    """An executor whose source has a known size, so that a run can report how far it was read, and its lag."""
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how much the batches up to `position` have read; None while that is not known.
+        """Return how much of the source the batches up to `position` have read; None while that is not known.
 
         `position` is what the next `plan` gets as `previous`. Any thread may call this, beside any other call, so it
         must be quick, and change nothing.
@@ -200,23 +200,23 @@ class MeasuredExecutor(Protocol):
 
 @runtime_checkable
 class WakingExecutor(Protocol):
-    """An executor that hears by itself when its source has rows, so that an idle run does not ask again and again."""
+    """An executor that is notified when its source has rows, so that an idle run need not ask again and again."""
 
     def on_rows(self, wake: Callable[[], None]) -> None:
-        """Call `wake` from now on whenever rows have come, from any thread, until `close`.
+        """From now on until `close`, call `wake` from any thread whenever rows have come.
 
-        The run calls this once, before the first plan. A call of `wake` too much costs one plan. Without one the rows
-        wait until the run asks by itself, which it does only twice a minute.
+        The run calls this once, before the first plan. A needless call of `wake` costs one plan. If a call is missing,
+        the rows wait until the run asks by itself, which it does only twice a minute.
         """
         ...
 
 
 @runtime_checkable
 class SwitchedExecutor(Protocol):
-    """An executor that wants to know when the topology becomes active or inactive.
+    """An executor that is told when the topology becomes active or inactive.
 
-    The run calls `activate` before the first plan, or, if it starts inactive, only when it is activated; then `plan`
-    is not called before. After `deactivate` no batch begins until `activate`, but one that failed may be planned anew.
+    The run calls `activate` before the first plan; if it starts inactive, when it is activated. After `deactivate` no
+    batch begins until `activate`, but a batch that failed may be planned again.
     """
 
     def activate(self) -> None:
@@ -224,13 +224,13 @@ class SwitchedExecutor(Protocol):
         ...
 
     def deactivate(self) -> None:
-        """Take no more rows. What was taken is still told its end by `success` and `fail`."""
+        """Take no more rows. `success` and `fail` are still called for batches with rows that were taken before."""
         ...
 
 
 @runtime_checkable
 class ReasonedExecutor(Protocol):
-    """An executor that wants to know why an attempt failed. `fail_with_reason` is called for it in place of `fail`."""
+    """An executor that is told why an attempt failed: `fail_with_reason` is called in place of `fail`."""
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
         """Do what `fail` does. `reason` is the error's type and message."""
@@ -245,7 +245,7 @@ class Spout(Protocol):
 
     @property
     def schema(self) -> StructType:
-        """Return the fields of the spout's tuples. This may read something of the source, such as a Parquet footer."""
+        """Return the fields of the spout's tuples. This may read a part of the source, such as a Parquet footer."""
         ...
 
     def open(self) -> SpoutExecutor:
@@ -255,7 +255,7 @@ class Spout(Protocol):
 
 @runtime_checkable
 class SparkOnlySpout(Protocol):
-    """A spout that may have no way to read its tuples without Spark: the embedded engine then refuses it at the start.
+    """A spout that may be unable to read its tuples without Spark; if so, a start on the embedded engine refuses it.
 
     A spout without this property can be read without Spark.
     """

@@ -1,4 +1,4 @@
-"""A spout of batches that the program itself feeds, from any thread."""
+"""A spout of batches that the program itself supplies, from any thread."""
 
 import threading
 import uuid
@@ -27,7 +27,7 @@ class FeederBatchSpout:
     replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
     when the process died are gone unless the program feeds them again, and a batch whose ``feed(wait=True)`` had not
     returned may have been committed. So its kind is non-transactional: every batch that it emits is committed once, but
-    over a restart batches may be lost or repeated. If that matters, put the input into files or a log, and read those.
+    batches may be lost or repeated at a restart. If that matters, put the input into files or a log, and read those.
     The spout has one reader at a time.
 
     Parameters
@@ -63,9 +63,9 @@ class FeederBatchSpout:
         Raises
         ------
         SpoutContractError
-            A value is not of its field's type; nothing was fed.
+            A value is not of its field's type. Nothing was fed.
         FeedTimeoutError
-            The batch was not committed in time; it stays fed.
+            The batch was not committed in time. It stays fed.
         SpoutError
             ``finish`` was called before, or the topology closed the spout while the call waited.
         """
@@ -115,7 +115,7 @@ class _FedBatches:
         """The number of runs that have closed the spout, by which a waiting feed notices that its run has ended."""
 
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
-        """Wait until batch `index` is committed, for at most `timeout` seconds; `closed` runs had ended before.
+        """Wait until batch `index` is committed, at most `timeout` seconds. `closed`: how many runs had ended before.
 
         Raises FeedTimeoutError if the time is over, SpoutError if the run ends before.
         """

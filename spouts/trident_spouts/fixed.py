@@ -20,7 +20,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 class FixedBatchSpout:
     """A spout that emits given batches in order; with ``cycle=True`` the first one follows the last, for ever.
 
-    The spout is transactional: the metadata of a batch is its index, so a replay emits the same tuples, also after a
+    The spout is transactional: the metadata of a batch is its index, so a replay emits the same tuples, even after a
     restart.
 
     Parameters

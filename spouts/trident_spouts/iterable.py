@@ -1,4 +1,4 @@
-"""A spout over any Python iterable of rows or of chunks of rows, which promises nothing for a restart."""
+"""A spout over any Python iterable of rows or of chunks of rows, without a promise for restarts."""
 
 import itertools
 import threading
@@ -48,7 +48,7 @@ class IterableSpout:
     batchSize : int
         The most rows in a batch.
     maxDelaySecs : duration
-        How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that are there make a
+        How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that have come make a
         batch; if there are none, the topology stays idle.
 
     Examples
@@ -133,7 +133,7 @@ class _Batches(BatchSpout):
         self._reader: _TableReader | _SequenceReader | _ThreadedReader | None = None
 
     def open(self) -> None:
-        """Call the user's function. Unless it gives a sequence, start the thread that reads ahead of the batches."""
+        """Call the user's function. Unless it returns a sequence, start the thread that reads ahead of the batches."""
         rows = self._spout.rows
         rows = call_function("IterableSpout", rows) if callable(rows) else rows
         if is_table(rows):
@@ -190,7 +190,7 @@ class _Waiting:
         self.count = 0
 
     def add(self, item: Any) -> None:
-        """Take a row or a chunk. Raises SpoutContractError if a chunk has not the declared fields."""
+        """Take a row or a chunk. Raises SpoutContractError if a chunk does not have the declared fields."""
         if is_table(item):
             self._chunks += 1
             table = table_of(item, self._schema, f"{self._name}, chunk {self._chunks}")
@@ -204,7 +204,7 @@ class _Waiting:
             self.count += 1
 
     def take(self, count: int) -> RowsLike:
-        """Return the next rows, `count` of them at most; no more than are of one form."""
+        """Return the next rows, at most `count`, all of one form."""
         taken: list[list[Any] | pa.Table] = []
         left = count
         while self._items and left and (not taken or type(self._items[0]) is type(taken[0])):

@@ -30,12 +30,12 @@ class PollingSpout:
     """A spout whose partitions are functions ``fetch(position, limit) -> (rows, newPosition)``, or growing lists.
 
     Such a function may read a page of a web API, the rows of a table beyond an id, or the lines of a log beyond an
-    offset. To a list the program may append while the topology runs.
+    offset. The program may append to a list while the topology runs.
 
     The spout is opaque: a replay fetches again from where the previous batch ended, and may get more, fewer or other
-    rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that
-    a restart goes on from there. A function that has nothing returns no rows. If it returns no rows and a new
-    position, it is called again at once with that position.
+    rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a
+    restart goes on from there. A function without new rows returns none. If it returns no rows and a new position, it
+    is called again at once with that position.
 
     Parameters
     ----------

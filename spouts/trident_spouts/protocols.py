@@ -1,8 +1,8 @@
-"""Trident's four contracts for spouts that users write: base classes, in which optional methods have defaults.
+"""Trident's four contracts for spouts that users write, as base classes whose optional methods have defaults.
 
 The method that chooses the rows of a new batch (``emitBatch`` of a BatchSpout, ``initializeTransaction``,
 ``emitPartitionBatchNew``, ``emitPartitionBatch`` of an OpaquePartitionedSpout) may have one more parameter,
-``budget=Budget()``. Then it gets how much the batch, or the partition's part of it, should hold at most.
+``budget=Budget()``. Then it gets the most that the batch, or the partition's share of it, should hold.
 """
 
 from abc import ABC, abstractmethod
@@ -54,7 +54,7 @@ class BatchSpout(ABC):
         """Return the rows of the batch with number `batchId`; None or no rows if there is nothing to emit now."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
-        """Release what belongs to the batch, because it is committed. May come again for it after a restart."""
+        """Release resources of the batch, because it is committed. May be called again for it after a restart."""
 
     def close(self) -> None:  # noqa: B027
         """Release connections and files. Called once at the end of each run."""
@@ -76,7 +76,7 @@ class BatchCoordinator(ABC):
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
-        """Release what belongs to batches up to `txid`, because they are committed. May come again after a restart."""
+        """Release resources of batches up to `txid`: they are committed. May be called again after a restart."""
 
     def close(self) -> None:  # noqa: B027
         """Release connections and files. Called once at the end of each run."""
@@ -90,9 +90,9 @@ class Emitter(ABC):
         """Return the rows that `metadata` names. If there are none, the batch is empty."""
 
     def success(self, attempt: TransactionAttempt) -> None:  # noqa: B027
-        """Release what belongs to batches up to that of `attempt`, because they are committed.
+        """Release resources of batches up to that of `attempt`, because they are committed.
 
-        The call may come again after a restart.
+        May be called again after a restart.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -119,7 +119,7 @@ class TridentSpout(ABC):
 
 
 class PartitionedSpout(ABC):
-    """A transactional spout over partitions, each of which has a position of its own.
+    """A transactional spout over partitions, each with its own position.
 
     Meaning: ``org.apache.storm.trident.spout.IPartitionedTridentSpout``. A partition keeps its position if a call
     returns no metadata for it, and while ``getPartitions`` does not list it.
@@ -136,7 +136,7 @@ class PartitionedSpout(ABC):
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the partitions that are there now. Called for every new batch."""
+        """Return the names of the present partitions. Called for every new batch."""
 
     @abstractmethod
     def emitPartitionBatchNew(
@@ -174,7 +174,7 @@ class OpaquePartitionedSpout(ABC):
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the partitions that are there now. Called for every attempt."""
+        """Return the names of the present partitions. Called for every attempt."""
 
     @abstractmethod
     def emitPartitionBatch(

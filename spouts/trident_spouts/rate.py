@@ -1,4 +1,4 @@
-"""A spout that makes rows at a given rate, for load and for demonstrations."""
+"""A spout that makes rows at a given rate, for load tests and demonstrations."""
 
 import functools
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class RateSpout:
     gap. Row n comes n / rowsPerSecond seconds after the start.
 
     The spout is transactional: the metadata of a batch is a range of row numbers, and every field is a function of the
-    row number, the seed and the time of the start, which the metadata holds too. So a replay has the same rows, also
-    after a restart. A run that was down, or is too slow, finds the rows that have come meanwhile. The workers make the
+    row number, the seed and the time of the start, which the metadata holds too. So a replay has the same rows, even
+    after a restart. A run that was down, or is too slow, gets the rows that have come meanwhile. The workers make the
     rows.
 
     Parameters
@@ -56,8 +56,8 @@ class RateSpout:
         ``1 / (k + 1) ** skew``. With 0 all keys are equally frequent, with 1 the first of 1,000 keys has 13 % of the
         rows.
     lateness : duration
-        The longest time by which a row is late: its `timestamp` lies up to that long before the time at which it
-        comes, each length equally often. Rows are then out of order.
+        The longest delay of a row: its `timestamp` is up to that long before the time at which it comes, uniformly
+        distributed. Rows are then out of order.
     startTime : datetime, optional
         The time at which row 0 comes, with a time zone; the time of the first batch if omitted. With a time in the past
         the rows since then are there at once, and are read as fast as the topology can.
@@ -66,7 +66,7 @@ class RateSpout:
     numPartitions : int, optional
         The number of Spark partitions of a batch; one for each 250,000 rows if omitted.
     seed : int
-        Other seeds give other keys and other late rows.
+        Decides the keys and the delays of rows. The same seed gives the same ones.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def _keys(spout: RateSpout, numbers: NDArray[Any]) -> NDArray[Any]:
 
 @functools.lru_cache(maxsize=4)
 def _zipf(keys: int, skew: float) -> NDArray[Any]:
-    """Return for each key the probability of a key up to it."""
+    """Return for each key the probability that a row has this key or a smaller one."""
     weights = numpy.arange(1, keys + 1, dtype=numpy.float64) ** -skew
     sums = numpy.cumsum(weights)
     sums /= sums[-1]
@@ -240,9 +240,9 @@ def _zipf(keys: int, skew: float) -> NDArray[Any]:
 
 
 def _uniform(numbers: NDArray[Any], seed: int, purpose: int) -> NDArray[Any]:
-    """Return for each row number a number of 0 to below 1, which depends on nothing else but seed and purpose.
+    """Return for each row number a number from 0 to below 1, which depends only on it, the seed and the purpose.
 
-    This is SplitMix64, whose n-th number is a hash of n: a generator with a state would have to run up to the row.
+    This is SplitMix64, whose n-th number is a hash of n. A generator with a state would have to run up to the row.
     """
     with numpy.errstate(over="ignore"):
         mixed = numbers.astype(numpy.uint64) + numpy.uint64((seed * 2 + purpose) * 0xD1B54A32D192ED03 % 2**64)

@@ -39,7 +39,7 @@ def read_schema(fields: str | StructType) -> StructType:
 
 
 def _as_text(fields: object) -> str:
-    """Return fields in a form that other libraries take, names with types, as the text to write here."""
+    """Return the text to write here for fields in a form of other libraries (names with types)."""
     pairs = [*fields.items()] if isinstance(fields, dict) else []
     named = all(isinstance(part, str) for pair in pairs for part in pair)
     return ", ".join(" ".join(pair) for pair in pairs) if pairs and named else "word string, n long"
@@ -112,13 +112,13 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
 
 
 def is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
-    """Return whether the rows are a pandas DataFrame, without an import of pandas, which takes a second."""
+    """Return whether the rows are a pandas DataFrame, without importing pandas, which takes a second."""
     frame = getattr(sys.modules.get("pandas"), "DataFrame", None)  # None too while another thread imports pandas
     return frame is not None and isinstance(rows, frame)
 
 
 def is_table(rows: object) -> "TypeGuard[pa.Table | pa.RecordBatch | pandas.DataFrame]":
-    """Return whether the rows are a table of columns. Iterated, a table gives its columns or their names, not rows."""
+    """Return whether the rows are a table of columns, whose iteration gives columns or their names instead of rows."""
     return isinstance(rows, pa.Table | pa.RecordBatch) or is_pandas(rows)
 
 

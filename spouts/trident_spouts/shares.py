@@ -1,4 +1,4 @@
-"""The emission for sources that Spark has no reader for: a Python function reads shares of the batch in the workers."""
+"""The emission for sources that Spark has no reader for: a Python function reads shares of the batch in workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ ReadShare = Callable[[Any], RowsLike]
 class SharesEmission(Emission):
     """An emission of shares, such as ranges of offsets, each of which a Python worker reads by a function.
 
-    With the Spark engine each share is a partition, the workers call `read`, and no row passes the driver. The embedded
-    engine and queries call `read` in the driver's process.
+    With the Spark engine each share is a partition, the workers call `read`, and no row passes through the driver. The
+    embedded engine and queries call `read` in the driver's process.
 
     Parameters
     ----------
     shares
-        What the function takes: picklable values, one for each share. An emission without shares has no tuples.
+        The arguments of the function: picklable values, one for each share. An emission without shares has no tuples.
     read
         A picklable function (of a module, not a lambda). It returns the rows of a share in any form that a spout
         may emit. It must return the same rows at every call, because Spark may run a task twice.
@@ -75,7 +75,7 @@ class SharesEmission(Emission):
         return bool(self.shares)
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return how workers read the shares, with all fields; None if there is none."""
+        """Return a way for workers to read the shares, with all fields; None if there are no shares."""
         if not self.shares:
             return None
         numbers, schema = numbers_frame(spark, len(self.shares)), arrow_schema(self.schema)

@@ -12,7 +12,7 @@ _claimed: dict[int, object] = {}
 def claim(source: object, name: str) -> None:
     """Claim a source for a reader; `name` begins the error's message.
 
-    Raises TopologyError if the source has a reader already, because each of the two would get only a part of the rows.
+    Raises TopologyError if the source has a reader already, because each reader would get only a part of the rows.
     """
     with _lock:
         if id(source) in _claimed:

@@ -1,4 +1,4 @@
-"""The tuples of a batch of a SparkSpout: the DataFrame that a user's function makes, checked before it is used."""
+"""The emission of a SparkSpout: the DataFrame that a user's function returns, checked before it is used."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ ReadLocal = Callable[[Any], RowsLike]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEmission(Emission):
-    """The tuples that `read` returns for one metadata, as a DataFrame; or `read_local`, in the driver's memory."""
+    """The tuples for one batch's metadata: a DataFrame from `read`, or rows in memory from `read_local`."""
 
     read: Read
     read_local: ReadLocal | None
@@ -67,9 +67,9 @@ def _amount(metadata: Metadata, name: str) -> int | None:
 
 
 def _analysed(read: Read) -> Read:
-    """Return the same function, in which Spark Connect too finds what is wrong with the DataFrame's plan.
+    """Return a function that calls `read` and has Spark Connect, too, check the DataFrame's plan at once.
 
-    Connect sends a plan to the server only when it is asked for something, and the error would then name no function.
+    Connect sends a plan to the server only when a result is needed, and an error would then name no function.
     """
 
     @functools.wraps(read)
@@ -116,6 +116,6 @@ def _check_frame(frame: Any, schema: StructType, spark: "SparkSession", where: s
 
 
 def _session_id(session: "SparkSession") -> str:
-    """Return what tells sessions apart, in classic mode and on Spark Connect."""
+    """Return an id that distinguishes sessions, in classic mode and on Spark Connect."""
     java = getattr(session, "_jsparkSession", None)
     return str(session.session_id) if java is None else str(java.sessionUUID())  # type: ignore[attr-defined]

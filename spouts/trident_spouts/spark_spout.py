@@ -1,4 +1,4 @@
-"""SparkSpout: a spout of whatever a DataFrameReader of Spark reads, by ranges that a user's function names."""
+"""SparkSpout: a spout of any source that Spark can read, in ranges that a user's function names."""
 
 import inspect
 from collections.abc import Callable
@@ -26,12 +26,12 @@ Plan: TypeAlias = Callable[..., Metadata]
 class SparkSpout:
     """A spout of any source that Spark can read as a DataFrame, in batches that a function of yours names.
 
-    `plan` runs in the driver and names the next range of the source: ids, days, versions, offsets. The log keeps what
-    it returns. `read` makes a DataFrame of exactly the rows of a range; Spark reads it in the workers, and no row
-    passes the driver. This works in classic mode and on Spark Connect.
+    `plan` runs in the driver and names the next range of the source: ids, days, versions, offsets. The log keeps its
+    result. `read` makes a DataFrame of exactly the rows of a range; Spark reads it in the workers, and no row passes
+    through the driver. This works in classic mode and on Spark Connect.
 
-    The spout cannot see whether `read` keeps its promise: for the metadata of one range, the same rows at every call,
-    also in another process; and no row in two ranges. Run ``trident.testing.SpoutContract`` over it.
+    The spout cannot check what `read` must promise: the same rows at every call for the metadata of one range, even in
+    another process, and no row in two ranges. Test it with ``trident.testing.SpoutContract``.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class SparkSpout:
     plan : function
         ``plan(previous)`` or ``plan(previous, budget)`` returns the metadata of the range that follows `previous`, as
         JSON, or None if the source has nothing more. `previous` is None for the first batch, then the metadata of the
-        batch before. If the metadata is a dict with the numbers ``rows`` or ``bytes``, `targetBatchSecs` goes by them;
-        `budget` (a `Budget`) then says how much the batch should hold at most.
+        batch before. If the metadata is a dict with the numbers ``rows`` or ``bytes``, `targetBatchSecs` uses them;
+        `budget` (a `Budget`) then says the most that the batch should hold.
     schema : str or StructType
         The fields with their types, ``"id long, name string"``. The DataFrame must have exactly these types.
     kind : "transactional" or "opaque"
-        Transactional: a replay within a run reads the range that was planned. Opaque: it is planned anew from the same
-        `previous`, and may have other rows. Either is exactly-once with opaque and transactional states.
+        Transactional: a replay within a run reads the range that was planned. Opaque: the batch is planned again from
+        the same `previous`, and may have other rows. Either is exactly-once with opaque and transactional states.
     readLocal : function, optional
         ``readLocal(metadata)`` returns the same rows without Spark, in any form that a spout may emit: for
         ``engine="embedded"`` and tests. Without it the embedded engine refuses the topology.
@@ -56,8 +56,8 @@ class SparkSpout:
     UserFunctionError
         A function raised; the message names it with file and line.
     SpoutContractError
-        `plan` returned no JSON, or the metadata of the batch before once more; `read` returned no DataFrame, or one
-        with other fields, or one of another session.
+        `plan` returned no JSON, or the metadata of the previous batch again; `read` returned no DataFrame, or one with
+        other fields, or one of another session.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class SparkSpout:
 
 
 class _SparkExecutor(SpoutExecutor):
-    """Plans by the user's function; a range is its own position, so the next one can be planned ahead."""
+    """The executor of a SparkSpout. A range is its own position, so the next range can be planned ahead."""
 
     plans_ahead = True
 
@@ -140,7 +140,7 @@ class _SparkExecutor(SpoutExecutor):
 
 
 def _check_function(name: str, function: object, form: str, *arguments: object) -> None:
-    """Raise TopologyError unless `function` can be called with as many arguments as are given here."""
+    """Raise TopologyError unless `function` can be called with these arguments, which `form` describes."""
     if not callable(function):
         raise TopologyError(f"SparkSpout: {name}={brief(function)}: expected a function, {form}")
     budget = {"budget": NO_LIMIT} if asks_for_budget(function) else {}

@@ -22,11 +22,11 @@ _PATIENCE_SECS = 10.0
 
 
 class BatchRefusedError(Exception):
-    """The run ends while a batch is held: raised within Spark's call, so that Spark does not commit the batch."""
+    """Raised inside Spark's call if the run ends while a batch is held, so that Spark does not commit the batch."""
 
 
 class HeldQuery:
-    """A streaming query at work, and the batch that it has handed over. Spark's thread and the spout's meet here."""
+    """A running streaming query, and the batch that it has handed over. Used by Spark's thread and the spout's."""
 
     def __init__(self, frame: "DataFrame", checkpoint: str, trigger: Mapping[str, Any]) -> None:
         self._frame, self._checkpoint, self._trigger = frame, checkpoint, trigger
@@ -70,7 +70,7 @@ class HeldQuery:
             raise SourceUnreadableError(f"StreamingSpout: cannot start the query: {_first_line(error)}") from error
 
     def _hold(self, frame: "DataFrame", batch: int) -> None:
-        """Return when the batch is frozen. Spark calls this, once for each batch, in the order of their ids."""
+        """Hold a batch until it is frozen. Spark calls this once for each batch, in the order of their ids."""
         with self._changed:
             if batch <= self._released:
                 return

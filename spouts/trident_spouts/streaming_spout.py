@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class StreamingSpout:
-    """A spout of a streaming DataFrame: each batch of Structured Streaming is a batch here, from any of its sources.
+    """A spout of a streaming DataFrame with any source. Each batch of Structured Streaming becomes a batch here.
 
     Spark plans the batches and keeps the place in the source in the query's own checkpoint. It hands a batch over by
     ``foreachBatch``, and commits it only when the topology's log has frozen it. After a crash Spark hands the same
-    batch over again; one that was frozen already is let through without a second count.
+    batch over again; if it was frozen already, it is skipped.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class StreamingSpout:
         The folder of the query's checkpoint. It belongs to this stream of this topology. If either is lost, or
         replaced by another one, the stream is refused.
     kind : "transactional", "opaque" or "nonTransactional"
-        What the source promises when Spark hands a batch over again: the same rows ("transactional": a query without
-        random or present-time functions over Kafka, files, Delta), some rows of the same range ("opaque"), or nothing
-        ("nonTransactional": sockets).
+        What the source promises when Spark hands a batch over again: the same rows ("transactional": a query over
+        Kafka, files or Delta without functions of random numbers or the present time), perhaps other rows of the same
+        range ("opaque"), or nothing ("nonTransactional": sockets).
     trigger : mapping, optional
         The arguments of ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``.
 
@@ -57,7 +57,7 @@ class StreamingSpout:
     SparkSetupError
         The DataFrame is one of Spark Connect.
     DataLossError
-        The checkpoint is another one than the one that the stream has used, or was used by another stream.
+        The checkpoint is not the one that the stream has used before, or was used by another stream.
     SourceUnreadableError
         The streaming query has failed; the message has Spark's reason.
 
@@ -118,7 +118,7 @@ def _check_frame(frame: Any) -> None:
 
 
 class _StreamingExecutor(SpoutExecutor):
-    """Plans the batch that the query holds. The call of a plan tells that the batch before it is frozen."""
+    """The executor of a StreamingSpout. It plans the batch that the query holds, once the batch before is frozen."""
 
     plans_ahead = False
 
@@ -160,7 +160,7 @@ class _StreamingExecutor(SpoutExecutor):
 
 
 def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
-    """Return the batch that metadata name; -1 for None. Raises DataLossError if it is a batch of another query."""
+    """Return the batch that the metadata names; -1 for None. Raises DataLossError if it is a batch of another query."""
     if metadata is None:
         return -1
     if not isinstance(metadata, dict) or metadata.keys() != {"query", "batch"}:

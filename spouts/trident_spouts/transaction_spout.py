@@ -1,4 +1,4 @@
-"""TransactionSpout: a source that keeps its own place, gives a checkpoint of it for each batch, and can go back."""
+"""TransactionSpout: a source that keeps its own position, gives a checkpoint of it for each batch, and can go back."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -9,25 +9,25 @@ from trident_spouts.messages.collector import Collector
 
 
 class TransactionSpout(ABC):
-    """A source that keeps its own place. Each batch has a checkpoint of it, which is frozen with the batch's tuples.
+    """A source that keeps its own position. A checkpoint of the position is frozen with the tuples of each batch.
 
     Meaning: JStorm's ``ITransactionSpoutExecutor``. The library calls all methods on one thread:
 
-    1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, None where there is none.
+    1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, or None.
        ``ackCommit`` of the last committed batch may follow;
     2. for each batch ``nextTuple`` until it emits nothing or the batch is full, ``finishBatch(txid)``,
-       ``commit(txid, checkpoint)``. What `commit` returns is frozen with the tuples. A batch without tuples is none;
+       ``commit(txid, checkpoint)``. The result of `commit` is frozen with the tuples. Without tuples there is no batch;
     3. ``ackCommit(txid)`` when the batch is committed.
 
-    If a batch fails before it is frozen, ``rollback(checkpoint)`` of the batch before comes next, and then step 2. The
-    tuples may be others then: the spout is opaque, exactly-once with transactional and opaque states.
+    If a batch fails before it is frozen, ``rollback`` with the checkpoint of the batch before comes next, and then step
+    2, perhaps with other tuples. So the spout is opaque: exactly-once with transactional and opaque states.
 
     Attributes
     ----------
     outputFields : str or StructType
         The fields with their types, ``"word string, n long"``.
     maxRows, maxSecs : int, float
-        How much a batch gathers, and for how long at most. One call of ``nextTuple`` is never divided.
+        How much a batch gathers, and for how long at most. The tuples of one call of ``nextTuple`` are never divided.
 
     Examples
     --------
@@ -54,11 +54,11 @@ class TransactionSpout(ABC):
 
     @abstractmethod
     def initState(self, checkpoint: Any) -> None:
-        """Begin behind the batch with this checkpoint, as `commit` returned it; at the beginning for None."""
+        """Begin after the batch with this checkpoint, as `commit` returned it; None means at the beginning."""
 
     @abstractmethod
     def rollback(self, checkpoint: Any) -> None:
-        """Go back to this checkpoint, or to the beginning for None: the tuples after it are emitted again."""
+        """Go back to this checkpoint (None: to the beginning). The tuples after it are emitted again."""
 
     @abstractmethod
     def nextTuple(self, collector: Collector) -> None:
@@ -66,18 +66,18 @@ class TransactionSpout(ABC):
 
     @abstractmethod
     def finishBatch(self, txid: int) -> Any:
-        """Return the checkpoint behind the tuples that were emitted for this batch."""
+        """Return the checkpoint of the position after the tuples that were emitted for this batch."""
 
     def commit(self, txid: int, checkpoint: Any) -> Any:
-        """Return what is frozen for the checkpoint: JSON of at most 64 KiB. By default the checkpoint itself.
+        """Return the JSON value, of at most 64 KiB, to freeze for the checkpoint. By default the checkpoint itself.
 
-        A large checkpoint is stored elsewhere here, under a key with the txid; the key is returned. The call may come
-        again for a txid, also with another checkpoint.
+        For a large checkpoint, store it elsewhere under a key with the txid, and return the key. This method may be
+        called again for a txid, even with another checkpoint.
         """
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:  # noqa: B027
-        """Delete what only batches before `txid` needed. It may come again, and may be left out for a batch."""
+        """Delete data that only batches before `txid` needed. The call may be repeated, or left out for a batch."""
 
     def close(self) -> None:  # noqa: B027
         """Disconnect. Called once at the end of each run."""

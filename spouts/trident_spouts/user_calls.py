@@ -1,4 +1,4 @@
-"""Calls of a user's spout: errors that it raises get the file and line of its function, and results are checked."""
+"""Calls of a user's spout, which add the function's file and line to its errors, and check its results."""
 
 import inspect
 import math
@@ -83,7 +83,7 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """Return a value as the log will give it back: JSON, with lists for tuples. Raises SpoutContractError if it is not.
+    """Return a value as the log will return it, as JSON with lists for tuples. Raises SpoutContractError if it cannot.
 
     >>> json_of({"offset": (1, 2)}, "here")
     {'offset': [1, 2]}

@@ -12,9 +12,9 @@ LEAST_SECONDS = 0.001
 
 
 class WaitStrategy(ABC):
-    """Decides how long the spouts of a batch group are left alone. Extend it, and give it to ``start(waitStrategy=)``.
+    """Decides how long a batch group waits before it asks its spouts again. Extend it for ``start(waitStrategy=)``.
 
-    Each batch group asks the same object, from a thread of its own, so it should keep nothing.
+    All batch groups call the same object, each from its own thread, so it should keep no state.
 
     Examples
     --------
@@ -26,7 +26,7 @@ class WaitStrategy(ABC):
 
     Notes
     -----
-    Meaning: Storm's ``ISpoutWaitStrategy``. It sleeps there; here it returns for how long, and the group goes on with
+    Meaning: Storm's ``ISpoutWaitStrategy``. In Storm it sleeps; here it returns the time, and the group goes on with
     its commits meanwhile.
     """
 
@@ -34,14 +34,14 @@ class WaitStrategy(ABC):
     def emptyEmit(self, streak: int) -> float:
         """Return after how many seconds to ask again; less than 0.001 counts as 0.001.
 
-        It is asked when the spouts had nothing, and while `maxSpoutPending` batches are under way. `streak` is the
-        number of times in a row, from 1 on; a batch that was planned ends it. A spout that wakes the group by itself, a
-        commit that makes room, and ``processAllAvailable`` end the wait early. Must not wait itself.
+        Called when the spouts had nothing, and while `maxSpoutPending` batches are under way. `streak` is the number of
+        times in a row, from 1 on; a planned batch ends the streak. A spout that wakes the group by itself, a commit
+        that makes room, and ``processAllAvailable`` end the wait early. This method must not wait itself.
         """
 
 
 def check_wait_strategy(strategy: object) -> WaitStrategy | None:
-    """Return the option's value if it is a strategy or None; refuse it otherwise.
+    """Return the option's value if it is a strategy or None. Raises an error otherwise.
 
     >>> check_wait_strategy(1)
     Traceback (most recent call last):
@@ -53,7 +53,7 @@ def check_wait_strategy(strategy: object) -> WaitStrategy | None:
 
 
 def wait_of(strategy: WaitStrategy, streak: int) -> float:
-    """Return the seconds that a strategy gives. Raises SpoutContractError if it gives something else."""
+    """Return the seconds that a strategy returns. Raises SpoutContractError if it returns something else."""
     seconds = call_function(f"wait strategy {type(strategy).__name__}", strategy.emptyEmit, streak)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise SpoutContractError(

@@ -19,10 +19,10 @@ KEEP_GC = "TRIDENT_WORKER_GC"
 
 @functools.cache
 def settle() -> None:
-    """Hide all modules that are loaded from Python's garbage collector, once in each worker.
+    """Exempt all loaded modules from Python's garbage collector, once in each worker.
 
-    Spark runs the garbage collector after every task. If it walks the modules of pyarrow and pandas each time, that
-    costs more than a small task.
+    Spark runs the garbage collector after every task. To walk the modules of pyarrow and pandas each time would cost
+    more than a small task.
     """
     if os.environ.get(KEEP_GC) != "1":
         gc.collect()
@@ -30,7 +30,7 @@ def settle() -> None:
 
 
 def parallelism(spark: "SparkSession") -> int:
-    """Return the number of partitions into which to cut a source: Spark's setting, else the number of cores, else 8."""
+    """Return the number of partitions into which to divide a source: Spark's setting, else the cores, else 8."""
     for key in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
         setting = conf(spark, key)
         if setting.isdigit() and int(setting) > 0:

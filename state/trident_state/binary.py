@@ -1,4 +1,4 @@
-"""Small functions on binary Arrow arrays, which are taken apart into bytes and offsets; the encodings use them."""
+"""Small functions on binary Arrow arrays as bytes and offsets, for the encodings."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -57,7 +57,7 @@ def repeat_value(value: bytes, count: int) -> pa.Array:
 
 
 def join_columns(*parts: pa.Array | bytes) -> pa.Array:
-    """Return a binary array whose row i is the i-th value of every part, joined; a part of type bytes joins every row.
+    """Return a binary array whose row i joins the i-th values of all parts; a part of type bytes is in every row.
 
     Raises TooLong if one array cannot hold the result.
     """
@@ -68,7 +68,7 @@ def join_columns(*parts: pa.Array | bytes) -> pa.Array:
 
 
 def with_lengths(values: pa.Array) -> pa.Array:
-    """Return the values, each behind its length in bytes (4 bytes, little endian)."""
+    """Return the values, each preceded by its length in bytes (4 bytes, little endian)."""
     return join_columns(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
 
 
@@ -79,7 +79,7 @@ def lengths_of(values: pa.Array) -> Offsets:
 
 
 def even_step(at: Offsets) -> int | None:
-    """Return the distance from each offset to the next if it is the same everywhere, and no offset precedes another.
+    """Return the distance between consecutive offsets if it is constant and not negative; otherwise None.
 
     >>> even_step(np.array([2, 5, 8])), even_step(np.array([2, 5, 9])), even_step(np.array([2]))
     (3, None, None)
@@ -111,16 +111,16 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class TooLong(StateValueError):
-    """The error of a column that has more bytes than one array can hold."""
+    """The error for a column that has more bytes than one array can hold."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"a column of {size} bytes: at most {MAX_BYTES} can be encoded at once")
 
 
 def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
-    """Yield the result of `work` for the rows `start` to `stop`; for each half of them if one array cannot hold it.
+    """Yield the result of `work` for the rows `start` to `stop`, or for each half if one array cannot hold the result.
 
-    Whether a result is too large is known only when `work` has failed: a result also holds what the store keeps for
+    Whether a result is too large is known only when `work` has failed, because a result also holds the stored values of
     the rows. A half that is too large is halved again.
 
     >>> def work(rows):
@@ -158,7 +158,7 @@ def spread_rows(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
 def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
     """Return the values with row ``rows[i]`` replaced by ``others[i]``.
 
-    Arrow's `replace_with_mask` would do it, but takes no lists, maps and structs.
+    Arrow's `replace_with_mask` does not accept lists, maps and structs.
 
     >>> replace_rows(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
     ['x', 'b', 'z']

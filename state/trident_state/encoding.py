@@ -1,4 +1,4 @@
-"""Columns of any type as bytes, and back: a value's bytes say its type and where it ends, and are checked when read.
+"""Columns of any type as bytes, and back. A value's bytes contain its type and its length, and are checked when read.
 
 Each value begins with a tag, so that 1, 1.0, "1", True and null differ (numbers are little endian):
 
@@ -23,7 +23,7 @@ array                     ``[`` 4 bytes count, its elements' encodings
 map                       ``<`` 4 bytes count, then the encodings of key, value, key, value ...
 ========================= ===== ======================================================================
 
-A value is alone if nothing follows it. Stored states hold these bytes: a change here is a new store format.
+A value is alone if nothing follows it. Stored states hold these bytes, so a change here is a new store format.
 """
 
 from typing import Any
@@ -86,7 +86,7 @@ def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
     """Return one column per type, from rows that each hold a value of every type, one after the other.
 
-    Raises StateCorruptError if the bytes of a row are not values of the types, or go on behind the last value.
+    Raises StateCorruptError if the bytes of a row are not values of the types, or continue after the last value.
     """
     data, offsets = buffers_of(encoded)
     columns, at = _decode_each(types, data, offsets[:-1].copy(), offsets[1:], alone)
@@ -96,7 +96,7 @@ def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False)
 
 
 def unencodable(kind: pa.DataType, maps: bool = True) -> pa.DataType | None:
-    """Return the first type inside `kind`, or `kind` itself, that cannot be encoded; None if all of `kind` can.
+    """Return the first type inside `kind`, or `kind` itself, that cannot be encoded; None if `kind` can be encoded.
 
     With `maps` False, a map counts as a type that cannot be encoded.
     """

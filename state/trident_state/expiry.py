@@ -1,10 +1,10 @@
-"""Expiry of values by txid alone: a value that was last changed at or before a cutoff has expired.
+"""Expiry of values by txid alone: a value has expired if its last change was at or before a cutoff.
 
-No time is stored beside a value, only the txid of the batch that changed the value last: the value has expired if that
-txid is at or before the cutoff. The commit of a batch moves the cutoff by the time of the batch, which is part of the
-batch's plan and so the same at every replay. Marks translate times into txids: a state keeps the times and txids of at
-most `_MARKS` batches that are younger than the time to live.
-Why, and what it costs: ``docs/decisions/0011-values-pass-away-by-txid.md``.
+No time is stored with a value, only the txid of the batch that changed the value last: the value has expired if that
+txid is at or before the cutoff. The commit of a batch moves the cutoff according to the time of the batch, which is
+part of the batch's plan and so the same at every replay. Marks translate times into txids: a state keeps the times and
+txids of at most `_MARKS` batches that are younger than the time to live. Why, and what it costs:
+``docs/decisions/0011-values-pass-away-by-txid.md``.
 """
 
 import msgspec
@@ -48,7 +48,7 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Without a time to live (`ttl` in seconds is None) nothing more expires. Raises StateValueError if there is a
         time to live and no `time`. If the clock went back since an earlier batch, the time of that earlier batch
         counts, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
-        before or is wrong now: from then on its steps are added to the latest time that was known (`shift`).
+        before or is wrong now; from then on its progress is added to the latest known time (`shift`).
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):
@@ -73,7 +73,7 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return Expiry(cutoff, self.cutoff, (now, txid), marks[len(expired) :], shift)
 
     def as_of(self, asOf: int | None, marker: int | None) -> int:
-        """Return the cutoff for a read as of txid `asOf`: the marker (or None), or the txid before the marker."""
+        """Return the cutoff for a read as of `asOf`, which is the marker (or None), or the txid before the marker."""
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
 
 
@@ -90,7 +90,7 @@ def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cuto
 
 
 def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
-    """Return a time to live in seconds; None for values that stay. A non-transactional state takes none.
+    """Return a time to live in seconds; None if values never expire. A non-transactional state cannot have one.
 
     >>> read_ttl("1 hour", StateKind.OPAQUE)
     3600

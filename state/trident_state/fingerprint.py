@@ -3,7 +3,7 @@
     (word string, day date32[day]) -> int64 by Count
 
 Types have Arrow's names; a field's name that is not a plain word stands in backticks. A store keeps the fingerprint
-beside the state: from it, a program that opens the state by its name, without the topology, learns how to read the keys
+beside the state. A program that opens the state by its name, without the topology, learns from it how to read the keys
 and values.
 """
 

@@ -1,4 +1,4 @@
-"""The header of a state that is stored as a document: who owns the state, its types, and which driver held it last."""
+"""The header of a state that is stored as a document: its owner, its types, and the driver that held it last."""
 
 import msgspec
 

@@ -2,7 +2,7 @@
 
 The bytes of a key are the encodings of its fields (`trident_state.encoding`) one after the other, with -0.0 written as
 0.0 and every NaN as the same NaN. A key without fields (that of one global value) is ``*``. Stored states hold these
-bytes and rely on the hash of them: a change here is a new store format.
+bytes and rely on their hashes, so a change here is a new store format.
 """
 
 import functools
@@ -90,7 +90,7 @@ def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
 
 
 def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each binary value; it must never change, because it tells the bucket of a stored key.
+    """Return a 64-bit hash of each binary value. It must never change, because it decides the bucket of a stored key.
 
     The hash is the sum of byte[j] * P**(j+1) mod 2**64 with P = 0x9E3779B97F4A7C15, plus the length times
     0xD6E8FEB86659FD93, put through MurmurHash3's finaliser fmix64.
@@ -119,9 +119,9 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _sums_side_by_side(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """Return the sum of byte[j] * P**(j+1) for each of many short keys, in one step over all keys for each j.
+    """Return the sum of byte[j] * P**(j+1) for each of many short keys, by one pass over all keys for each j.
 
-    The arrays of a step are so small that the processor's cache holds them.
+    The arrays of a pass are small enough for the processor's cache.
     """
     most, least = int(lengths.max()), int(lengths.min())
     data, powers = np.concatenate([data, np.zeros(most, np.uint8)]), _powers(most.bit_length())
@@ -135,7 +135,7 @@ def _sums_side_by_side(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.ND
 
 
 def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """Return the sum of byte[j] * P**(j+1) for each key, of any length: differences of a running sum over all bytes."""
+    """Return the sum of byte[j] * P**(j+1) for each key, of any length, from a running sum over all bytes."""
     position = np.arange(len(data)) - np.repeat(starts, lengths)
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data * _powers(int(lengths.max()).bit_length())[position], out=sums[1:])

@@ -1,4 +1,4 @@
-"""What a run and a store hand to each other: the update of a batch, and the results of the store's methods."""
+"""The messages between a run and a store: the update of a batch, and the results of the store's methods."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The lease, marker and open record (`opened`) of one group of a store; None for each that the group lacks."""
+    """The lease, marker and open record (`opened`) of one group of a store; each is None if the group lacks it."""
 
     lease: Lease | None
     marker: int | None
@@ -20,7 +20,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """What a store found at the place of its state, before it changed anything there."""
+    """The report of a store about the place of its state, before it changes anything there."""
 
     identity: StateIdentity | None
     fingerprint: str | None
@@ -29,7 +29,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """Whether nothing that a store of this library wrote is there."""
+        """True if nothing is there that a store of this library wrote."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property
@@ -45,7 +45,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What one batch changes in one state: each key once, with the value that the batch's own tuples combine to.
+    """The changes of one batch to one state: each key once, with the combined value of the batch's own tuples.
 
     An update is frozen content: every replay of the batch brings an equal one.
 
@@ -69,14 +69,14 @@ class Update:
         return self.keys.slice(start, count), one_chunk(self.deltas.slice(start, count))
 
     def life(self, own: float | None) -> float | None:
-        """Return the time to live (seconds) that counts for this batch, None for ever; `own` is the store's."""
+        """Return the time to live (seconds) that applies to this batch, None for ever; `own` is the store's."""
         return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
 class Applied(msgspec.Struct, frozen=True):
     """The result of an `apply`: how many keys it wrote, and how many it skipped because they were written before.
 
-    `values`, if they were asked for, are the values after the update, in the order of its keys; otherwise None.
+    `values` are the values after the update, in the order of its keys; None if the caller did not ask for them.
     """
 
     values: pa.Array | pa.ChunkedArray | None
@@ -88,10 +88,10 @@ class Applied(msgspec.Struct, frozen=True):
 class Put:
     """The outcome of a put of some keys of a shared batch.
 
-    counts: for each group of the state the number of these keys that lie in it, whatever the store answered. The commit
-    compares their sum with the number of keys that moved.
-    moved: how many of the keys moved to the txid now; the others had it before.
-    removed: the encoded keys that the put left without a value, as far as it knows them.
+    counts: for each group of the state the number of these keys that belong to it, whatever the store answered. The
+    commit compares the sum of these numbers over all puts with the number of keys that moved. moved: how many of the
+    keys moved to the txid now; the others had it before. removed: the encoded keys that have no value after the put, as
+    far as the put knows them.
     """
 
     counts: list[int]

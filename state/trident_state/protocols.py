@@ -1,7 +1,7 @@
 """Trident's own state protocols: the interfaces through which user code reads and updates a state.
 
 A key is a tuple or list with a value for each key field, or the value itself if the state has one key field. The value
-None means that nothing is stored under a key; to put None removes the key.
+None means that nothing is stored under a key; putting None removes the key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ class State(Protocol):
     """
 
     def beginCommit(self, txid: int) -> None:
-        """Begin to take the changes of batch `txid`."""
+        """Begin to receive the changes of batch `txid`."""
         ...
 
     def commit(self, txid: int) -> None:
@@ -47,7 +47,7 @@ class MapState(State, ReadOnlyMapState, Protocol):
     def multiUpdate(
         self, keys: Sequence[Key], updaters: "Sequence[ValueUpdater | Callable[[Value], Value]]"
     ) -> list[Value]:
-        """Replace the value of each key by what the key's updater makes of the value; return the new values.
+        """Replace the value of each key by the result of the key's updater for it; return the new values.
 
         A key may come twice: its second updater gets the result of the first.
         """
@@ -81,7 +81,7 @@ class Snapshottable(State, ReadOnlySnapshottable, Protocol):
     """One value that can be read and changed (``org.apache.storm.trident.state.snapshot.Snapshottable``)."""
 
     def update(self, updater: "ValueUpdater | Callable[[Value], Value]") -> Value:
-        """Replace the stored value by what the updater makes of it; return the new value."""
+        """Replace the stored value by the updater's result for it; return the new value."""
         ...
 
     def set(self, value: Value) -> None:
@@ -102,7 +102,7 @@ class TupleCollection(Protocol):
 class KeyValueState(Protocol):
     """The state of a stateful operation: a value under each key (``org.apache.storm.state.KeyValueState``).
 
-    A read sees what the same batch has put before it. `keys` and `items` have what is stored, with the batch's own
+    A read sees what the same batch has put before it. `keys` and `items` show the stored entries with the batch's own
     changes, as of the moment of the call.
     """
 
@@ -123,7 +123,7 @@ class KeyValueState(Protocol):
         ...
 
     def items(self) -> Iterator[tuple[Key, Value]]:
-        """Return the keys with their values, in no particular order. All of the state comes to the driver."""
+        """Return the keys with their values, in no particular order. The whole state is read into the driver."""
         ...
 
     def __iter__(self) -> Iterator[Key]:
@@ -137,7 +137,7 @@ class KeyValueState(Protocol):
 
 @runtime_checkable
 class ValueUpdater(Protocol):
-    """An object that makes a new value from a stored value (``org.apache.storm.trident.state.ValueUpdater``)."""
+    """An object that computes a new value from a stored value (``org.apache.storm.trident.state.ValueUpdater``)."""
 
     def update(self, stored: Value) -> Value:
         """Return the new value; `stored` is None where nothing is stored."""

@@ -1,4 +1,4 @@
-"""stateProvider: a state chosen by the name of its provider and a JSON configuration, as Storm chooses it."""
+"""stateProvider: a state chosen by the name of its provider and a JSON configuration, as in Storm."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -36,11 +36,11 @@ def stateProvider(provider: str | None = None, config: str | Mapping[str, Any] |
         ``"memory"`` (omitted: this), ``"redis"``, ``"sqlite"`` or ``"postgres"``; or the name of Storm's class,
         ``"org.apache.storm.redis.state.RedisKeyValueStateProvider"``; or the dotted name of a callable of your own,
         ``"shop.states.provider"``, which gets the configuration as a dict and returns a state factory. A state in
-        memory survives its run in a checkpoint only; a start without one warns.
+        memory survives its run only in a checkpoint; a start without one logs a warning.
     config : str or dict, optional
-        JSON, or what it stands for. Of Redis Storm's: ``{"jedisPoolConfig": {"host": "localhost", "port": 6379,
-        "timeout": 2000, "database": 0, "password": "..."}}``, each with this default and without a password; `timeout`
-        is in milliseconds. Of SQLite ``{"path": ...}``, of PostgreSQL ``{"url": ...}``, of memory nothing.
+        JSON, or the dict that it describes. For Redis as in Storm: ``{"jedisPoolConfig": {"host": "localhost", "port":
+        6379, "timeout": 2000, "database": 0, "password": "..."}}``, with these defaults and no password; `timeout` is
+        in milliseconds. For SQLite ``{"path": ...}``, for PostgreSQL ``{"url": ...}``, for memory nothing.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def stateProvider(provider: str | None = None, config: str | Mapping[str, Any] |
 
 
 def _read(name: str, config: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the configuration as a dict. An error does not show it, since it may hold a password."""
+    """Return the configuration as a dict. Errors do not show it, because it may hold a password."""
     expected = 'expected a JSON object, such as {"jedisPoolConfig": {"host": "localhost"}}'
     if isinstance(config, str):
         try:
@@ -100,7 +100,7 @@ def _imported(name: str) -> Callable[[dict[str, Any]], Any]:
 
 
 def _checked(where: str, settings: Mapping[str, Any], types: Mapping[str, type], must: str = "") -> None:
-    """Refuse an unknown key, a value of another type, and a configuration without the key `must`."""
+    """Raise TopologyError for an unknown key, a value of another type, or a configuration without the key `must`."""
     for key, value in settings.items():
         if key not in types:
             known = f"its keys are {', '.join(types)}" if types else "it has no keys"

@@ -1,8 +1,8 @@
-"""The rules of stored values: how a batch's values combine with them, and which values a read as of a txid sees.
+"""The rules of stored values: how a batch's values combine with them, and which values a read as of a txid returns.
 
 The rules are plain functions over whole columns. A null among stored values means that nothing is stored, here and in
-reads and scans. ``docs/guide/state.md`` states the rules, and why a value that a batch has written already may stay
-unchanged when the batch is applied again, in an opaque state as in a transactional one.
+reads and scans. ``docs/guide/state.md`` states the rules, and explains why a value that a batch has written already may
+stay unchanged when the batch is applied again, in opaque and in transactional states.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,8 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
     """Return the values after a batch, row by row: ``combine(stored, delta)``, or the delta where nothing is stored.
 
     If `combine` has a native form for the type of the values, Arrow computes it, and a null delta changes nothing, as
-    in SQL. Otherwise the Python function is called; the values that it gets are Python objects as every function of a
-    topology sees them, made anew for each call.
+    in SQL. Otherwise the Python function is called with Python objects like those of any function of a topology, which
+    are created for each call.
 
     Raises
     ------
@@ -77,13 +77,13 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
 
 
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has not reached yet, with StateRecoveringError."""
+    """Raise StateRecoveringError if the state has not reached txid `asOf` yet."""
     if marker is None or marker < asOf:
         raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
 
 
 def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has passed by more than one batch, with SnapshotMovedError.
+    """Raise SnapshotMovedError if the state has passed txid `asOf` by more than one batch.
 
     For each key a state keeps the value and the value before it, so it can be read only as of its marker and as of the
     txid before the marker.
@@ -97,8 +97,8 @@ def as_of(
 ) -> pa.Array:
     """Return the values as they stood after batch `asOf`.
 
-    A key that batch `asOf` or an earlier one changed last has its value; a key that the next batch changed, its prev.
-    A key for which nothing is stored comes with a null, and with a txid below that of every batch.
+    A key last changed by batch `asOf` or an earlier one gets its value; a key changed by the next batch gets its prev.
+    In the arguments, a key for which nothing is stored has a null, and a txid below that of every batch.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
 
 
 def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
-    """Combine structs field by field. Where no struct is stored, each of its fields is null, so the delta stays."""
+    """Combine structs field by field. If no struct is stored, all its fields are null, so the result is the delta."""
     kind, columns = deltas.type, zip(parts, stored.flatten(), deltas.flatten(), strict=True)
     fields = [
         combined(part, before, after, f"{where}: field {kind.field(at).name!r}")
@@ -217,6 +217,6 @@ def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _describe(value: object) -> str:
-    """Return the type of a value as text, and the value if it is short: an error must not carry large user data."""
+    """Return the type of a value as text, and the value if it is short, because errors must not contain large data."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

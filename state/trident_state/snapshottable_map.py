@@ -11,9 +11,9 @@ M = TypeVar("M", bound=ReadOnlyMapState)
 class SnapshottableMap(Generic[M]):
     """A `Snapshottable` over one key of a `MapState`.
 
-    Use it to run an updater or a query that is written for one value on a state that is a map. A stream without
-    ``groupBy`` does not need it, because its state is one value already.
-    Meaning: ``org.apache.storm.trident.state.map.SnapshottableMap``.
+    Use it to run an updater or a query that was written for a single value on a state that is a map. The state of a
+    stream without ``groupBy`` does not need it, because it is a single value already. Meaning:
+    ``org.apache.storm.trident.state.map.SnapshottableMap``.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class SnapshottableMap(Generic[M]):
         return self._state.multiGet([self._key])[0]
 
     def update(self: "SnapshottableMap[MapState]", updater: ValueUpdater | Callable[[Value], Value]) -> Value:
-        """Replace the stored value by what the updater makes of it; return the new value."""
+        """Replace the stored value by the updater's result for it; return the new value."""
         return self._state.multiUpdate([self._key], [updater])[0]
 
     def set(self: "SnapshottableMap[MapState]", value: Value) -> None:

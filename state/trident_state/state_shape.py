@@ -12,7 +12,7 @@ from trident_state.fingerprint import write_fingerprint
 
 
 class StateKind(enum.Enum):
-    """Trident's three kinds of states, which differ in what they keep beside each value."""
+    """Trident's three kinds of states, which differ in what they store with each value."""
 
     NON_TRANSACTIONAL = "nonTransactional"
     TRANSACTIONAL = "transactional"
@@ -21,10 +21,10 @@ class StateKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateIdentity:
-    """What tells a state from all others: its topology, its name there, and the UUID of the log that records it.
+    """The identity of a state: its topology, its name there, and the UUID of the log that records it.
 
-    `batchGroup` names the batch group whose txids the state counts in ("" if that is not known). It is stored for
-    readers from outside a run, and two identities that differ only in it are equal.
+    `batchGroup` names the batch group whose txids the state uses ("" if that is not known). It is stored for readers
+    from outside a run, and is ignored when two identities are compared.
     """
 
     topology: str
@@ -35,15 +35,14 @@ class StateIdentity:
 
 @dataclass(frozen=True)
 class Combine:
-    """How a batch's value for a key (the delta) is combined with the stored value.
+    """The way in which a batch's value for a key (the delta) is combined with the stored value.
 
-    `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only where something
-    is stored; elsewhere the delta becomes the value. `native`, if not None, names the same operation in a form that a
+    `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only if a value is
+    stored; otherwise the delta becomes the value. `native`, if not None, names the same operation in a form that a
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
     delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
-    `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined by itself,
-    as the values of a state of its own would be. `former` are the names under which earlier versions stored this
-    Combine.
+    `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
+    like the values of a separate state. `former` are the names under which earlier versions stored this Combine.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Static states, which no batch writes: a dict's entries in memory, or an object of the user's that answers reads."""
+"""Static states, which no batch writes: the entries of a dict, or a user's object that answers reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "process", because the state is part of the program."""
+        """Where the state is kept: in the "process", because it is part of the program."""
         return "process"
 
     def open(
@@ -38,8 +38,8 @@ class StaticMapState:
     ) -> "StaticEntries | UserObject":
         """Return the object that answers reads of the state.
 
-        Raises StateKeyError or StateValueError if an entry is not of the declared types, StateKeyError also if Spark
-        holds two keys equal, and StateError if the user's object lacks the method that reads it.
+        Raises StateKeyError or StateValueError if an entry is not of the declared types, StateKeyError also if two keys
+        are equal in Spark, and StateError if the user's object lacks the method that reads it.
         """
         where = f"static state {identity.name!r}"
         return (
@@ -55,7 +55,7 @@ class StaticMapState:
 
 
 class StaticEntries:
-    """The entries of a dict, in memory; two keys that Spark holds equal are refused."""
+    """The entries of a dict, in memory. Two keys that are equal in Spark raise an error."""
 
     def __init__(self, where: str, shape: StateShape, entries: Mapping[Any, Any]) -> None:
         rows = [_row(key, shape, where) for key in entries]
@@ -81,7 +81,7 @@ class StaticEntries:
 
 
 class UserObject:
-    """A user's object that answers reads; its methods are called anew for each read."""
+    """A user's object that answers reads. Its methods are called for each read."""
 
     def __init__(self, where: str, shape: StateShape, target: Any) -> None:
         self._where, self._shape, self._target = where, shape, target
@@ -92,9 +92,9 @@ class UserObject:
             raise StateError(f"{where} {keyed}{names}, and {type(target).__name__} has no {method}")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return the object's answers for the given keys, which it gets as tuples if there are several key fields.
+        """Return the object's answers for the given keys, which are passed as tuples if there are several key fields.
 
-        Raises StateValueError if it answers with another number of values, or with a value not of the declared type.
+        Raises StateValueError if it returns another number of values, or a value that is not of the declared type.
         """
         if not len(self._shape.keys):
             return Found(_values([self._target.get()] * keys.num_rows, self._shape, self._where), 0)

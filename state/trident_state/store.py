@@ -1,4 +1,4 @@
-"""The contract between a run and every store, in memory, in Redis or of a user's own.
+"""The contract between a run and every store, be it in memory, in Redis, or a user's own.
 
 A store keeps one state, divided into groups (in Redis one for each hash tag, elsewhere only one). Each group commits by
 itself, and keeps a fence (the lease of the driver that may write), a marker (the last txid that the group committed),
@@ -19,7 +19,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """What a run gives a memory state for its snapshots: a folder, and an entry of the log for the state's manifest."""
+    """The place that a run gives a memory state for snapshots: a folder, and an entry of the log for the manifest."""
 
     @property
     def folder(self) -> Path | None:
@@ -39,23 +39,23 @@ class Store(Protocol):
     """A store: the object that keeps one state. One thread writes, in txid order; any thread may read."""
 
     def report(self) -> StoreReport:
-        """Return what is stored now, and change nothing. Raises StateOwnedError if something is there that is not ours.
+        """Return what is stored now, and change nothing. Raises StateOwnedError if something foreign is there.
 
-        Not ours is what this library did not write, or wrote for another state.
+        Foreign means not written by this library, or written for another state.
         """
         ...
 
     def create(self, lease: Lease, birth: int) -> None:
         """Create an empty state in which the marker of every group is `birth`.
 
-        A run calls `report` before. With the same lease, `create` may be called again and changes nothing then.
+        A run calls `report` first. Another call with the same lease changes nothing.
         """
         ...
 
     def acquire(self, lease: Lease) -> None:
         """Set the fence of every group to `lease`, and erase the group's open record.
 
-        From then on no driver with an older lease can write. A run calls `report` before. Raises FencedError if the
+        From then on no driver with an older lease can write. A run calls `report` first. Raises FencedError if the
         fence of a group has a higher epoch than `lease`, or the same epoch with another token.
         """
         ...
@@ -65,32 +65,32 @@ class Store(Protocol):
 
         When the marker of a group moves, everything that was written into the group becomes visible in one step. A
         group whose marker is at or past the txid is not written; its values are read if `values` asks for them. A batch
-        without keys moves the markers too. An `apply` may be repeated after any failure: nothing is applied twice.
+        without keys moves the markers, too. An `apply` may be repeated after any failure: nothing is applied twice.
 
         Raises
         ------
         StateBehindError
-            A marker is below txid - 1. Or a fence is missing or of a lower epoch, which means that the store was
+            A marker is below txid - 1. Or a fence is missing or has a lower epoch, which means that the store was
             rewound; then the `marker` of the error is the least marker of all groups, -1 if a group has none.
         FencedError
             The fence of a group has a higher epoch, or the same epoch with another token.
         StateUnavailableError
-            Whether anything was written is not known; call `apply` again.
+            It is not known whether anything was written. Call `apply` again.
         StateFullError, StateValueError, StateCorruptError
             The batch cannot be applied, for the reason that the message gives.
         """
         ...
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        """Return the fence, marker and open record of every group. A run asks once a second: one cheap round trip."""
+        """Return the fence, marker and open record of every group in one cheap round trip. A run asks once a second."""
         ...
 
     def durable(self) -> int:
-        """Return the txid up to which this store keeps the state over a restart; the log keeps all newer batches."""
+        """Return the txid up to which the state survives a restart in this store. The log keeps all newer batches."""
         ...
 
     def snapshot(self) -> int:
-        """Make all that is committed durable now, if this store takes snapshots of its own; return `durable()`."""
+        """Make all committed batches durable now, if this store takes snapshots of its own; return `durable()`."""
         ...
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -142,7 +142,7 @@ class Forgetful(Protocol):
 
 
 class SharedBatch(Protocol):
-    """A batch that its driver has opened, as another process puts keys of it. It can be pickled."""
+    """A batch that the driver has opened, for other processes that put its keys. It can be pickled."""
 
     @property
     def where(self) -> str:
@@ -150,20 +150,19 @@ class SharedBatch(Protocol):
         ...
 
     def put(self, parts: Iterable[tuple[pa.Table, pa.Array | pa.ChunkedArray]]) -> Put:
-        """Put keys and their deltas, part by part. A key that has the txid already stays as it is.
+        """Put keys and their deltas, part by part. A key that has the txid already is not changed.
 
-        Nothing is committed. Raises what `Store.apply` raises; StateUnavailableError too where the batch is not open
-        (any more).
+        Nothing is committed. Raises the errors of `Store.apply`, and StateUnavailableError if the batch is not open.
         """
         ...
 
     def check_reached(self) -> None:
-        """Raise StateError or StateUnavailableError if this process does not reach the very store of the driver."""
+        """Raise StateError or StateUnavailableError if this process does not reach the driver's own store."""
         ...
 
 
 class SharedSnapshot(Protocol):
-    """A state as of one txid, as another process reads it. It can be pickled."""
+    """A state as of one txid, for other processes that read it. It can be pickled."""
 
     @property
     def where(self) -> str:
@@ -171,18 +170,18 @@ class SharedSnapshot(Protocol):
         ...
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return the value of each key, null where there is none.
+        """Return the value of each key, null if it has none.
 
-        Raises what `Store.read` raises; SnapshotMovedError once two further batches were written.
+        Raises the errors of `Store.read`; in particular SnapshotMovedError once two further batches were written.
         """
         ...
 
     def scan(self) -> Iterator[pa.Table]:
-        """Yield all entries in tables: the key fields, then ``value``. Raises what `read` raises."""
+        """Yield all entries in tables: the key fields, then ``value``. Raises the errors of `read`."""
         ...
 
     def check_reached(self) -> None:
-        """Raise StateError or StateUnavailableError if this process does not reach the very store of the driver."""
+        """Raise StateError or StateUnavailableError if this process does not reach the driver's own store."""
         ...
 
 
@@ -190,12 +189,13 @@ class SharedSnapshot(Protocol):
 class Shared(Protocol):
     """A store into which other processes than its driver can put, and from which they can read.
 
-    The driver opens a batch in every group, other processes put its keys, the driver commits. A put that is repeated,
-    doubled or late changes nothing: it is compared with the group's fence, open record and the txid of each key.
+    The driver opens a batch in every group, other processes put its keys, and the driver commits. A put that is
+    repeated, doubled or late changes nothing, because it is checked against the group's fence, its open record and each
+    key's txid.
     """
 
     def open_batch(self, lease: Lease, update: Update) -> SharedBatch:
-        """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not looked at."""
+        """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not used."""
         ...
 
     def open_snapshot(self, asOf: int) -> SharedSnapshot:
@@ -203,9 +203,9 @@ class Shared(Protocol):
         ...
 
     def commit_batch(self, batch: Any, update: Update, puts: Sequence[Put]) -> Applied:
-        """Move the markers, if exactly the keys of `puts` have moved to the txid in each group.
+        """Move the markers if, in each group, exactly the keys of `puts` have moved to the txid.
 
-        Raises StateUnavailableError if some have not arrived; then the batch is opened and put again.
+        Raises StateUnavailableError if some keys have not arrived; then the batch is opened and put again.
         """
         ...
 
@@ -215,7 +215,7 @@ class Counted(Protocol):
     """A store that knows at little cost how many keys it holds."""
 
     def count(self) -> int | None:
-        """Return the number of keys, those that have no value any more included; None before the state exists."""
+        """Return the number of keys, including those whose values were removed; None before the state exists."""
         ...
 
 
@@ -232,7 +232,7 @@ class StateFactory(Protocol):
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "process", the "checkpoint" or the "server"."""
+        """Where the state is kept, which must survive for the state to survive: "process", "checkpoint" or "server"."""
         ...
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:

@@ -1,1 +1,1 @@
-"""Access to states by their names, from outside of the run that writes them: open, list, export and drop."""
+"""Access to states by their names, from outside the run that writes them: open, list, export and drop."""

@@ -1,4 +1,4 @@
-"""A thread that brings copies of memory states up to their driver's commits, batch by batch, beside the readers."""
+"""A thread that applies a driver's commits to copies of its memory states, batch by batch, while readers read them."""
 
 import logging
 import threading
@@ -14,15 +14,15 @@ _LOOK_SECONDS = 0.01
 """The time between two looks at the log, while nothing new is committed."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a look is made again that failed."""
+"""The time after which a failed look is repeated."""
 
 
 class GroupFollower:
-    """Follows the commits of one batch group whose states are all in memory, for as long as it is open.
+    """Follow the commits of one batch group whose states are all in memory, until it is closed.
 
-    For the copies it is what a driver is for its states: it applies each batch to all states of the group, then moves
-    `committed`; and readers hold it back by its gate. So they always find the values as of the txid that they took,
-    however quickly the driver commits.
+    It does for the copies what a driver does for its states: it applies each batch to all states of the group, then
+    moves `committed`; and readers can hold it back by its gate. So readers always find the values as of the txid that
+    they took, however quickly the driver commits.
     """
 
     def __init__(self, group: str, replicas: Sequence[MemoryReplica]) -> None:
@@ -37,7 +37,7 @@ class GroupFollower:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise StateError if the states are not to be read any more: dropped, or lost."""
+        """Raise StateError if the states must not be read any more, because one was dropped or is lost."""
         if isinstance(self.error, StateError):
             raise self.error
 
@@ -63,7 +63,7 @@ class GroupFollower:
                 self.error, pause = error, _PAUSE_SECONDS
 
     def _follow(self) -> bool:
-        """Apply the next batch to all copies, if there is one, as soon as no reader needs the values before."""
+        """Apply the next batch to all copies, if there is one, as soon as no reader needs the older values."""
         txid = self.committed + 1
         if txid > min(replica.reachable() for replica in self._replicas):
             return False

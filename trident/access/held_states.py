@@ -1,4 +1,4 @@
-"""What is at a location of one topology's states, for a drop: a state's store, its watermarks, a watermark's owner."""
+"""The states of one topology at a location, for a drop: a state's store, its watermarks, the owner of a watermark."""
 
 import contextlib
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class HeldStates:
-    """The states of a topology that its log knows, or that lie in the store. `log` is None if it is not given."""
+    """The states of a topology in its log or in the store of the location. `log`: None if the caller gave none."""
 
     location: StateLocation
     topology: str
     log: LogReading | None
 
     def watermarks_of(self, state: str) -> list[str]:
-        """Return the watermarks that belong to a state, if it is there or not."""
+        """Return the watermarks that belong to a state, whether or not the state itself exists."""
         return [name for name in watermark_names(state) if self._is_watermark(name)]
 
     def owner_of(self, state: str) -> str | None:
@@ -37,10 +37,10 @@ class HeldStates:
         return next((owner for owner in owners if self._known(owner) or self._fingerprint(owner) is not None), None)
 
     def _is_watermark(self, name: str) -> bool:
-        """Return whether a state of this name is there, and is a watermark.
+        """Return whether a state of this name exists and is a watermark.
 
-        If the log knows a state whose store is gone or incomplete, only its name tells what it is. A state that is
-        neither in memory nor in a store that the caller located is not the watermark of one that is.
+        If the log knows a state whose store is gone or incomplete, only the name decides. A state that is neither in
+        memory nor in the store of the location is not a watermark of a state there.
         """
         fingerprint = self._fingerprint(name)
         if fingerprint is not None:
@@ -69,7 +69,7 @@ class HeldStates:
 
 
 def open_to_drop(location: StateLocation, topology: str, state: str) -> Store | None:
-    """Open the state's store, only to drop the state; None if the server has nothing of it.
+    """Open the state's store, only to drop the state. Return None if the server has no part of it.
 
     Raises StateError if the store of a user's own factory holds another state.
     """

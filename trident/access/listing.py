@@ -19,8 +19,8 @@ class StateInfo:
     """A state as its log or its server describes it. A field that this source does not know is None.
 
     `shape` describes key fields, value and aggregator. `txid` is the last batch that the state holds (from a log: the
-    last batch that the log has as committed). `epoch` is the epoch of the last driver. `heldByDriver` is False if that
-    driver gave the log back.
+    last batch that the log records as committed). `epoch` is the epoch of the last driver. `heldByDriver` is False if
+    that driver gave the log back.
     """
 
     topology: str

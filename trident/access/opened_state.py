@@ -1,4 +1,4 @@
-"""A state that was opened by its name, from outside of a run, with the reads that a running topology's states have."""
+"""A state that was opened by its name, from outside a run, with the same reads as the states of a running topology."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ class Paged(Protocol):
 
 
 class FollowedStore:
-    """A store on a server, or a user's own. The markers of its groups tell how far its driver has come."""
+    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid was committed."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1
@@ -80,7 +80,7 @@ class _FollowedSource:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Give the committed txid. The block does not hold back the driver's commits: from outside nothing can."""
+        """Yield the committed txid. The block does not hold back the driver's commits: another process cannot."""
         yield self._followed.committed()
 
     def store(self, state: str) -> ReadableStore:
@@ -142,7 +142,7 @@ class OpenedState(StateView):
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
     def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
-        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver writes faster than that."""
+        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver commits too fast for it."""
         try:
             return super()._at_one_txid(read, large=large)
         except SnapshotMovedError as error:

@@ -172,7 +172,7 @@ def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateSh
 
 
 def _unknown(txid: int) -> None:
-    """Return that no time is known: there is no log."""
+    """Return None, the time of a commit that is not known because there is no log."""
 
 
 class _OpenedSource:
@@ -222,14 +222,14 @@ class _OpenedSource:
         return self._times[group]
 
     def committed(self, group: str) -> int:
-        """Return the last txid that every state of the group holds, as far as this process can see by now."""
+        """Return the last txid that every state of the group holds, as far as this process knows now."""
         if group in self._followers:
             return self._followers[group].committed
         return min(followed.committed() for followed in self._members[group])
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Give the committed txid, and hold the copies of this process back. Nothing holds back a state on a server."""
+        """Yield the committed txid, and hold back the copies in this process. A server's states cannot be held back."""
         if group in self._followers:
             with self._followers[group].gate.between() as txid:
                 yield txid
@@ -249,7 +249,7 @@ class _OpenedSource:
             follower.check()
 
     def changes(self, view: StateView, passing: bool) -> StateChanges:
-        """Return the changes of a state. Raises StateError where nothing says which keys a batch changed."""
+        """Return the changes of a state. Raises StateError if no log says which keys each batch changed."""
         if self._log is None:
             raise StateError(
                 f"state {view.name!r}: only the topology's log says what a batch changed: open the topology with its "
@@ -295,7 +295,7 @@ class OpenedTopology:
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
         self.metrics = MetricsRegistry()
-        """The metrics of your own; those of the batches are the running topology's."""
+        """Metrics of your own. Those of the batches belong to the running topology."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -309,7 +309,7 @@ class OpenedTopology:
         return self._source.asOf
 
     def commitTimes(self, group: str) -> CommitTimes:
-        """Return when the batches of a group were committed, if the log was given and says so."""
+        """Return the times at which the batches of a group were committed, as far as a log was given and has them."""
         return self._source.times(group)
 
     def group_of(self, state: str) -> str | None:

@@ -70,9 +70,9 @@ def openState(
     factory
         For a store of your own: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
     aggregator
-        The aggregator with which the topology updates the state; of several aggregators a mapping from their fields,
-        ``{"n": Count(), "longest": Longest()}``. It is needed if reads shall return the values of its
-        ``present``, or if a state in memory has changed since its last snapshot; the most common ones are known.
+        The aggregator with which the topology updates the state; for several aggregators, a mapping from their fields,
+        ``{"n": Count(), "longest": Longest()}``. It is needed if reads are to return the values of its ``present``, or
+        if a state in memory has changed since its last snapshot; the most common ones are known.
     isolation
         ``"committed"``, or ``"latest"`` for the last written values, committed or not.
     asOf
@@ -202,7 +202,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
 
 
 _Known = Mapping[str | None, Any]
-"""The aggregators of a state by their fields, under None the only one; None in place of one that is not known."""
+"""The aggregators of a state by their fields, a single one under None; None for one that is not known."""
 
 
 def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
@@ -245,7 +245,7 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
 
 
 def _combine(fingerprint: Fingerprint, known: _Known) -> Combine | None:
-    """Return what combines a batch's value with the stored value; None if an aggregator would be needed for that."""
+    """Return the function that combines a batch's value with the stored one; None if no known aggregator has it."""
     if fingerprint.aggregator == "put":
         return _PUT
     combines = [_combine_of(one) for one in known.values()]

@@ -42,7 +42,7 @@ def dropState(
     factory: StateFactory | None = None,
     force: bool = False,
 ) -> None:
-    """Delete one state, also from its log: the next start of its topology makes an empty state, and goes on from there.
+    """Delete one state from its store and its log. The next start of its topology makes an empty state and continues.
 
     The watermarks of a state (of `dropDuplicates`, windows and interval joins by event time) are dropped with it. They
     cannot be dropped alone.
@@ -113,7 +113,7 @@ def dropState(
 
 
 def _check_no_watermark(held: HeldStates, state: str) -> None:
-    """Raise StateError for the watermark of a state that exists: without it, that state would reopen what it closed."""
+    """Raise StateError for the watermark of an existing state, which without it would reopen closed windows."""
     owner = held.owner_of(state)
     if owner is not None:
         raise StateError(
@@ -148,7 +148,8 @@ def _drop(
 ) -> None:
     """Drop a state and its watermarks, which come first in `states`.
 
-    If the call dies in between, a state without its watermarks is left: the log knows them still, and refuses a start.
+    If the process dies in between, a state without its watermarks is left. The log still knows them, so a start
+    refuses.
     """
     lease = log.take()
     if held:

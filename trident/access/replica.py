@@ -37,7 +37,7 @@ class MemoryReplica:
     """A copy of the state in this process. `committed` brings the copy up to the driver's last committed batch.
 
     A replica writes nothing: no lease, no snapshot, no file. `combine` combines a batch's value with the stored value.
-    `combine` is None if only the driver's code can do that; then the state can be read up to its last snapshot. Any
+    It is None if only the driver's code can do that; then the state can be read only as of its last snapshot. Any
     thread may call.
 
     A replica belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
@@ -79,7 +79,7 @@ class MemoryReplica:
 
         None: up to the last committed one.
 
-        The copy may be further than that: if it must begin again from a newer snapshot.
+        The copy may get further than `upTo` if it must begin again from a newer snapshot.
         """
         with self._lock:
             for _ in range(_TRIES):
@@ -203,7 +203,7 @@ _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}]
 
 
 def _written(aggregator: str) -> str:
-    """Return how to write an aggregator, or several, whose name a state holds."""
+    """Return the Python text of an aggregator, or of several, from the name that the state's fingerprint has."""
     names = bundle_names(aggregator)
     if names is None:
         return f"{aggregator.rpartition('.')[2]}()"

@@ -1,4 +1,4 @@
-"""An opened topology as its page shows it: without a driver, there are its txids, and no progress events."""
+"""An opened topology as its page shows it: its txids, but no progress events, because there is no driver here."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -19,7 +19,7 @@ class WatchedTopology:
         self.events: EventRing | None = None
 
     def status(self) -> TopologyStatus:
-        """Return the txids that can be read now, or why none can be."""
+        """Return the txids that can be read now, or the reason why none can be read."""
         try:
             groups = [GroupStatus(group, txid) for group, txid in self._committed().items()]
         except (StateError, LogError) as error:

@@ -34,10 +34,10 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The driver that took a lease, as it describes itself in the log. Nothing that fences rests on it.
+    """The driver that took a lease, as it describes itself in the log. Fencing does not depend on it.
 
-    `since`: when it took the lease, in seconds since 1970 by its own clock. `leaseSecs`: it shows more often than this
-    that it lives.
+    `since`: when it took the lease, in seconds since 1970 by its own clock. `leaseSecs`: it renews
+    the lease more often than this, in seconds.
     """
 
     epoch: int

@@ -10,7 +10,7 @@ from typing import Any
 from trident.base.notebook import cell_name, is_cell
 
 _parsing = threading.Lock()
-"""One thread at a time has Python parse a source: two that do so at once meet a fault of CPython 3.11 (SystemError)."""
+"""Held while Python parses a source, because two threads that parse at once hit a bug of CPython 3.11 (SystemError)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def site_of(target: Any) -> CallSite:
 
 
 def _after_fork() -> None:
-    """Make the lock anew in a forked child: a thread of the parent may have held it."""
+    """Replace the lock in a forked child: a thread of the parent may have held it at the fork."""
     global _parsing
     _parsing = threading.Lock()
 

@@ -13,7 +13,7 @@ def check_whole_number(
     most: int | None = None,
     error: Callable[[str], Exception] = TopologyError,
 ) -> int:
-    """Return `value` if it is a whole number from `least` to `most`. Otherwise raise what `error` makes of a message.
+    """Return `value` if it is a whole number from `least` to `most`. Otherwise raise ``error(message)``.
 
     >>> check_whole_number("k", 0)
     Traceback (most recent call last):

@@ -12,7 +12,7 @@ class Clock(Protocol):
         ...
 
     def time(self) -> float:
-        """Return the seconds since the Unix epoch. They give a batch its time, never its order."""
+        """Return the seconds since the Unix epoch. Batches are dated by them, never ordered."""
         ...
 
 

@@ -80,7 +80,7 @@ class Reader:
             position = _SPACE.match(text, token.end()).end()  # type: ignore[union-attr]
 
     def error(self, problem: str) -> TypeDeclarationError:
-        """Return the error that the text cannot be read because of `problem`. The error shows how to write a type."""
+        """Return the error for a text that cannot be read because of `problem`. The error shows how to write a type."""
         return TypeDeclarationError(
             f"cannot read the type declaration {self.text!r}: {problem}{'' if problem.endswith('?') else '.'} "
             "Write for example 'word string, n long'; "
@@ -202,6 +202,6 @@ class Reader:
         return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), text, flags=re.DOTALL)
 
     def check_end(self) -> None:
-        """Refuse a text that goes on. Raises TypeDeclarationError if a token is left to read."""
+        """Raise TypeDeclarationError if a token is left to read."""
         if not self.ended:
             raise self.error(f"unexpected {self.next_brief()}")

@@ -59,7 +59,7 @@ def _rounded(microseconds: float) -> int | None:
 def read_microseconds(
     name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
 ) -> int:
-    """Return the argument `name`, a duration, in microseconds. Otherwise raise what `error` makes of a message.
+    """Return a duration in microseconds. If it is not one, raise ``error(message)``; `name` is the argument's name.
 
     The duration must be positive, or 0 or more where `zero` is true.
 
@@ -81,7 +81,7 @@ def read_microseconds(
 def read_seconds(
     name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
 ) -> float:
-    """Return the argument `name`, a duration, in seconds; see `read_microseconds`.
+    """Return a duration in seconds; see `read_microseconds`.
 
     >>> read_seconds("timeout", "500 ms"), read_seconds("timeout", "1 hour"), read_seconds("timeout", 2.5)
     (0.5, 3600, 2.5)
@@ -95,7 +95,7 @@ def read_seconds(
 def read_limit(
     name: str, duration: object, *, zero: bool = False, error: Callable[[str], Exception] = TopologyError
 ) -> float | None:
-    """Return the argument `name`, a duration, in seconds, or None where it is None: without a limit."""
+    """Return a duration in seconds, or None (no limit) if it is None; see `read_microseconds`."""
     return None if duration is None else read_seconds(name, duration, zero=zero, error=error)
 
 

@@ -50,7 +50,7 @@ class DuplicateNameError(TopologyError):
 
 
 class GuaranteeError(TopologyError):
-    """The topology has ``requireExactlyOnce=True``, but one of its states or outputs is promised less."""
+    """The topology has ``requireExactlyOnce=True``, but one of its states or outputs has a weaker guarantee."""
 
 
 class MissingPackageError(TopologyError, ImportError):
@@ -81,7 +81,7 @@ class FailedException(TridentError):
 
 
 class UserFunctionError(TridentError):
-    """A user's function raised an error, or returned what was not declared.
+    """A user's function raised an error, or returned something other than it declares.
 
     The message names the step, the function and the tuple.
     """
@@ -158,7 +158,7 @@ class DataLossError(SpoutError):
 
 
 class SourceChangedError(SpoutError):
-    """A source that is read as one that only grows has changed or deleted rows.
+    """A source that may only grow has changed or deleted rows that it had.
 
     The message says which, as far as the source shows it, and how to go on without them.
     """
@@ -228,7 +228,7 @@ class StateShapeError(StateError):
 
 
 class StateCorruptError(StateError):
-    """Stored bytes cannot be what this library wrote. The message names the state and the place, not the content."""
+    """Stored bytes are not what this library wrote. The message names the state and the place, not the content."""
 
 
 class StateRecoveringError(StateError):
@@ -288,11 +288,11 @@ class OutputError(TridentError):
 
 
 class OutputUnavailableError(OutputError, OSError):
-    """An output's target is away or full (a connection, a disk). The hand-over is retried for `commitRetrySecs`."""
+    """An output's target is unreachable or full (a server, a disk). The hand-over is retried for `commitRetrySecs`."""
 
 
 class OutputRefusedError(OutputError):
-    """An output's target refuses a batch, and would again: no such topic, no right to it, a message too large.
+    """An output's target refuses a batch and would refuse it again: no such topic, no permission, a message too large.
 
     The batch stays frozen. Once the reason is gone, the next start hands it over.
     """

@@ -2,7 +2,7 @@
 
 JSON has no binary, decimals, dates and times, so they are texts: base64, digits, ISO 8601. NaN and the infinities are
 the texts "NaN", "Infinity" and "-Infinity", as in Protocol Buffers' JSON. A struct is an object; so is a map, whose
-keys are texts (of a key that is no text: its JSON).
+keys are texts (a key of another type becomes its JSON).
 """
 
 import base64
@@ -22,7 +22,7 @@ _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def from_json(value: Any, kind: pa.DataType) -> Any:
     r"""Return a value that came as JSON as a value of a column of type `kind`.
 
-    What JSON can express comes back unchanged, also if it is of a wrong type: the column refuses it. Raises ValueError
+    What JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises ValueError
     for a text that is no binary, decimal, date or time.
 
     >>> from_json("2024-02-29", pa.date32())

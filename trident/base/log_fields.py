@@ -2,7 +2,7 @@
 
 All loggers of the library are below `trident`, so that a program has one name to configure. The library sets no handler
 and no level. In a program that configures no logging, Python prints warnings and errors to stderr; a ``NullHandler``
-would take these from it.
+would suppress them.
 """
 
 import logging

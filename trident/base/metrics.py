@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 """The labels of one series as pairs of name and value, sorted by name."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper bounds of a histogram's buckets, in seconds; one bucket more is for what is greater."""
+"""The upper bounds of a histogram's buckets, in seconds; one more bucket holds greater values."""
 
 
 class MetricKind(StrEnum):
@@ -68,7 +68,7 @@ class MetricsRegistry:
         self._looks: list[Callable[[MetricsRegistry], None]] = []
 
     def look_with(self, look: "Callable[[MetricsRegistry], None]") -> None:
-        """Call `look` with this registry at the beginning of each `collect`: it sets gauges that nobody follows."""
+        """Call `look` with this registry before each `collect`, to set gauges that nothing else updates."""
         self._looks.append(look)
 
     def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
@@ -86,7 +86,7 @@ class MetricsRegistry:
             self._series(name, MetricKind.GAUGE, help)[_key(labels)] = to
 
     def observe(self, name: str, help: str, seconds: float, /, **labels: str) -> None:
-        """Count an observation of so many seconds in a histogram."""
+        """Add an observation of `seconds` to a histogram."""
         with self._lock:
             self._series(name, MetricKind.HISTOGRAM, help)
             histogram = self._histograms[name].setdefault(_key(labels), Histogram())
@@ -94,7 +94,7 @@ class MetricsRegistry:
             histogram.sum += seconds
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the value of a counter or gauge, the number of observations of a histogram; 0 before the first."""
+        """Return the value of a counter or gauge, or the number of observations of a histogram; 0 before the first."""
         key = _key(labels)
         with self._lock:
             histogram = self._histograms.get(name, {}).get(key)

@@ -1,4 +1,4 @@
-"""The error for a name that a module does not have, with a hint that also an import shows."""
+"""The error for a name that a module lacks, with a hint that ``import`` statements show, too."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,8 +11,8 @@ def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameTy
 
     `hint` returns what to write instead. `asker` is the frame that asked the module's ``__getattr__``.
 
-    An import gets an ImportError: ``from module import name`` drops the message of an AttributeError. Where Python
-    itself asks for a submodule that is not imported yet, it needs a plain AttributeError, and imports the submodule.
+    An import gets an ImportError: ``from module import name`` drops the message of an AttributeError. If Python
+    itself asks for a submodule that is not imported yet, it gets a plain AttributeError and then imports the submodule.
     """
     plain = AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     listing = asker.f_code.co_name == "_handle_fromlist"

@@ -77,7 +77,7 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
 
 
 def check_name(owner: str, name: object) -> str:
-    """Return `name` if logs and stores can take it as an identity. Raises TopologyError about `owner` if not."""
+    """Return `name` if logs and stores accept it as a name. If not, raise TopologyError; its message names `owner`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
             f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "

@@ -12,8 +12,8 @@ from typing import Any
 class CellRun:
     """One run of a notebook cell.
 
-    `cell` is the front end's id of the cell. A front end that sends none is asked for the cell's source text: then a
-    cell that was edited counts as another cell.
+    `cell` is the front end's id of the cell. If the front end sends none, it is the cell's source text; an edited cell
+    then counts as another cell.
     """
 
     cell: str

@@ -13,9 +13,9 @@ _EXACT_IN_DOUBLE = 2**53
 
 
 def flat_series(column: pa.Array | pa.ChunkedArray) -> "pd.Series[Any]":
-    """Return a column that is not nested as a Series, perhaps over Arrow's memory.
+    """Return a column that is not nested as a Series, which may share Arrow's memory.
 
-    Whole numbers beside nulls become doubles, as ever in pandas, or Int64 if a double would round one of them.
+    Whole numbers beside nulls become doubles, as always in pandas, or Int64 if a double would round one of them.
 
     >>> flat_series(pa.array([2**53 + 1, None])).tolist()
     [9007199254740993, <NA>]

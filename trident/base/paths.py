@@ -7,7 +7,7 @@ from trident.base.errors import TopologyError
 
 
 def local_path(option: str, given: str | Path, refusal: str = "{scheme}: is not a file system of this machine") -> Path:
-    """Return the folder that `given`, the value of an option, names, as an absolute path.
+    """Return the absolute path of the folder that `given`, the value of `option`, names.
 
     Raises TopologyError if the path is on a file system of another kind (`refusal` says why), or names a file.
 

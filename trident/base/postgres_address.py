@@ -11,17 +11,17 @@ from trident.base.secrets import SOURCES, read_secret
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 _PASSING = ("08", "40", "53", "55P03", "57P", "58")
-"""Beginnings of SQLSTATEs that pass by themselves: lost connections, conflicts, a server that is full or restarts."""
+"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, a server that is full or restarts."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
     r"|certificate verify failed|permission denied for database"
 )
-"""What a server says if it will refuse us the next time too. While one connects, errors have no SQLSTATE."""
+"""Messages of a server that would refuse the next connection, too. Errors of connecting have no SQLSTATE."""
 
 
 def postgres_client(user: str, extra: str) -> Any:
-    """Return the module psycopg. Raises MissingPackageError, which says that `user` needs `extra`, if it is missing."""
+    """Return the module psycopg. If it is missing, raise MissingPackageError, which says that `user` needs `extra`."""
     try:
         import psycopg
         import psycopg.conninfo
@@ -41,9 +41,9 @@ def parameters_of(
     connect_timeout: float,
     error: Callable[[str], Exception],
 ) -> dict[str, Any]:
-    """Return what psycopg connects with. Each text may be ``env:NAME`` or ``file:path``, which is read now.
+    """Return psycopg's connection parameters. Each text may be ``env:NAME`` or ``file:path``, which is read now.
 
-    Raises what `error` makes of a message that begins with `owner` if the address cannot be read.
+    Raises ``error(message)`` if the address cannot be read; the message begins with `owner`.
     """
 
     def read(name: str, text: str) -> str:
@@ -70,7 +70,7 @@ def parameters_of(
 
 
 def check_postgres_url(url: object) -> None:
-    """Refuse what is no url of a PostgreSQL, and no ``env:NAME`` or ``file:path`` that may hold one."""
+    """Raise TypeError or ValueError unless `url` is a url of PostgreSQL, or ``env:NAME`` or ``file:path`` for one."""
     if not isinstance(url, str):
         raise TypeError(f"url={url!r}: expected text, postgresql://user@host:5432/database, env:NAME or file:path")
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
@@ -81,7 +81,7 @@ def check_postgres_url(url: object) -> None:
 
 
 def passes(error: Any) -> bool:
-    """Return whether the request that failed with this error of psycopg may succeed later."""
+    """Return whether a request that failed with this error of psycopg may succeed if it is repeated."""
     if error.sqlstate is not None:
         return str(error.sqlstate).startswith(_PASSING)
     import psycopg  # it is there: the error is one of its own
@@ -90,5 +90,5 @@ def passes(error: Any) -> bool:
 
 
 def said(error: Any) -> str:
-    """Return what the server or the client says, in one line."""
+    """Return the message of an error of psycopg, in one line."""
     return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)

@@ -113,7 +113,7 @@ def read_url(source: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Refuse a url that begins with none of `SCHEMES` and `SOURCES`, or that has a fault."""
+    """Raise TypeError or ValueError for a url that begins with none of `SCHEMES` and `SOURCES`, or that has a fault."""
     if not isinstance(url, str):
         raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it")
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:

@@ -13,8 +13,8 @@ SOURCES = ("env:", "file:")
 def read_secret(name: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
     """Return what ``env:NAME`` or ``file:path`` holds, without space around it; `given` itself if it is neither.
 
-    Raises what `error` makes of a message if there is no such variable or file. The message calls the argument `name`,
-    and never shows what was held.
+    Raises ``error(message)`` if there is no such variable or file. The message names the argument `name`, and never
+    shows the secret.
 
     >>> read_secret("password", "env:NOT_SET")
     Traceback (most recent call last):
@@ -31,7 +31,7 @@ def read_secret(name: str, given: str, error: Callable[[str], Exception] = Topol
 
 
 def read_secret_file(name: str, path: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
-    """Return the content of a file. Raises what `error` makes of a message if it cannot be read as text."""
+    """Return the content of a file. Raises ``error(message)`` if it cannot be read as text."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:

@@ -30,7 +30,7 @@ _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("tride
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Make the calls in this context parts of `verb`: its name begins their labels, and their errors name its call."""
+    """Mark verbs called in this block as parts of `verb`: its name begins their labels; errors name its call."""
     names, outermost = _within.get()
     token = _within.set(((*names, verb.name), outermost or verb))
     try:
@@ -97,7 +97,7 @@ class Step:
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
     def gives(self, schema: StructType, part: str = "") -> NodeArguments:
-        """Return the arguments of a node that the call makes, from which `schema` leaves. `part` ends its label."""
+        """Return arguments for a node that the call makes. `schema`: its fields. `part`: the end of its label."""
         return {"step": f"{self.label}{part}", "site": self.called, "schema": schema}
 
     def error(self, kind: type[_E], problem: str) -> _E:

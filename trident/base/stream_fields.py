@@ -1,6 +1,6 @@
 """The fields with which the tuples of several named streams travel together: the stream's number, then every field.
 
-They leave a split this way, and a spout that declares several streams.
+A split gives its tuples in this form, and so does a spout that declares several streams.
 """
 
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
 class NotAccepted(ValueError):
-    """A column of type `kind` cannot hold `value`. `row` is the value's row, from 0; -1 while nobody knows it."""
+    """A column of type `kind` cannot hold `value`. `row` is the value's row, from 0; -1 while it is not known."""
 
     def __init__(self, value: object, kind: pa.DataType, row: int = -1, why: str = "") -> None:
         super().__init__(value, kind, row, why)

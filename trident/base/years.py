@@ -1,6 +1,6 @@
-"""The years 1 to 9999, whose times Python knows.
+"""The years 1 to 9999, which are the range of Python's datetime.
 
-Times of Arrow and Spark reach further, but a function of a user or a reader cannot be given such a time as a datetime.
+Arrow and Spark also hold times beyond them, which no datetime can give to a user's function or a reader.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def row_outside_years(column: pa.Array | pa.ChunkedArray) -> int | None:
-    """Return the first row that has, or has inside its value, a time or day outside the years 1 to 9999.
+    """Return the number of the first row whose value is, or contains, a time or day outside the years 1 to 9999.
 
     Return None if there is no such row.
 
@@ -40,7 +40,7 @@ def row_outside_years(column: pa.Array | pa.ChunkedArray) -> int | None:
 
 
 def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
-    """Return the time in a row that `row_outside_years` found, as text: Arrow writes what Python cannot.
+    """Return the time in a row that `row_outside_years` found, as text. Arrow writes it, because Python cannot.
 
     >>> time_text(pa.array([LAST + 1], pa.timestamp("us", "UTC")), 0)
     '10000-01-01 00:00:00.000000'
@@ -55,7 +55,7 @@ def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
 
 
 def entry_text(keys: pa.Table | pa.RecordBatch, row: int) -> str:
-    """Return the key of an entry as a message shows it, even if it has such a time; empty if there are no key fields.
+    """Return an entry's key as a message shows it, whatever times it contains; "" if there are no key fields.
 
     >>> entry_text(pa.table({"word": ["cow"], "at": pa.array([LAST + 1], pa.timestamp("us"))}), 0)
     "word='cow', at=10000-01-01 00:00:00.000000"
@@ -80,7 +80,7 @@ def _is_outside(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the columns of plain values inside a column, without what lies under nulls."""
+    """Yield the columns of plain values inside a nested column, without values below nulls."""
     kind = array.type
     if kinds.is_map(kind):
         entry = pa.struct([("key", kind.key_type), ("value", kind.item_type)])

@@ -224,7 +224,7 @@ def kill(name: str, wait: float, home: Path | None) -> None:
 
 
 def _changed(place: Home, name: str, timeout: float, **changes: Any) -> None:
-    """Write down a wish, and wait until the driver has carried it out."""
+    """Store a wish of an operator, and wait until the driver has carried it out."""
     stored = place.find(name)
     wish = place.change(name, **changes)
     if not stored.is_driven():
@@ -242,7 +242,7 @@ def _awaited(
     timeout: float,
     driver: "subprocess.Popen[bytes] | None" = None,
 ) -> Report:
-    """Return the driver's report for which `told` holds. Raises TridentError if it ends, or takes too long."""
+    """Return the first report for which `told` is true. Raises TridentError if the driver ends or takes too long."""
     until = time.monotonic() + timeout
     while True:
         ended = driver is not None and driver.poll() is not None

@@ -24,7 +24,7 @@ _OPTIONS = (
 
 
 def location_options(command: _F) -> _F:
-    """Add the options for the location of states to a command. The command passes their values to `read_locations`."""
+    """Add the options for the location of states to a command, which passes their values to `read_locations`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

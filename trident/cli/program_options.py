@@ -1,4 +1,4 @@
-"""The options that `trident run`, `serve` and `submit` share: the topology, its log, who may ask, how logs look."""
+"""The options that `trident run`, `serve` and `submit` share: the topology, its log, a server's clients, logging."""
 
 import logging
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def log_to_stderr(as_json: bool, audit: bool = False) -> None:
 
     `audit`: also a line for each request.
 
-    What is configured already stays as it is.
+    Logging that is configured already is not changed.
     """
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -82,7 +82,7 @@ def _call(client: DRPCClient, words: Sequence[str], form: str | None) -> None:
 
 
 def _arguments(called: str, texts: Sequence[str]) -> list[Any]:
-    """Return arguments as a function takes them; `called` is such as ``count(word string)``."""
+    """Return a function's arguments, read from texts. `called`: its declaration, such as ``count(word string)``."""
     declared = arrow_schema(parse_schema(called.partition("(")[2].removesuffix(")")))
     if len(texts) != len(declared):
         raise DRPCArgumentError(f"{called}: {len(declared)} arguments are expected, {len(texts)} came")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 
 SAFE_STATUSES = (429, 503)
-"""Statuses after which the same request is asked again: the server did not answer it, and may soon."""
+"""Statuses after which the same request is repeated: the server could not answer it, and may soon."""
 
 
 class ServedRows(list[Row]):
@@ -46,7 +46,7 @@ class ServedRows(list[Row]):
         self.committedAt = dict(committedAt or {})
         self.stalenessMs = stalenessMs
         self.after = after
-        """The cursor of the next page; None behind the last one."""
+        """The cursor of the next page; None after the last one."""
         self._table = table
         row = Row(*self.fields)
         columns = [to_python(column) for column in table.columns]
@@ -73,7 +73,7 @@ class ServedRows(list[Row]):
 
 
 class Session:
-    """What a client has seen: its later answers never show an older batch, whichever server gives them."""
+    """The newest txids that a client has seen. Later answers never show an older batch, whichever server answers."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
@@ -99,7 +99,7 @@ def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
 
 
 def error_of(status: int, content: bytes, url: str) -> Exception:
-    """Return the error that an answer tells: the server's own type where this library has it."""
+    """Return the error that an answer describes, of the server's own error type if this library has that type."""
     try:
         told: dict[str, Any] = msgspec.json.decode(content)["error"]
         kind, message = str(told["type"]), str(told["message"])
@@ -126,5 +126,5 @@ def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | No
 
 
 def json_body(content: Any) -> bytes:
-    """Return a request's body; dates, times, decimals and binary values become text, as the server reads them."""
+    """Return a request's body as JSON: dates, times, decimals and binary values as text, as the server reads them."""
     return msgspec.json.encode(jsonable(content))

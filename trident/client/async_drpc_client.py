@@ -20,14 +20,14 @@ class AsyncServedChanges(AsyncIterator[Change]):
 
     @property
     def position(self) -> str | None:
-        """The place behind what was read so far; batches that changed nothing move it, too."""
+        """The place after the last change that was read, to continue from. Batches without changes move it, too."""
         return self._reader.position
 
     async def __anext__(self) -> Change:
         return await anext(self._changes)
 
     async def aclose(self) -> None:
-        """End the connection; the position stays good."""
+        """End the connection. The position stays valid."""
         await self._changes.aclose()
 
     async def _iterate(self) -> AsyncGenerator[Change]:
@@ -70,7 +70,7 @@ class AsyncDRPCClient:
     token : str, optional
         The server's token, or ``env:NAME`` or ``file:path`` that holds it.
     timeout : duration
-        The time for a request that names none; the server stops working on it then.
+        The time limit of a request that names none; after it the server stops working on the request.
     ca : str, optional
         A PEM file with the authority that signed the certificate of an ``https`` server; the system's if omitted.
     cert : tuple of two str, optional
@@ -151,20 +151,21 @@ class AsyncDRPCClient:
             yield page
 
     def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> "AsyncServedChanges":
-        """Return an iterator over what batches change in a state, from now on or after the batch `after`.
+        """Return an iterator over the changes of a state, from now on or after the batch `after`.
 
-        Each change has the keys that changed with their new values, as of the batch `txid`. It usually covers one
-        batch, and several if the reader was behind: folded in their order, the changes give the state as of each
-        `txid`, none left out and none twice. The iterator waits for the next change; it connects again by itself, and
-        goes on where it was. Its `position`, also while nothing changes, is where another one may go on.
+        Each change has the keys that changed, with their new values, as of the batch `txid`. It usually covers one
+        batch, or several if the reader was behind. Applied in their order, the changes give the state as of each
+        `txid`: none is left out and none comes twice. The iterator waits for the next change. If the connection breaks,
+        it connects again and continues where it was. Another iterator can continue at its `position`, which moves even
+        while nothing changes.
 
         Parameters
         ----------
         state : str
             The state's name; an opaque or transactional state, without ttlSecs.
         after : int or str, optional
-            The `position` of a change, or a txid. A position also names the state's life: after a drop or a reset it
-            is refused, where a txid would be taken for one of the new life.
+            The `position` of a change, or a txid. After a drop or a reset of the state, an old position is refused,
+            whereas an old txid would be mistaken for a txid of the new state.
         snapshot : bool
             Begin with the whole state as one change (its `snapshot` is true), and begin anew with one if the log no
             longer keeps what this reader missed.
@@ -172,13 +173,13 @@ class AsyncDRPCClient:
         Raises
         ------
         StateEndedError
-            The state was dropped or reset, also while the iterator waits: what was folded is void.
+            The state was dropped or reset, perhaps while the iterator waited; a copy made from the changes is void.
         ChangesMissedError
             The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
         StateError
             The state is nonTransactional or has ttlSecs, or the server knows no log.
         ServerUnavailableError
-            No server has answered for the client's timeout; the `position` stays good.
+            No server has answered for the client's timeout. The `position` stays valid.
 
         Examples
         --------

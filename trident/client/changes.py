@@ -14,7 +14,7 @@ from trident.base import errors
 from trident.client.answers import ServedRows
 
 QUIET_SECONDS = 45.0
-"""A server speaks every 15 seconds at least; after this time without a word the connection is given up."""
+"""The seconds without an event after which the connection is given up; a server sends one every 15 seconds at least."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Change:
     rows : the keys that changed, each with its value as of `txid`: Rows of the key fields and the value.
     removed : the keys that have no value any more, as Rows of the key fields.
     snapshot : whether `rows` is the whole state as of `txid`; what was known before is void.
-    position : the reader's place behind this change, for ``changes(name, after=position)``.
+    position : the reader's place after this change, for ``changes(name, after=position)``.
     """
 
     after: int
@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """Reads events from the lines of a stream.
+    """A parser of Server-Sent Events, which takes the lines of a stream one by one.
 
     >>> reader = EventReader()
     >>> [reader.take(line) for line in ("id: 7", "event: position", 'data: {"txid":7}', "")][-1]
@@ -60,7 +60,7 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def take(self, line: str) -> Event | None:
-        """Take a line, and return the event that it ends, if any."""
+        """Take a line. Return the event if the line ends one, else None."""
         if line:
             name, _, value = line.partition(":")
             self._fields[name] = value.removeprefix(" ")
@@ -72,7 +72,7 @@ class EventReader:
 
 
 class ChangesReader:
-    """One reader's place in the changes of a state, and the parts of a change that are there so far."""
+    """One reader's place in the changes of a state, and the parts of the current change that have arrived so far."""
 
     def __init__(self, state: str, after: int | str | None, snapshot: bool) -> None:
         if after is not None and snapshot:
@@ -82,11 +82,11 @@ class ChangesReader:
         self._path = f"/state/{quote(state, safe='')}/changes"
         self._snapshots = snapshot
         self.position: str | None = None if after is None else str(after)
-        """The place behind what was read so far; also batches that changed nothing move it."""
+        """The place after the last change that was read. Batches without changes move it, too."""
         self._parts: list[dict[str, Any]] = []
 
     def sent(self) -> dict[str, Any]:
-        """Return the arguments of httpx's ``stream``. What a broken connection left of a change is dropped."""
+        """Return the arguments of httpx's ``stream``, and drop parts of a change from a connection that broke."""
         self._parts = []
         query = {"rows": "arrow"}
         if self.position is not None:
@@ -98,7 +98,8 @@ class ChangesReader:
     def take(self, event: Event) -> Change | None:
         """Return the change that an event completes, if any.
 
-        Raises StateEndedError after a drop or reset, ChangesMissedError unless this reader takes snapshots.
+        Raises StateEndedError after a drop or a reset, and ChangesMissedError if changes were missed, unless this
+        reader takes snapshots.
         """
         told = json.loads(event.data)
         if event.kind == "position":
@@ -146,7 +147,7 @@ def _table(text: str) -> pa.Table:
 
 
 def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Return the entries and removed keys of several parts, each key as the last part that has it."""
+    """Return the entries and the removed keys of several parts; for each key, what the last part says that has it."""
     fields = tables[0][1].column_names
     entries = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
     removed = pa.concat_tables([table for _, table in tables])

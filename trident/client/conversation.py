@@ -25,14 +25,14 @@ TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NETWORK_SECS = 5.0
-"""How much longer than the server a client waits: the server's own answer about a time that is over comes first."""
+"""How much longer than the server a client waits, so that the server's own answer about a timeout comes first."""
 _HEADERS = {"content-type": "application/json", "accept": ARROW}
 
 
 class Request(NamedTuple):
-    """A request: what to send, and for how many seconds an answer is of use.
+    """A request: what to send, and for how many seconds the client waits for an answer.
 
-    `body` is called for each send, since it names what the client has seen by then.
+    `body` is called for each send, since the body states the txids that the client has seen by then.
     """
 
     method: str
@@ -103,7 +103,7 @@ class Conversation:
         return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))
 
     def page(self, state: str, rows: int, after: str | None) -> Request:
-        """Return the request for a page of entries, behind the cursor `after`."""
+        """Return the request for the page of entries that follows the cursor `after`."""
         return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))
 
     def _entries(self, state: str, query: Mapping[str, str]) -> Request:
@@ -135,7 +135,7 @@ class Conversation:
         return rows
 
     def outcome(self, response: Any) -> Exception | None:
-        """Return None for an answer, and the error after which the request is to be sent again; raise any other.
+        """Return None for an answer, or the error of a response after which to send again; raise any other error.
 
         Reads change nothing, so it is safe to send them again.
         """
@@ -152,7 +152,7 @@ class Conversation:
 
 
 def _tls_context(ca: str | None, cert: tuple[str, str] | None) -> ssl.SSLContext:
-    """Return how a client trusts a server, and what it shows. Raises TopologyError if a file cannot be used."""
+    """Return a TLS context that trusts `ca` and presents `cert`. Raises TopologyError if a file cannot be used."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if cert is not None:

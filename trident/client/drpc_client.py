@@ -1,4 +1,4 @@
-"""DRPCClient: DRPC functions and states of a topology that a server answers for."""
+"""DRPCClient: a client for the DRPC functions and states of a topology, which a server answers over HTTP."""
 
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -20,14 +20,14 @@ class ServedChanges(Iterator[Change]):
 
     @property
     def position(self) -> str | None:
-        """The place behind what was read so far; batches that changed nothing move it, too."""
+        """The place after the last change that was read, to continue from. Batches without changes move it, too."""
         return self._reader.position
 
     def __next__(self) -> Change:
         return next(self._changes)
 
     def close(self) -> None:
-        """End the connection; the position stays good."""
+        """End the connection. The position stays valid."""
         self._changes.close()
 
     def _iterate(self) -> Generator[Change]:
@@ -58,8 +58,8 @@ class ServedChanges(Iterator[Change]):
 class DRPCClient:
     """Asks the DRPC functions and states of a topology over HTTP. Any thread may ask.
 
-    Its answers never go back: each shows at least the batches that earlier answers to this client showed. A request
-    is asked again while the server says that it cannot answer yet: reads change nothing, so that is safe.
+    Its answers never go back: each shows at least the batches that earlier answers to this client showed. A request is
+    repeated while the server says that it cannot answer yet, which is safe because requests only read.
 
     Source of the meaning: ``org.apache.storm.utils.DRPCClient``.
 
@@ -70,7 +70,7 @@ class DRPCClient:
     token : str, optional
         The server's token, or ``env:NAME`` or ``file:path`` that holds it.
     timeout : duration
-        The time for a request that names none; the server stops working on it then.
+        The time limit of a request that names none; after it the server stops working on the request.
     ca : str, optional
         A PEM file with the authority that signed the certificate of an ``https`` server; the system's if omitted.
     cert : tuple of two str, optional
@@ -157,20 +157,21 @@ class DRPCClient:
             yield page
 
     def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> "ServedChanges":
-        """Return an iterator over what batches change in a state, from now on or after the batch `after`.
+        """Return an iterator over the changes of a state, from now on or after the batch `after`.
 
-        Each change has the keys that changed with their new values, as of the batch `txid`. It usually covers one
-        batch, and several if the reader was behind: folded in their order, the changes give the state as of each
-        `txid`, none left out and none twice. The iterator waits for the next change; it connects again by itself, and
-        goes on where it was. Its `position`, also while nothing changes, is where another one may go on.
+        Each change has the keys that changed, with their new values, as of the batch `txid`. It usually covers one
+        batch, or several if the reader was behind. Applied in their order, the changes give the state as of each
+        `txid`: none is left out and none comes twice. The iterator waits for the next change. If the connection breaks,
+        it connects again and continues where it was. Another iterator can continue at its `position`, which moves even
+        while nothing changes.
 
         Parameters
         ----------
         state : str
             The state's name; an opaque or transactional state, without ttlSecs.
         after : int or str, optional
-            The `position` of a change, or a txid. A position also names the state's life: after a drop or a reset it
-            is refused, where a txid would be taken for one of the new life.
+            The `position` of a change, or a txid. After a drop or a reset of the state, an old position is refused,
+            whereas an old txid would be mistaken for a txid of the new state.
         snapshot : bool
             Begin with the whole state as one change (its `snapshot` is true), and begin anew with one if the log no
             longer keeps what this reader missed.
@@ -178,13 +179,13 @@ class DRPCClient:
         Raises
         ------
         StateEndedError
-            The state was dropped or reset, also while the iterator waits: what was folded is void.
+            The state was dropped or reset, perhaps while the iterator waited; a copy made from the changes is void.
         ChangesMissedError
             The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
         StateError
             The state is nonTransactional or has ttlSecs, or the server knows no log.
         ServerUnavailableError
-            No server has answered for the client's timeout; the `position` stays good.
+            No server has answered for the client's timeout. The `position` stays valid.
 
         Examples
         --------

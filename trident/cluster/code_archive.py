@@ -17,11 +17,11 @@ from trident.topology import TridentTopology
 _MOST_BYTES = 256 << 20
 _NATIVE = (".so", ".pyd", ".dylib")
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of all files in an archive: the same code is the same bytes."""
+"""The date of all files in an archive, so that the same code gives the same bytes."""
 
 
 def pack(archive: Path, program: str, include: Iterable[str | Path] = ()) -> None:
-    """Write the module or package of ``module:topology`` into a zip file, with further files and folders beside it.
+    """Write the module or package of ``module:topology``, and the files and folders of `include`, into a zip file.
 
     Raises TopologyError if there is no such module, or if it cannot be imported from a zip file.
     """

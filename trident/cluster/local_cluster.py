@@ -65,8 +65,7 @@ class LocalCluster:
 
     Notes
     -----
-    Meaning: ``org.apache.storm.LocalCluster``. What a process of its own cannot show is in the guide's page on the
-    life cycle.
+    Meaning: ``org.apache.storm.LocalCluster``. The guide's page on the life cycle says how it differs from Storm's.
 
     >>> from trident import Count, LocalCluster, TridentTopology
     >>> from trident.spouts import FixedBatchSpout
@@ -107,7 +106,7 @@ class LocalCluster:
     # --- the calls of Storm ------------------------------------------------------------------------------------------
 
     def submitTopology(self, name: str, conf: Mapping[str, Any] | None, topology: TridentTopology) -> RunningTopology:
-        """Start a topology under a name, and return the handle of its run. Of two submits of one name one wins.
+        """Start a topology under a name, and return the handle of its run. If two calls submit one name, one fails.
 
         Parameters
         ----------
@@ -150,9 +149,9 @@ class LocalCluster:
     def killTopology(self, name: str, waitSecs: Duration | None = 30) -> None:
         """Stop a topology and remove it; return when the name is free, and nothing of the run is left.
 
-        The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. What is not
-        frozen then is cancelled, and comes again if the topology is submitted again over its checkpoint. States and
-        log stay where they are; ``topology.reset`` drops them. A topology that had failed is removed, too: its handle
+        The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. Batches that are
+        not frozen then are cancelled, and are emitted again if the topology is submitted again over its checkpoint.
+        States and log stay where they are; ``topology.reset`` drops them. A failed topology is removed, too; its handle
         says why it failed.
 
         Raises
@@ -201,7 +200,7 @@ class LocalCluster:
     def rebalance(
         self, name: str, parallelismHints: Mapping[str, int], waitSecs: Duration | None = "5 minutes"
     ) -> None:
-        """Change a topology's numbers of partitions between two batches; see `RunningTopology.rebalance`.
+        """Change the parallelismHints of a topology between two batches; see `RunningTopology.rebalance`.
 
         Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
         """
@@ -230,8 +229,8 @@ class LocalCluster:
     def topologies(self) -> dict[str, ClusterCondition]:
         """The condition of each topology, by name.
 
-        ACTIVE, INACTIVE, REBALANCING and KILLED as in Storm; STARTING before, and STOPPED or FAILED for a run that
-        has ended by itself and was not killed yet.
+        ACTIVE, INACTIVE, REBALANCING and KILLED as in Storm; STARTING before these, and STOPPED or FAILED for a run
+        that has ended by itself and was not killed yet.
         """
         with self._lock:
             return {name: member.condition for name, member in self._members.items()}
@@ -315,7 +314,7 @@ class LocalCluster:
         return self._members[name]
 
     def _running(self, name: str, verb: str) -> RunningTopology:
-        """Return the run of a topology whose condition can be changed."""
+        """Return the run of a topology if its condition can be changed now; otherwise raise TopologyConditionError."""
         with self._lock:
             member = self._member(name)
             if member.killed or member.running is None:

@@ -10,7 +10,7 @@ from trident.topology import TridentTopology
 
 
 def load_topology(program: str) -> TridentTopology:
-    """Return the topology that ``module:name`` means: an attribute of the module, or a function without arguments.
+    """Return the topology that ``module:name`` names: an attribute of the module, or what a function of it returns.
 
     The module is imported from the current folder or the installed packages. Raises TopologyError if there is none.
     """
@@ -20,7 +20,7 @@ def load_topology(program: str) -> TridentTopology:
 
 
 def imported(program: str) -> TridentTopology:
-    """Return the topology that ``module:name`` means, from wherever Python finds the module."""
+    """Return the topology that ``module:name`` names, from wherever Python finds the module."""
     module, attribute = split(program)
     try:
         found: Any = getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""The driver of a stored topology: starts it from what is stored, and does what operators want until it is removed."""
+"""The driver of a stored topology: it starts from what is stored, and carries out what operators wish."""
 
 import contextlib
 import logging
@@ -29,7 +29,7 @@ _REPORT_SECONDS = 1.0
 def drive(stored: StoredTopology, standby: bool = False) -> None:
     """Run a stored topology until it is killed or fails. `standby`: wait until no other driver holds its log.
 
-    Nothing but the stored form is read: the code comes from the archive, and each option from the submission.
+    It reads only what is stored: the code comes from the archive, and each option from the submission.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
 
 
 def _forget_layers() -> None:
-    """Let no file and no variable of this machine set an option: all have the values that they had at the submit."""
+    """Ignore this machine's configuration file and variables: all options keep their values of the submit."""
     os.environ[FILE] = ""
     for variable in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[variable]
@@ -86,7 +86,7 @@ def _options(submitted: Submitted, wish: Wish) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSession | None]":
-    """Give the driver's Spark session, whose workers have the stored code; None for the embedded engine."""
+    """Yield the driver's Spark session, whose workers have the stored code; None for the embedded engine."""
     if submitted.options["engine"] == "embedded":
         yield None
         return
@@ -101,7 +101,7 @@ def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSessi
 
 
 class _Reporter:
-    """Writes what the driver says of itself, where it changed or a second has passed."""
+    """Write the driver's report whenever it has changed or a second has passed."""
 
     def __init__(self, stored: StoredTopology, number: int) -> None:
         self._stored = stored
@@ -134,10 +134,10 @@ class _Reporter:
 def _follow(
     stored: StoredTopology, running: RunningTopology, reporter: _Reporter, seat: contextlib.ExitStack | None
 ) -> None:
-    """Do what operators want, until the run ends or is to be removed.
+    """Carry out each new wish, until the run ends or a wish removes the topology.
 
-    `seat`: takes the driver's lock as soon as it is free, since the driver that a standby took over from may only be
-    stopped.
+    `seat`: for a standby, receives the driver's lock as soon as it is free: the former driver may still hold it if its
+    process is only suspended.
     """
     error: str | None = None
     try:
@@ -175,7 +175,7 @@ def _kill(stored: StoredTopology, running: RunningTopology, reporter: _Reporter,
 
 
 def _carry_out(running: RunningTopology, reporter: _Reporter, wish: Wish) -> str | None:
-    """Make the run as operators want it. Return why that is not possible; None if it was done."""
+    """Carry out a wish. Return why that is not possible; None if it was done."""
     try:
         if any(running.parallelismHints[step] != count for step, count in wish.hints.items()):
             reporter.tell("REBALANCING")

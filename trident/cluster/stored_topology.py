@@ -1,4 +1,4 @@
-"""A stored topology: a folder from which alone a driver can start it, on whatever machine.
+"""A stored topology: a folder that holds all that a driver needs to start it, on any machine.
 
 topology.json   the program's name, options, the plan in words, versions; written once
 code.zip        the program's code; written once
@@ -48,7 +48,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What operators want. `number` grows with each change; `kill` has the seconds to wait for planned batches."""
+    """What operators want. `number` grows with each change; `kill`: the seconds to wait for planned batches."""
 
     number: int = 0
     active: bool = True
@@ -57,7 +57,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver says of itself. `number`: the last wish that it has carried out, or could not for `error`."""
+    """What a driver says of itself. `number`: the last wish that it carried out, or that failed with `error`."""
 
     number: int
     condition: str
@@ -127,7 +127,7 @@ class StoredTopology:
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """Be the topology's driver. Raises TopologyActiveError if a driver of it lives."""
+        """Hold the driver's lock of the topology within the block. Raises TopologyActiveError if a driver runs."""
         with self._locked() as got:
             if not got:
                 report = self.report()
@@ -138,7 +138,7 @@ class StoredTopology:
             yield
 
     def is_driven(self) -> bool:
-        """Return whether a driver lives. The system frees its lock when it dies, however it dies."""
+        """Return whether a driver runs. The operating system frees a driver's lock when its process ends."""
         if not self.folder.is_dir():
             return False
         with self._locked() as got:
@@ -184,7 +184,7 @@ class Home:
         return self.folder / "checkpoints"
 
     def at(self, name: str) -> StoredTopology:
-        """Return the place of a topology, whether or not there is one. Raises TopologyError for what is no name."""
+        """Return the folder of a topology, whether or not it exists. Raises TopologyError for an invalid name."""
         check_name("topology", name)
         return StoredTopology(self.folder / "topologies" / name)
 
@@ -213,7 +213,7 @@ class Home:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Change what is stored, one process at a time."""
+        """Lock the home within the block, so that only one process at a time changes what is stored."""
         make_folder(self.folder)
         lock = os.open(self.folder / "home.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -224,7 +224,7 @@ class Home:
 
     @contextlib.contextmanager
     def staged(self, name: str) -> Iterator[StoredTopology]:
-        """Give a folder to fill. At the end of the block it becomes the topology's.
+        """Yield a folder to fill. At the end of the block it becomes the topology's.
 
         If the name was taken meanwhile, this raises TopologyActiveError and deletes the folder, as after any error.
         """
@@ -241,7 +241,7 @@ class Home:
             shutil.rmtree(aside.parent, ignore_errors=True)
 
     def change(self, name: str, **changes: Any) -> Wish:
-        """Write down what operators want of a topology now, durably. Raises TopologyNotFoundError."""
+        """Change what operators want of a topology, durably, and return the new wish. Raises TopologyNotFoundError."""
         with self.locked():
             stored = self.find(name)
             before = stored.wish() or Wish()

@@ -40,7 +40,7 @@ OF_DRIVERS = ("standby", "active", "parallelismHints")
 """The options of a start that belong to a driver, or to what operators want of the topology."""
 
 _importing = threading.Lock()
-"""One submit of this process imports code at a time: what is imported is the process's own."""
+"""Held by the one submit of this process that imports code, because imported modules belong to the whole process."""
 
 _SECONDS = 5.0
 """How long a server may take to answer at a submission."""
@@ -74,9 +74,9 @@ def submit(
     Raises
     ------
     TopologyActiveError
-        The name is taken: now, or when everything else was checked. Of two submits one wins.
+        The name is taken, now or at the end of the checks. If two calls submit one name, one fails.
     TopologyError, GuaranteeError, LogError, StateError, SparkSetupError
-        The topology, an option, the log, a state or Spark is not as a start needs it.
+        A start would fail because of the topology, an option, the log, a state or Spark.
     """
     home.check_free(name)
     chosen = _options(home, name, profile, options, log)
@@ -120,7 +120,7 @@ def submit(
 def _options(
     home: Home, name: str, profile: str | None, given: Mapping[str, str], log: RedisLog | None
 ) -> dict[str, Any]:
-    """Return every option of a start, after all layers; where no log is named, its place is in the home."""
+    """Return every option of a start, after all layers. If none says where the log is, it is in the home."""
     chosen = {option: each.value for option, each in configured(name, profile).items()}
     for option, text in given.items():
         if option not in OPTIONS:
@@ -157,7 +157,7 @@ def _explained(topology: TridentTopology, engine: Any) -> str:
 
 
 def _checked(topology: TridentTopology, name: str, options: Mapping[str, Any]) -> Program:
-    """Return the program of a topology, if it can start with these options as far as that shows now."""
+    """Return the program of a topology, after checks that it can start with these options."""
     program = cut(topology)
     if not program.groups and not program.requests:
         raise TopologyError("no stream leads to a state or an output, and there is no DRPC function: nothing to run")
@@ -195,7 +195,7 @@ def _check_folder(place: str) -> None:
 
 
 def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> None:
-    """Raise TopologyError or SparkSetupError for a Spark that a driver could not have.
+    """Raise TopologyError or SparkSetupError if a driver could not get this Spark.
 
     A local Spark needs Java here; a standalone master must answer. YARN and Kubernetes are not asked.
     """

@@ -1,9 +1,9 @@
-"""Digest what a user gave a step: a function's code and what it closes over, an object's class and attributes.
+"""Digests of users' functions and objects in steps: of code and closed-over variables, of class and attributes.
 
-The digest tells two steps of one program apart that differ only in such a value, and does so again at a later start of
-the same program. So it depends on nothing that differs between two processes: no address, no order of a set. Plain data
-is digested by value. Anything else is digested by its type alone, because a connection, a lock or a logger differs at
-each start; the digest of a value that holds such a part ends in "?".
+The digest distinguishes two steps of one program that differ only in such a value, and does so again at a later start
+of the same program. So it depends on nothing that differs between two processes: no address, no order of a set. Plain
+data is digested by value. Anything else is digested by its type alone, because a connection, a lock or a logger differs
+at each start; the digest of a value that holds such a part ends in "?".
 """
 
 import datetime
@@ -56,7 +56,7 @@ _BY_REPR = (
 
 
 def traits(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the traits that a user's function or object is known by, each with its digest.
+    """Yield the traits by which a user's function or object is recognized, each with its digest.
 
     The traits have names such as "code", "k, which it closes over" and "the attribute k".
     """
@@ -82,7 +82,7 @@ def traits(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def digest(value: Any) -> str:
-    """Return the digest of a value, with "?" behind it where a part of it was digested by its type only."""
+    """Return the digest of a value, followed by "?" if a part of the value was digested by its type only."""
     reader = _Reader()
     text = json.dumps(reader.read(value))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest() + "?" * reader.partial
@@ -212,7 +212,7 @@ def _name(value: Any) -> str | None:
 
 
 def _of_spark(value: Any) -> bool:
-    """Return whether this object is Spark's own, and no udf: nothing in such an object is the same after a restart."""
+    """Return whether this object is Spark's own and not a udf. Such an object is different after each restart."""
     return type(value).__module__.partition(".")[0] in ("pyspark", "py4j") and not _is_udf(value)
 
 
@@ -253,7 +253,7 @@ def _qualified(each: type) -> str:
 def _module_and_name(value: Any) -> tuple[str, str]:
     """Return the module and name of a class or function.
 
-    For this library's own, the package stands in the module's place: another version may move the object elsewhere.
+    For an object of this library it is the package instead of the module, because another version may move the object.
     """
     module = str(getattr(value, "__module__", ""))
     package = module.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Column pruning: which fields of each node a later node reads. No other fields are carried through Python."""
+"""Column pruning: the fields of each node that later nodes read. Other fields are not carried through Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,10 +8,10 @@ from trident.plan.traits import traits_of
 
 
 def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iterable[str] = ()) -> dict[int, set[str]]:
-    """Return for each node (by id) the fields that must leave it.
+    """Return for each node (by id) the fields that its output must have.
 
-    `nodes` are in walk order: each after its sources. `ends` gives, by a node's id, the fields that are read of the
-    node by others than `nodes`, such as an output. `always` are hidden fields that every node passes on.
+    `nodes` are in walk order: each after its sources. `ends` gives, by a node's id, the fields of the node that are
+    read by others than `nodes`, such as an output. `always` are hidden fields that every node passes on.
     """
     hidden = set(always)
     needed = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}

@@ -1,7 +1,7 @@
 """The protocol of an engine, which runs one stage of one attempt at a time.
 
-A run uses the Spark engine, or the Arrow engine where it is started with ``engine="embedded"``. The Arrow engine also
-answers DRPC.
+A run uses the Spark engine, or the Arrow engine if it is started with ``engine="embedded"``. The Arrow engine also
+answers DRPC requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,14 +70,14 @@ class Engine(Protocol):
 
     @property
     def frames(self) -> Callable[[], Frames] | None:
-        """A function that returns the maker of DataFrames of frozen rows; None where there is no Spark session."""
+        """A function that returns the maker of DataFrames of frozen rows; None without a Spark session."""
         return None
 
     @property
     def puts(self) -> Puts | None:
-        """The workers, as those who put batches into states; None where there are none, or no folder for frozen files.
+        """The means by which workers put batches into states; None without workers or a folder for frozen files.
 
-        They reach the folder only if `Puts.check_reached` says so.
+        Only `Puts.check_reached` shows whether the workers reach the folder.
         """
         return None
 

@@ -20,7 +20,7 @@ _OTHERWISE = "write it as a function of values, without Columns"
 
 
 def check_engine_name(engine: object) -> None:
-    """Refuse what is not the name of an engine."""
+    """Raise TopologyError if `engine` is not the name of an engine."""
     names = get_args(EngineName)
     if engine not in names:
         near = did_you_mean(engine, names) if isinstance(engine, str) else ""
@@ -28,7 +28,7 @@ def check_engine_name(engine: object) -> None:
 
 
 def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
-    """Refuse an unknown engine, and, for the embedded one, a session and every step that only Spark can run."""
+    """Raise an error for an unknown engine; with the embedded one, for a session or a step that needs Spark, too."""
     check_engine_name(engine)
     if engine == "spark":
         return
@@ -52,7 +52,7 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
 
 
 def _with_branches(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes, and those of the best-effort branches that begin at one of them."""
+    """Return the nodes, together with those of the best-effort branches that begin at one of them."""
     nodes = list(nodes)
     branches = [node.branch.roots() for node in nodes if isinstance(node, BestEffort)]
     return [*nodes, *walk(*(root for roots in branches for root in roots))]

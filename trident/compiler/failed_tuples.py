@@ -1,8 +1,8 @@
-"""The tuples on which a user's function fails, where its step has an error policy (`onError`).
+"""The tuples on which a user's function fails, in steps with an error policy (`onError`).
 
-Such a tuple leaves the stream where the function fails, in the first run of the batch. On Spark some steps cannot give
-it apart from the others without a cost that batches without a failure would pay too (decision 14). These steps fail at
-first. Then the stage runs once more, thoroughly, and so do the next batches.
+Such a tuple is taken out of the stream where the function fails, usually in the first run of the batch. On Spark some
+steps cannot separate it from the others without a cost for batches without failures, too (decision 14). These steps
+fail first. Then the stage runs once more with steps that can, and so do the next batches.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,9 +28,9 @@ _THOROUGH_RUNS = 100
 
 
 def policy_of(node: Node, skips: bool) -> OnError | None:
-    """Return what becomes of the tuples on which a node's function fails; None: the batch fails.
+    """Return the policy for tuples on which a node's function fails; None: the batch fails.
 
-    Where `skips` is true, a node without a policy skips them, if Python calls a function of it for each tuple.
+    If `skips` is true, a node without a policy skips them, provided that Python calls its function for each tuple.
     """
     own: OnError | None = getattr(node, "onError", None)
     if own is None and skips:
@@ -40,10 +40,10 @@ def policy_of(node: Node, skips: bool) -> OnError | None:
 
 
 def catching_nodes(policies: Mapping[Node, OnError], stage: int, attempt: int) -> dict[int, Caught]:
-    """Return the nodes (by id) that catch failed tuples in this attempt, each with what becomes of its failed tuples.
+    """Return the nodes (by id) that catch failed tuples in this attempt, each with the treatment of its failed tuples.
 
-    A `DeadLetter` policy may ask that some attempts fail before one catches. A stage after the first is computed in the
-    commit turn, where there are no attempts, so there a policy catches at once.
+    A `DeadLetter` policy may require that some attempts fail before one catches. A stage after the first is computed in
+    the commit turn, which has no attempts, so there a policy catches at once.
     """
     catching = {}
     for node, policy in policies.items():
@@ -78,8 +78,8 @@ class Catcher:
     ) -> StageResult:
         """Run a stage for an attempt.
 
-        `run` may let nodes fail that would catch only at a cost. If one of them fails, `run_thoroughly` runs the stage
-        once more; there all of them catch.
+        In `run`, nodes that could catch failed tuples only at a cost may fail instead. If one of them fails,
+        `run_thoroughly` runs the stage once more, in which all of them catch.
         """
         policies = self._policies.get(stage.number, {})
         catching = catching_nodes(policies, stage.number, attempt.attempt)
@@ -124,7 +124,7 @@ def _with_letters(
 
 
 def _check_number(node: Node, dead: Sequence[LetterRecord]) -> None:
-    """Raise UserFunctionError if a step made more dead letters in this batch than its policy takes."""
+    """Raise UserFunctionError if a step made more dead letters in this batch than its policy allows."""
     policy = getattr(node, "onError", None)
     if isinstance(policy, DeadLetter) and len(dead) > policy.most:
         first = dead[0]
@@ -145,7 +145,7 @@ def letter_table(output: Output, dead: Sequence[LetterRecord], attempt: Transact
 
 
 def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
-    """Check that the dead letters of each step can come about and that a stream reads them.
+    """Check that each step can make its dead letters and that a stream reads them.
 
     Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
     `maxAttempts` allows, or if a spout replays dead letters and no state keeps any.
@@ -176,5 +176,5 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
 
 
 def _updater(node: PartitionPersist) -> object:
-    """Return the updater object whose method updates the state; None where a plain function does."""
+    """Return the updater object whose method updates the state; None if a plain function does."""
     return getattr(getattr(node.updating, "call", None), "__self__", None)

@@ -1,4 +1,4 @@
-"""The layout of a stage for the Spark engine: which nodes read which, which fields are read, what runs as one function.
+"""The layout of a stage for the Spark engine: who reads each node, which fields, and what runs as one function.
 
 A layout is made once for each stage, not for each batch.
 """
@@ -38,7 +38,7 @@ from trident.plan.partitions import Counts, partition_counts
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
-    """The nodes of a stage in walk order (each after its sources), and for each, by id, how it is read and placed."""
+    """The nodes of a stage in walk order (each after its sources), and by their ids their readers and partitions."""
 
     inputs: frozenset[int]
     """The ids of the nodes where tuples enter the stage."""
@@ -52,7 +52,7 @@ class StageLayout:
     """The nodes whose failed tuples leave the stream, each with what becomes of its failed tuples."""
 
     def names(self, node: Node) -> list[str]:
-        """Return the fields that leave a node, in the order of its schema.
+        """Return the fields of a node's output that are needed, in the order of its schema.
 
         There is at least one: Spark carries no row without a column.
         """
@@ -61,29 +61,29 @@ class StageLayout:
 
     @property
     def partitioned(self) -> bool:
-        """Return whether partitions have to exist even if they are empty.
+        """Return whether partitions must exist even if they are empty.
 
-        They have to where a hint gives their number, or where an aggregation makes a result of each partition.
+        They must if a hint gives their number, or if an aggregation makes a result for each partition.
         """
         by_partition = any(isinstance(node, Aggregate) and node.scope == "partition" for node in self.nodes)
         return by_partition or any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
-        """Return whether the tuples that leave this node are read more than once.
+        """Return whether this node's output is read more than once.
 
         A Debug is never shared: it passes its source's tuples on, so the source is the shared node.
         """
         return self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
     def ends(self, node: Node) -> bool:
-        """Return whether the stage runs for what leaves this node, and nothing else in the stage reads it."""
+        """Return whether no other node of the stage reads this node's output: it is a result of the stage."""
         read = (source for other in self.nodes if id(other) not in self.inputs for source in sources_of(other))
         return all(source is not node for source in read)
 
     def carried(self, caught: Mapping[int, Caught]) -> dict[int, Caught]:
-        """Return those of the caught nodes for which no more fields are carried to their step than are in any case.
+        """Return the caught nodes that need no additional fields to be carried to their step.
 
-        A dead letter holds all fields of its tuple, also those that no step reads.
+        A dead letter holds all fields of its tuple, including fields that no step reads.
         """
         sources = {id(node): sources_of(node) for node in self.nodes if id(node) in caught}
         return {
@@ -96,8 +96,8 @@ class StageLayout:
     def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
         """Return the longest chain of adjacent Python operations that ends in this node, and the node before the chain.
 
-        No node outside the chain reads a result within it. The chain is empty where none of its works calls Python:
-        works that only rename or drop fields are left to Spark.
+        No node outside the chain reads a result within it. The chain is empty if none of its works calls Python,
+        because works that only rename or drop fields are left to Spark.
         """
         works: list[Work] = []
         below, first = node, True
@@ -130,9 +130,9 @@ def layout(
 ) -> StageLayout:
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
-    `ends` are the nodes that a stage is run for, each with the fields that its results take of it. `captured` are the
-    Debug steps whose tuples the driver shows. `caught` are the nodes (by id) whose failed tuples leave the stream.
-    `hints` take the place of the program's numbers of partitions.
+    `ends` are the nodes for which a stage is run, each with the fields that its results need. `captured` are the Debug
+    steps whose tuples the driver shows. `caught` are the nodes (by id) whose failed tuples are taken out of the stream.
+    `hints` replace the program's numbers of partitions.
     """
     input_ids = frozenset(id(node) for node in inputs)
     nodes = walk(*ends, *captured, starts=input_ids)
@@ -152,7 +152,7 @@ def layout(
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:
     """Return the end nodes of a stage: its effects, and for each output the node whose tuples the output holds.
 
-    Each end comes with the fields that outputs take of it as they are: none of an effect, and none of a
+    Each end comes with the fields that outputs take from it unchanged: none for an effect, and none for a
     PersistentAggregate, which gives accumulators.
     """
     ends: dict[Node, list[str]] = {}

@@ -1,9 +1,9 @@
 """The outline of a batch group: each frozen output, described by the graph above and below it and not by its name.
 
 A batch is frozen with the outline of its program. When a later run commits the batch, each frozen output goes to the
-output of the later program that has the same place in the same graph, even if lines of the program changed places
-meanwhile. The user's functions may change in between: to mend a function is a reason to start again. Functions count
-only where the graph alone cannot tell two outputs apart (`trident.compiler.code_digest`).
+output of the later program that has the same place in the same graph, even if the order of lines in the program has
+changed. The user's functions may change in between, because to fix a function is a reason to start again. Functions
+count only if the graph alone cannot distinguish two outputs (`trident.compiler.code_digest`).
 """
 
 import hashlib
@@ -58,8 +58,9 @@ class Part(msgspec.Struct, frozen=True):
 
     Twins are parts of one stage with the same shape and the same fields. `traits` are digests of the user's functions
     in the steps above, by "<index in above>:<field>:<trait>": only those in which twins differ, so a part without twins
-    has none. `text` is a digest of the program's source text. A part has it if its traits do not tell it from every
-    twin, and one of them is partly unknown: only an unchanged program is known to have such twins in the same order.
+    has none. `text` is a digest of the program's source text. A part has it if its traits do not distinguish it from
+    every twin and one of the traits is partly unknown: only an unchanged program is known to have such twins in the
+    same order.
     """
 
     stage: int
@@ -94,7 +95,7 @@ class Outline:
 
 
 def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Callable[[Node], int]) -> Outline:
-    """Return the outline of a group. `outputs` are what its stages freeze: stage number, name, schema and step.
+    """Return the outline of a group. `outputs` are those that its stages freeze: stage number, name, schema and step.
 
     `stage_of` returns the number of the stage in which a step is run.
     """
@@ -124,10 +125,10 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
-    """Return for each node (by id) the states and outputs below it, its own included.
+    """Return for each node (by id) the states and outputs below it, including its own.
 
-    `nodes` are in walk order: each after its sources. For a carried node only what lies below its readers in later
-    stages counts: in its own stage, nodes read the step itself and not the frozen table.
+    `nodes` are in walk order: each after its sources. For a carried node only those below its readers in later stages
+    count, because in its own stage nodes read the step itself and not the frozen table.
     """
     below: dict[int, set[str]] = {id(node): set() for node in nodes}
     later: dict[int, set[str]] = {id(node): set() for node in nodes}
@@ -147,7 +148,7 @@ def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 
 def _shape(node: Node) -> Iterator[Any]:
-    """Yield what describes a node in its graph: each field's name, then its value as JSON; functions are left out."""
+    """Yield the description of a node in its graph: each field's name, then its value as JSON, without functions."""
     for name, value in _stored_fields(node, _NOT_SHAPE):
         if (plain := _plain(value)) is not None:
             yield name
@@ -180,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shape_text(node: Node) -> str:
-    """Return a node's shape in words, without the fields of the tuples that leave it."""
+    """Return a node's shape in words, without its output fields."""
     shape = list(_shape(node))
     described = [
         f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"

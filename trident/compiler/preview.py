@@ -30,10 +30,10 @@ Inputs: TypeAlias = Mapping[SpoutSource, Emission | pa.Table]
 
 
 def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
-    """Return the first `n` tuples that leave this node when its spouts give their first batches.
+    """Return the first `n` tuples of this node's output for the first batches of its spouts.
 
-    A preview uses no txid, commits nothing and moves no position. It runs on Spark where a session is given or active,
-    or where an operation has no Python form; else in this process.
+    A preview uses no txid, commits nothing and moves no position. It runs on Spark if a session is given or active, or
+    if an operation has no Python form; otherwise in this process.
     """
     session = spark or active_session()
     if session is None and not all(map(has_python_form, walk(node))):
@@ -54,7 +54,7 @@ def active_session() -> SparkSession | None:
 
 
 def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
-    """Print Spark's own plan for the tuples that leave this node, over its spouts' first batches; run nothing."""
+    """Print Spark's own plan for this node's output over its spouts' first batches, without running it."""
     session = spark or active_session() or local_session()
     with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
         frame.explain(mode=mode)
@@ -62,7 +62,7 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 
 @contextmanager
 def _first_batches(node: Node) -> Iterator[Inputs]:
-    """Open the spouts that the node gets tuples from, yield the first batch of each, and close them at the end.
+    """Open the spouts from which the node gets tuples, yield the first batch of each, and close them at the end.
 
     Raises TopologyError if a state or a DRPC request lies on the way.
     """
@@ -79,7 +79,7 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
 
 
 def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
-    """Return the first batch of a spout; an empty table where the spout has nothing."""
+    """Return the first batch of a spout; an empty table if the spout has nothing."""
     attempt = TransactionAttempt(1, 0)
     metadata = executor.plan(attempt, None, time.time())
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
@@ -93,7 +93,7 @@ def _in_python(node: Node, emissions: Inputs, n: int) -> pa.Table:
 
 @contextmanager
 def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[DataFrame]:
-    """Yield the tuples that leave the node, as a DataFrame in a new session, which is given back at the end."""
+    """Yield the node's output as a DataFrame in a new session, which is returned to the pool at the end."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():

@@ -1,7 +1,7 @@
 """The program: a topology cut into batch groups, and each group into stages between its state steps.
 
-Stage 1 reads the spouts and no state. A stage ends where state steps begin: its outputs are the tables that enter the
-state steps, and the log freezes these tables. The next stage reads what the state steps give.
+Stage 1 reads the spouts and no state. A stage ends where state steps begin: its outputs are the input tables of the
+state steps, and the log freezes these tables. The next stage reads the results of the state steps.
 """
 
 from collections.abc import Iterable
@@ -34,19 +34,19 @@ from trident_state.state_shape import StateShape
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """A table that a stage makes and the log freezes. What it holds depends on the class of `step`.
+    """A table that a stage makes and the log freezes. Its content depends on the class of `step`.
 
     - PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
-    - StateQuery: the tuples that enter the query.
+    - StateQuery: the input tuples of the query.
     - CommittedQuery: the tuples with the answers, which the driver found.
     - StateUpdate (made by the driver): the key fields, then the new value, each key once; a null removes the key.
     - Emitted: the tuples that the updater emitted, or a window's results.
     - LateTuples: the late tuples.
     - LettersOf: the dead letters of the step before it, as that step made them in this stage.
-    - Sink: the tuples that enter the sink. The driver makes this output where a state step gave the tuples.
-    - Any other node: the tuples that leave the node, carried to a later stage: to be joined with a state's new values
-      (``join(stream, counts.newValuesStream())``), or to a state update. The table enters the later stage as it is.
-      Where only state updates read the table, it has only the fields that they need.
+    - Sink: the input tuples of the sink. The driver makes this output if a state step gave the tuples.
+    - Any other node: the node's output, carried to a later stage: to be joined with a state's new values
+      (``join(stream, counts.newValuesStream())``), or to a state update. The later stage gets the table unchanged.
+      If only state updates read the table, it has only the fields that they need.
 
     `name` is unique in its group and stable over restarts; `_output_names` in `stages.py` lists the forms.
     """
@@ -57,7 +57,7 @@ class Output:
 
     @property
     def carried(self) -> bool:
-        """Return whether the log only carries this output to a later stage: it enters no state step and no sink."""
+        """Return whether the log only carries this output to a later stage: no state step or sink takes it."""
         return not isinstance(self.step, StateStep | Sink)
 
 
@@ -93,7 +93,7 @@ class Stage:
 
     @cached_property
     def by_executors(self) -> frozenset[str]:
-        """The outputs that executors always write into files, because only executors are to write or ask the states."""
+        """The outputs that executors always write into files, because executors are to write or query their states."""
         states = [
             (o.name, o.step.state if isinstance(o.step, PersistentAggregate) else o.step.updated.state)
             for o in self.outputs
@@ -113,7 +113,7 @@ class Stage:
 
     @cached_property
     def read_by_driver(self) -> tuple[Node, ...]:
-        """The nodes whose tuples the driver reads: those that enter state updates, sinks and queries of this stage."""
+        """The nodes whose tuples the driver reads: the inputs of state updates, sinks and queries of this stage."""
         drivers = StateUpdate | LateTuples | Sink | CommittedQuery
         return tuple(source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step))
 
@@ -146,7 +146,7 @@ class Group:
 
     @cached_property
     def sinks(self) -> tuple[Output, ...]:
-        """The outputs that leave the topology, in stage order."""
+        """The outputs to sinks, in stage order."""
         return tuple(o for s in self.stages for o in s.frozen if isinstance(o.step, Sink))
 
     @cached_property
@@ -167,7 +167,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestPlan:
-    """A DRPC function: the plan from a request's arguments (`source`) to the answers (`leaf`); its state queries."""
+    """A DRPC function: the plan from a request's arguments (`source`) to the answers (`leaf`), and its queries."""
 
     function: str
     source: RequestSource

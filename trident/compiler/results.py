@@ -39,7 +39,7 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """The work of one step in one run of its stage: the tuples that entered and left it, and the seconds it took."""
+    """The work of one step in one run of its stage: the numbers of its input and output tuples, and the seconds."""
 
     step: str
     entered: int

@@ -64,7 +64,7 @@ def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource,
 
 
 def _with_writers(roots: Sequence[Node]) -> list[Node]:
-    """Return the roots, and every step that writes a state which is read on the way to a root or to such a step."""
+    """Return the roots, and every step that writes a state which is read on the way to a root or another such step."""
     complete: dict[int, Node] = {}
     waiting = list(roots)
     while waiting:
@@ -79,7 +79,7 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Return the nodes of each batch group: nodes that a source, a query or a common state connects are together."""
+    """Return the nodes of each batch group. A source, a query or a common state connects nodes to one group."""
     sets = NodeSets(nodes)
     for one, other in _connections(nodes):
         sets.unite(one, other)
@@ -92,8 +92,8 @@ def _components(nodes: Sequence[Node]) -> list[list[Node]]:
 def _connections(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
     """Yield the pairs of nodes that share batches, the step that connects them last.
 
-    `nodes` are in walk order. All sources come before all queries: so, when a query is yielded, both of its nodes are
-    in one set with their spouts.
+    `nodes` are in walk order. All pairs of sources come before all pairs of queries, so that both nodes of a query are
+    already in one set with their spouts.
     """
     for node in nodes:
         yield from ((source, node) for source in sources_of(node))
@@ -153,7 +153,7 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
     """Return the number of the stage that a node belongs to.
 
     A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first. So
-    does a query of committed values: its answers are frozen, and the driver finds them as it makes an update.
+    does a query of committed values, whose answers the driver computes, like an update, and freezes.
     """
     if isinstance(node, StateUpdate | LateTuples | CommittedQuery):
         return max(level[id(source)] for source in sources_of(node)) + 1
@@ -163,17 +163,17 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
 
 
 def _level_behind(node: Node, level: Mapping[int, int]) -> int:
-    """Return the number of the first stage that can read what leaves this node."""
+    """Return the number of the first stage that can read this node's output."""
     return level[id(node)] + 1 if _ends_stage(node) else level[id(node)]
 
 
 def _ends_stage(node: Node) -> bool:
-    """Return whether only a later stage can read what leaves this node."""
+    """Return whether only a later stage can read this node's output."""
     return isinstance(node, StateWriter | StateReader | Emitted | LateTuples | LettersOf)
 
 
 def _made_by_driver(node: Node) -> bool:
-    """Return whether the driver makes this node's output, from tables that the driver has in the commit turn anyway."""
+    """Return whether the driver makes this node's output, from tables that it has in the commit turn anyway."""
     if isinstance(node, Sink):
         return _ends_stage(node.source)
     return isinstance(node, StateUpdate | CommittedQuery | Emitted | LateTuples | LettersOf)
@@ -194,7 +194,7 @@ def _writers_read(node: Node) -> list[Node]:
 def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node]]:
     """Return for each carried node (by id) the nodes of later stages that read it.
 
-    A carried node does not end its stage, but later stages read its tuples, so these are frozen too.
+    A carried node does not end its stage, but later stages read its tuples, which are therefore frozen, too.
     """
     readers: dict[int, list[Node]] = {}
     for node in nodes:
@@ -205,7 +205,7 @@ def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node
 
 
 def _inputs(nodes: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
-    """Return the nodes that a stage starts from: its spouts, and the steps of earlier stages that its `nodes` read."""
+    """Return the nodes from which a stage starts: its spouts, and the steps of earlier stages that its `nodes` read."""
     inputs: dict[int, Node] = {}
     for node in nodes:
         if isinstance(node, SpoutSource):
@@ -255,7 +255,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 
 
 def _carried_to(node: Node, readers: Sequence[Node]) -> str:
-    """Return what a carried node's output is named after: an updated state, a window's late tuples, or its own step."""
+    """Return the name for a carried node's output: that of an updated state, a window's late tuples, or its step."""
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
     join = next((reader for reader in updates if isinstance(reader, IntervalJoin)), None)
     if join is not None:
@@ -267,7 +267,7 @@ def _carried_to(node: Node, readers: Sequence[Node]) -> str:
 
 
 def _late_for(node: LateTuples) -> str:
-    """Return the name of what tuples are late for: a state, or a stream of a join."""
+    """Return the name of the state, or of the stream of a join, for which tuples are late."""
     return node.window.state.name + ("" if node.side is None else f".{_SIDES[node.side]}")
 
 
@@ -287,7 +287,7 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
 
 
 def _has_effect(leaf: Node) -> bool:
-    """Return whether a leaf that nothing reads has to run, because a step on the way to it calls the user's code.
+    """Return whether a leaf that nothing reads must run, because a step on the way to it calls the user's code.
 
     On the way to a Debug only a Peek counts: the tuples that a Debug shows are evaluated anyway.
     """

@@ -66,7 +66,7 @@ def _link(node: Node) -> str:
 def _outputs(stage: Stage) -> str:
     """Return the names of a stage's outputs in words.
 
-    What updaters and windows emit is left out: such an output always goes with the one of their state.
+    Outputs of what updaters and windows emit are left out, because they always accompany the output of their state.
     """
     named = [
         frozen_in_words(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)
@@ -75,7 +75,7 @@ def _outputs(stage: Stage) -> str:
 
 
 def frozen_in_words(name: str) -> str:
-    """Return an output's name in words: the mark at its end tells what the output holds.
+    """Return an output's name in words. The mark at its end says what the output holds.
 
     >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
     ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']

@@ -25,7 +25,7 @@ from trident.plan import nodes
 
 
 def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
-    """Return a function that runs any update of a state over a batch; it gets the tuples of each of its sources."""
+    """Return a function that runs this update of a state over a batch. It gets the tuples of each of its sources."""
     if isinstance(step, nodes.IntervalJoin):
         return interval_join(step)
     update = _of_one_source(step)

@@ -43,7 +43,7 @@ class ConfigurationFile:
         return self.content.get("defaultProfile")
 
     def sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the tables that hold for a topology, each with its name; a later one outranks an earlier one.
+        """Return the tables that apply to a topology, each with its name; a later one outranks an earlier one.
 
         Raises TopologyError if the file has no such profile.
         """

@@ -53,7 +53,7 @@ def configured(
     Parameters
     ----------
     topology : the name of the topology, for which the file may have a table of its own.
-    profile : which profile of the file holds; None: the one that the environment or the file names.
+    profile : the profile of the file that applies; None: the one that the environment or the file names.
     environment : the environment variables; None: those of this process.
 
     Raises
@@ -77,7 +77,7 @@ def configured(
 
 
 def _file(variables: Mapping[str, str]) -> ConfigurationFile | None:
-    """Return the file that holds; None if none does. A file that is named must be there."""
+    """Return the file that the environment names, or the default file, or None. A named file must exist."""
     named = variables.get(FILE)
     if named is not None:
         return read_file(Path(named)) if named else None
@@ -103,7 +103,7 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
 
 
 def with_configured(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a call of `start` gave, and those that the file or the environment sets beside them."""
+    """Return the options of a call of `start`, with the others that the file or the environment sets."""
     name = given.get("name", "topology")
     values = configured(name) if isinstance(name, str) else {}  # `start` refuses what is no name
     beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}

@@ -1,6 +1,6 @@
 """The options of a start that a file or the environment can set: of each its default, and how its value is read.
 
-Each start imports this module before Spark warms up, so it imports what takes long only where a value asks for it.
+Each start imports this module before Spark warms up, so slow imports are made only for values that need them.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ def _text(text: str) -> Any:
 
 
 def _limit(name: str, value: Any, *, zero: bool = False) -> Any:
-    """Check a duration that may be "none": TOML and the environment have no other word for it."""
+    """Check a duration, or "none" for no limit: TOML and the environment cannot express None otherwise."""
     unlimited = None if value == "none" else value
     read_limit(name, unlimited, zero=zero)
     return unlimited
@@ -71,7 +71,7 @@ def _folder(name: str, value: Any) -> Any:
 
 
 def _hints_of(text: str) -> Any:
-    """Return what ``words=4,lines=2`` says."""
+    """Return the partitions by step that a text such as ``words=4,lines=2`` gives."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): _number_of(count) for name, _, count in pairs}
 

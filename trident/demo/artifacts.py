@@ -21,21 +21,21 @@ _ONE_FILE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/mave
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for what is fetched."""
+    """Return the user's cache folder for fetched artifacts."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trident-pyspark"
 
 
 def java() -> str:
-    """Return the Java that Spark would take."""
+    """Return the path of the Java that Spark would use."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else "java"
 
 
 def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
-    """Return the folder with the jars of the first artifact that can be fetched, and ""; else a folder, and why not.
+    """Return the folder with the jars of the first artifact that can be fetched, and ""; else a folder and the reason.
 
-    An artifact is ``group:name:version``, which brings all that it needs, or ``group:name:version:classifier``, which
-    is that one file.
+    An artifact is ``group:name:version``, which includes its dependencies, or ``group:name:version:classifier``, which
+    is a single file.
     """
     reasons = []
     for artifact in artifacts:
@@ -48,7 +48,7 @@ def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
 
 @cache
 def _resolve(artifact: str) -> tuple[Path, str]:
-    """Return the folder with an artifact's jars, and why they are not there; "" if they are."""
+    """Return the folder for an artifact's jars, and the reason why they are not there; "" if they are."""
     group, name, version, *classifier = artifact.split(":")
     folder = cache_folder() / "-".join((name, version, *classifier))
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Where the demo's novel comes from: text files, or a Kafka broker of its own."""
+"""The sources of the demo's novel: text files, or a Kafka broker of the demo's own."""
 
 import os
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Source:
 
 @contextmanager
 def opened(name: str, folder: Path) -> Iterator[Source]:
-    """Have a source ready; a broker that this starts ends with it. Raises NoSourceError."""
+    """Yield a source that is ready. A broker that this starts is stopped at the end. Raises NoSourceError."""
     if name not in SOURCES:
         raise NoSourceError(f"SOURCE={name!r} is not one of {', '.join(map(repr, SOURCES))}")
     files = sorted(CORPUS.glob("*.txt"))
@@ -59,7 +59,7 @@ def opened(name: str, folder: Path) -> Iterator[Source]:
 
 
 def _send(servers: str, files: list[Path]) -> int:
-    """Write each line of the files into Kafka, and return how many there are."""
+    """Write each line of the files into Kafka, and return the number of lines."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 2})

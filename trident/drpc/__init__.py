@@ -1,1 +1,1 @@
-"""Queries from outside over the states, answered in the driver over Arrow."""
+"""DRPC: queries of the states from outside the topology, answered in the driver over Arrow columns."""

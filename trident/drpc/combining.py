@@ -1,8 +1,8 @@
-"""Combining of questions: those that arrive while one is being answered are answered together.
+"""Batching of questions: those that arrive while one is being answered are answered together afterwards.
 
-If nobody is answering, a caller answers its own question and those of all callers who wait; then it hands the work on
+If no caller is answering, a caller answers its own question and those of all callers that wait; then it hands this role
 to a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no thread
-stands by.
+of its own is needed.
 """
 
 import threading
@@ -51,9 +51,9 @@ def _nothing() -> None: ...
 
 
 class _Call(Generic[Q, A]):
-    """One caller's question on its way.
+    """One caller's question and its progress.
 
-    It is queued, then part of a batch, then done; or its caller is told to lead the next batch.
+    A call is queued, then part of a batch, then done; or its caller is told to answer the next batch itself.
     """
 
     __slots__ = ("answer", "audience", "done", "error", "leads", "left", "question", "queued", "woken")
@@ -111,14 +111,14 @@ class Combining(Generic[Q, A]):
 
     @property
     def hanging(self) -> list[Audience]:
-        """The batches of questions that a thread still works on though all callers have left; the oldest is first."""
+        """The audiences of batches on which a thread still works although all callers have left; the oldest first."""
         with self._lock:
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.
 
-        A caller with a timeout never answers itself, because it must be able to leave: another thread answers.
+        A caller with a timeout never answers a batch itself, because it must be able to leave: another thread does it.
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:
@@ -142,7 +142,7 @@ class Combining(Generic[Q, A]):
         return call.answer  # type: ignore[return-value]
 
     def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
-        """Wait until woken. A call that is still queued after `patience` leads a batch. Raise Late at `deadline`."""
+        """Wait until woken. A call that is still queued after `patience` answers a batch. Raise Late at `deadline`."""
         limits = [self._patience] if call.queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))
@@ -167,7 +167,7 @@ class Combining(Generic[Q, A]):
             raise Late(call.audience.thread if call.audience is not None else None)
 
     def _lead(self, call: _Call[Q, A]) -> None:
-        """Answer this call's question and those that wait, then hand the work on."""
+        """Answer this call's question and those that wait, then wake a caller that answers the next batch."""
         batch, audience = [call], Audience()
         with self._lock:
             while self._queue and len(batch) < self._most:

@@ -49,7 +49,7 @@ _EVERYBODYS = (
     StateUnavailableError,
     Late,
 )
-"""Errors that every request of a batch would meet."""
+"""Errors that all requests of a batch would get."""
 
 REQUEST = pa.field("_request", pa.int64(), nullable=False)
 _STRING = pa.string()
@@ -154,7 +154,7 @@ class DRPCResult(list[Row]):
 
 
 class DRPCFunction:
-    """One DRPC function at work: it checks the arguments of requests, batches requests, and answers them."""
+    """One DRPC function of a running topology: it checks the arguments of requests, batches and answers them."""
 
     def __init__(self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None) -> None:
         self.name = plan.function
@@ -195,7 +195,7 @@ class DRPCFunction:
         return self._arguments.bind(args, named)
 
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: Duration | None) -> DRPCResult:
-        """Ask, and wait for the rows; see `LocalDRPC.execute`."""
+        """Ask the function, and wait for its rows; see `LocalDRPC.execute`."""
         values = self.bind(args, named)
         limit = read_limit("timeout", timeout, error=self._refused)
         limit = self._timeout if limit is None else limit
@@ -217,8 +217,8 @@ class DRPCFunction:
     def answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         """Return one result or error for each request, whose arguments `bind` has returned.
 
-        Where a batch fails, its halves are answered alone, and so on: the error reaches only the request that
-        caused it.
+        If a batch fails, each half of it is answered separately, and so on, so that the error reaches only the request
+        that caused it.
         """
         try:
             return self._together(requests, audience)
@@ -256,7 +256,7 @@ class DRPCFunction:
 
 
 def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
-    """Return the rows of each request apart, without the column of request numbers."""
+    """Return one table for each request, without the column of request numbers."""
     rows = found.select(list(range(1, found.num_columns)))
     if requests == 1:
         return [rows]
@@ -271,11 +271,11 @@ class LocalDRPC:
 
     Requests to one function that arrive while it is busy are answered together. User functions run in another thread
     than the caller's, because the caller must be able to leave. Their error reaches only the caller whose request
-    failed. All states that a request reads are read as of one txid for each batch group. A request holds commits back
-    for 30 seconds at most, and no longer than somebody waits for it.
+    caused it. All states that a request reads are read as of one txid for each batch group. A request holds commits
+    back for 30 seconds at most, and only while its caller waits.
 
-    Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``. Unlike there, the answer is
-    a list of typed rows, and it is always what the last step of the stream gives.
+    Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``. Unlike in Storm, the answer
+    is a list of typed rows, and it is always the output of the stream's last step.
 
     Examples
     --------
@@ -302,14 +302,14 @@ class LocalDRPC:
     ) -> None:
         """Make the functions of these plans.
 
-        `compile`: the engine's; it compiles a plan at its first request. `timeout`: seconds for a request that
-        names none.
+        `compile`: the engine's function that compiles a plan, called at the plan's first request. `timeout`: seconds
+        for a request that names none.
         """
         self._functions = {plan.function: DRPCFunction(plan, source, compile, timeout) for plan in requests}
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The requests still worked on though their time is over and nobody waits: `call`, `since` and `at` of each."""
+        """The requests that are still worked on after their timeout, as dicts of `call`, `since` and `at`."""
         return [told for function in self._functions.values() for told in function.hanging]
 
     @property

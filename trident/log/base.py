@@ -1,4 +1,4 @@
-"""The base of both logs: what both refuse, the words of their errors, and how much a trim keeps."""
+"""The base of both logs: the checks that they share, the texts of their errors, and how much a trim keeps."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from trident_spouts.executor import Metadata
 
 
 class LogBase:
-    """The base of a log. `where` begins its error messages; `location` is its argument of `topology.reset`."""
+    """The base of a log. `where` begins error messages; `location` is the argument of `topology.reset` for it."""
 
     def __init__(self, where: str, location: str, reading: bool) -> None:
         self._where, self._location, self._reading = where, location, reading
@@ -24,7 +24,7 @@ class LogBase:
             raise LogError(f"{self._where} was opened read-only and cannot be written")
 
     def _check_complete(self, group: str, waiting: Sequence[int], present: Sequence[object]) -> None:
-        """Raise LogCorruptError if the log lacks the content of a waiting batch. `present`: whether it has each."""
+        """Raise LogCorruptError if the log lacks a waiting batch's content. `present`: true for each that it has."""
         for txid, is_present in zip(waiting, present, strict=True):
             if not is_present:
                 raise self._corrupt(f"group {group!r} lacks the frozen content of batch {txid}")
@@ -38,7 +38,7 @@ class LogBase:
     def _stream_record(
         self, group: str, position: Metadata, source: str, active: bool, others: Sequence[Any]
     ) -> StreamRecord:
-        """Return a stream's record from its stored fields. `others`: began, feeds, parted, and perhaps former."""
+        """Return a stream's record from its stored fields. `others`: began, feeds, parted, perhaps former."""
         began, feeds, parted, *former = others
         fed = None if feeds is None else tuple(feeds)
         return StreamRecord(group, position, source, active, began, fed, parted, tuple(*former))
@@ -56,9 +56,9 @@ class LogBase:
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
-        """Return who took `lease`, from the stored text; None if the text tells of another lease, or is missing.
+        """Return who took `lease`, from the stored text; None if the text is about another lease, or is missing.
 
-        A driver of an earlier version takes the log without a word, and leaves the text of the driver before it.
+        A driver of an earlier version takes the log without writing this text, and leaves that of the driver before it.
         """
         if not text or lease is None or not lease.token:
             return None
@@ -85,7 +85,7 @@ class LogBase:
 
 
 def holder_text(holder: Holder | None, epoch: int) -> str:
-    """Return the text that the log stores of who took the lease of this epoch."""
+    """Return the text by which the log stores the holder of the lease of this epoch."""
     return "" if holder is None else msgspec.json.encode(msgspec.structs.replace(holder, epoch=epoch)).decode()
 
 

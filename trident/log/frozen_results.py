@@ -130,7 +130,7 @@ _DROPPED_KEY = b"trident.numRowsDroppedByWatermark"
 def with_dropped(result: Result, rows: int) -> Result:
     """Return a window's result with the number of rows that it left out, because they came too late.
 
-    The number is frozen with the result, so that also a driver that only reads the result can report it.
+    The number is frozen with the result, so that a driver that did not compute the result can report it, too.
     """
     return _marked(result, _DROPPED_KEY, str(rows)) if rows else result
 

@@ -75,7 +75,7 @@ def add_commit_times(db: sqlite3.Connection) -> None:
 
 
 def add_holder(db: sqlite3.Connection) -> None:
-    """Add the holder of the lease, and the number of its renewals, to a log that was written before there were any."""
+    """Add the lease's holder and the number of renewals to a log that was written before they were recorded."""
     columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
     if "holder" not in columns:
         db.execute("ALTER TABLE meta ADD COLUMN holder TEXT NOT NULL DEFAULT ''")
@@ -95,8 +95,8 @@ def migrated_group(
 ) -> tuple[dict[str, bytes | str | int], dict[str, bytes | str | int], list[str]]:
     """Return the changes that migrate a group's hash of version 0.1.0.
 
-    They are three: fields to set in the hash of streams, fields to set in the group's hash, and fields to remove
-    from it.
+    Returns the fields to set in the hash of streams, the fields to set in the group's hash, and the fields to remove
+    from the group's hash.
     """
     frozen = int(fields["frozen"])
     streams, new = dict[str, bytes | str | int](), dict[str, bytes | str | int]()

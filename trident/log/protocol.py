@@ -12,7 +12,7 @@ from trident.log.group_records import AttemptRecord, BatchPlan, History, Positio
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")
-"""In the place of the lease in force, where a log has issued none."""
+"""Stands for the lease in force of a log that has issued none."""
 
 
 class LogBusyError(LogError):
@@ -23,8 +23,8 @@ class LogBusyError(LogError):
 class Birth:
     """The beginning of a state: it has every batch of its group after `txid`.
 
-    `epoch`: that of the driver that recorded the birth (0: not known). What drivers of earlier epochs stored under
-    the state's name was dropped before. `founded`: whether the state's store was made. No batch is written to a
+    `epoch`: that of the driver that recorded the birth (0: not known). All that drivers of earlier epochs stored under
+    the state's name has been dropped. `founded`: whether the state's store was made. No batch is written to a
     state that is not founded.
     """
 
@@ -48,8 +48,8 @@ class StreamRecord:
     source: str = ""
     active: bool = True
     began: Metadata = None
-    """The stream's position when `source` was recorded. As long as it is the position still, nothing of the stream
-    was frozen."""
+    """The stream's position when `source` was recorded. As long as the position is unchanged, nothing of the
+    stream was frozen."""
     feeds: tuple[str, ...] | None = ()
     """The states that the stream's tuples entered in the last program that started; None if they are not known."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
@@ -91,14 +91,14 @@ class LogReading(Protocol):
     def uuid(self) -> str:
         """The identity of the log. Every state stores it.
 
-        A log that is only read says which one is there now: another one if its topology was reset.
+        If the log is open read-only, this is the uuid of the log that is there now: another one after a reset.
         """
         ...
 
     def at_once(self) -> AbstractContextManager[None]:
-        """Answer the looks of the block in less time than each by itself, where the log can do that.
+        """Make the reads of the log within the block faster than single ones, where the log can do that.
 
-        Each look still sees what was written until then. Other threads that look at the log wait until the block ends.
+        Each read still sees all that was written before it. Other threads that read the log wait until the block ends.
         """
         ...
 
@@ -110,7 +110,7 @@ class LogReading(Protocol):
         ...
 
     def holder(self) -> Holder | None:
-        """Return who took the lease in force; None if nobody has it, or its driver did not say (an older version)."""
+        """Return who took the lease in force; None if nobody has it, or a driver of an older version has it."""
         ...
 
     def issued(self, lease: Lease) -> bool:
@@ -134,7 +134,7 @@ class LogReading(Protocol):
         ...
 
     def last_committed(self, group: str) -> int:
-        """Return the last committed txid of a group, as `history` does, with one look at the log."""
+        """Return the last committed txid of a group, as `history` does, by a single read of the log."""
         ...
 
     def members(self) -> Members:
@@ -179,7 +179,8 @@ class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last one that the log issued.
 
     These writes are durable before they return: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`,
-    `publish`, `sync`. The others survive a killed process at once, and a power loss from the next durable write on.
+    `publish`, `sync`. Any other write survives the death of the process at once, but a power loss only after the next
+    durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -191,13 +192,13 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def renew(self, lease: Lease) -> None:
-        """Show the drivers in waiting that this one lives, unless a write since the last call has shown it."""
+        """Show waiting standbys that this driver lives, unless a write since the last call has shown it."""
         ...
 
     def renewals(self) -> object:
         """Return a value that differs from the one before if another driver wrote meanwhile.
 
-        It is to be compared with other values of the same handle only, and says nothing of this handle's own writes.
+        Compare it only with other values of the same handle. The handle's own writes do not change it.
         """
         ...
 
@@ -248,7 +249,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def forget(self, lease: Lease, *states: str) -> None:
-        """Delete the log's records of states that were dropped, all or none, so that others may begin as them."""
+        """Delete the log's records of dropped states, all or none, so that new states may take their names."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:

@@ -34,8 +34,8 @@ _LONGEST_PAUSE = 0.5
 class LogServer:
     """The connection to the server of a log. Thread-safe. `where` begins every error message.
 
-    `patience`: for how many seconds a command is repeated while the server is away or full. So every command must
-    be safe to send twice; for that `log_write.lua` numbers the writes. `reading`: load no scripts, since that needs
+    `patience`: for how many seconds a command is repeated while the server is away or full. Every command must
+    therefore be safe to send twice: `log_write.lua` numbers the writes. `reading`: load no scripts, since that needs
     rights that a reader may lack.
     """
 

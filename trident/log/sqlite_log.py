@@ -30,7 +30,7 @@ _CHECK_UP_TO = 64 << 20
 larger one; its rows are checked as they are read."""
 
 _TOUCH = "UPDATE meta SET renewed = renewed + 1"
-"""A write for its own sake. It must change a value: SQLite neither writes nor fsyncs a row that stays as it is."""
+"""A write whose only purpose is to be durable. It must change a value: SQLite does not write an unchanged row."""
 
 _NO_OUTPUT = ""
 """The output name in the row of a stage without outputs (one that only has effects). The row says that the stage is
@@ -69,7 +69,7 @@ class SqliteLog(LogBase):
         self._path = path
         self._lock = threading.RLock()
         self._kept: tuple[sqlite3.Connection, tuple[int, int] | None] | None = None
-        """What a block of `at_once` looks through, if the log is only read: a connection, and the file's identity."""
+        """For a read-only log: the connection that a block of `at_once` uses, and the identity of the file."""
         if reading:
             self._check_identity(topology)
             return
@@ -407,7 +407,7 @@ class SqliteLog(LogBase):
             raise
 
     def _check_file(self) -> None:
-        """Raise LogError if the file was removed or replaced: POSIX lets this driver write on where nobody reads."""
+        """Raise LogError if the file was removed or replaced: POSIX would let this driver write to the old one."""
         if _file_identity(self._path) != self._file:
             raise LogError(
                 f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "

@@ -1,4 +1,4 @@
-"""The reading of users' aggregators: of which kind they are, and the types of their accumulators and outputs."""
+"""The reading of users' aggregators: their kinds, and the types of their accumulators and outputs."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def read_aggregator(
 
 
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
-    """Read `target` as a combiner or a reducer: an aggregator whose one value a state can hold."""
+    """Read `target` as a combiner or a reducer, the aggregators whose value a state can hold."""
     kind = kind_of(target)
     if not kind:
         check_not_pandas(target, step)
@@ -66,7 +66,7 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
 
 
 def check_not_pandas(target: Any, step: Step) -> None:
-    """Refuse a function of pandas objects where the values of several batches or panes have to be combined."""
+    """Raise an error for a function of pandas objects: it cannot combine the values of several batches or panes."""
     if read_pandas_form(target, step) is not None:
         raise step.error(
             TopologyError,
@@ -93,7 +93,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 
 def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, step: Step) -> BundleMember:
-    """Return an aggregator as one of several in a state. Refuse a reducer, and a ``present`` without an annotation."""
+    """Return an aggregator as a member of a bundle. Raises for a reducer, and for a ``present`` without annotation."""
     if isinstance(folding, Reduction):
         raise step.error(
             TopologyError,
@@ -254,7 +254,7 @@ def _accumulator_type(
     """Return the type of the accumulator: the declared one, else the aggregator's ``outputType``, else an annotation.
 
     If `presents` is true and the aggregator has a ``present``, the declared type is the type of the presented value.
-    Then the accumulator has the declared type only if nothing else tells the accumulator's type.
+    Then the declared type is the accumulator's only if nothing else declares the accumulator's type.
     """
     if declared is not None and not (presents and _has(target, "present")):
         return declared

@@ -16,8 +16,8 @@ class CombinerAggregator(Protocol):
     ``combine`` must be associative, and commutative unless you control the order of the tuples; ``zero()`` is its
     neutral value. An optional ``present(acc)`` turns an accumulator into the value that `aggregate` emits and that
     queries of a state see; its return annotation declares the type of that value. An optional attribute ``outputType``
-    (DDL) declares the accumulator's type where the output field does not.
-    ``init`` gets a tuple of the input fields, also where there is only one field.
+    (DDL) declares the accumulator's type where the output field does not. ``init`` gets a tuple of the input fields,
+    even if there is only one field.
 
     A combiner may also work on whole columns, which is much faster where NumPy or Arrow can do the work. An optional
     ``initColumn(columns, groups, count)`` makes the accumulators of many groups in one call: `columns` is a
@@ -60,8 +60,8 @@ class CombinerAggregator(Protocol):
 class ReducerAggregator(Protocol):
     """Folds tuples one after the other onto a value (``org.apache.storm.trident.operation.ReducerAggregator``).
 
-    Two folded values cannot be combined, so all tuples of a group first go to one partition: prefer a
-    CombinerAggregator where there is one. An optional ``present(acc)`` turns the folded value into the one that
+    Two folded values cannot be combined, so all tuples of a group first go to one partition. Prefer a
+    CombinerAggregator if one can do the work. An optional ``present(acc)`` turns the folded value into the one that
     `aggregate` emits and that queries of a state see. An optional attribute ``outputType`` (DDL) declares the type of
     the folded value where the output field does not.
 
@@ -93,11 +93,10 @@ class Aggregator(Protocol):
     """Sees the tuples of a group and emits any number of tuples (``org.apache.storm.trident.operation.Aggregator``).
 
     ``init`` is called, then ``aggregate`` for each tuple, then ``complete``. These calls are made for every group of a
-    batch; for the whole batch, even an empty one, where there are no groups; and for every partition in
-    `partitionAggregate`. Each of the three may emit tuples, with one value for each declared output field. ``init``
-    returns the group's own state, a list or an object that the other calls change in place. An optional attribute
-    ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do not. All tuples of a
-    group first go to one partition.
+    batch; without groups for the whole batch, even an empty one; and in `partitionAggregate` for every partition. Each
+    of the three may emit tuples, with one value for each declared output field. ``init`` returns the group's own state,
+    a list or an object that the other calls change in place. An optional attribute ``outputType`` (DDL, "string" or
+    "string, long") declares the types where the output fields do not. All tuples of a group first go to one partition.
 
     >>> class CountAsAggregator:
     ...     outputType = "long"

@@ -50,12 +50,12 @@ class Returns:
 
     @property
     def known(self) -> bool:
-        """Whether there is an annotation to read types from."""
+        """True if there is an annotation to read types from."""
         return self.hint is not inspect.Signature.empty and not self.nothing
 
     @property
     def eager(self) -> bool:
-        """Whether one result is itself a list, a set or the like."""
+        """True if one result is itself a list, a set or the like."""
         return _origin(self.hint) in _EAGER or _variadic(self.hint)
 
     @property
@@ -65,7 +65,7 @@ class Returns:
         return Returns(inner[0] if inner else inspect.Signature.empty)
 
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
-        """Return the types of `count` output fields; None where the annotation does not tell.
+        """Return the types of `count` output fields; None if the annotation does not say.
 
         A tuple in the annotation stands for several fields, any other type for one field.
         """
@@ -79,7 +79,7 @@ class Returns:
 
     @property
     def arity(self) -> int | None:
-        """The number of values in one result; None where the annotation does not tell."""
+        """The number of values in one result; None if the annotation does not say."""
         if not self.known or self.hint is Any or _variadic(self.hint):
             return None
         types = several_of(self.hint)

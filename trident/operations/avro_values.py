@@ -18,7 +18,7 @@ from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number
 
 AvroSchema = str | Mapping[str, Any] | Sequence[Any]
-"""A schema of Avro: its JSON as text, or what that text stands for."""
+"""A schema of Avro: its JSON as text, or the object that this text describes."""
 
 
 class FromAvro:
@@ -26,20 +26,20 @@ class FromAvro:
 
     The value must be a record; its fields are matched with the declared ones by name. A missing field is null, one that
     is not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. Avro's logical types are dates,
-    times and decimals; an enum and a uuid are texts. Nothing is rounded. It means the same on both engines and in DRPC
-    requests. The package fastavro reads, also where Spark's workers run (extra ``avro``).
+    times and decimals; an enum and a uuid are texts. Nothing is rounded. The results are the same on both engines and
+    in DRPC requests. The package fastavro must be installed in the driver and on Spark's workers (extra ``avro``).
 
     Parameters
     ----------
     fields : str or StructType
-        The fields that it gives, with their types. `each` and `map` need no output fields beside it.
+        The fields that the function gives, with their types. `each` and `map` then need no output fields.
     schema : str, dict or list, optional
-        The schema by which all values were written: its JSON, or what the JSON stands for. The values are bare, without
-        a file's header.
+        The schema by which all values were written, as JSON or as the object that the JSON describes. The values are
+        bare, without a file's header.
     registry : mapping of int to schema, optional
-        In place of `schema`: the values are of a schema registry's serializer, which puts a zero byte and the schema's
-        number, four bytes, before each. The mapping holds the schema of each number. A value of another number, or of
-        another form, is refused.
+        In place of `schema`, for values from a schema registry's serializer, which puts a zero byte and the schema's
+        number, four bytes, before each value. The mapping holds the schema of each number. A value with another number,
+        or in another form, is refused.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class FromAvro:
 
     Notes
     -----
-    In Spark it is ``from_avro``, which knows neither a registry's form nor a schema for each value.
+    Spark's counterpart is ``from_avro``, which supports neither a registry's form nor a schema for each value.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ def _parsed_registry(registry: object) -> dict[int, Any]:
 
 
 def _parsed(name: str, schema: object) -> Any:
-    """Return a schema as fastavro reads values by it. Raises TopologyError if it is none."""
+    """Return a schema in the form that fastavro needs to read values. Raises TopologyError if it is not a schema."""
     fastavro = _fastavro()
     try:
         found = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[") else schema
@@ -138,7 +138,7 @@ def _parsed(name: str, schema: object) -> Any:
 
 
 def _read(value: bytes, schema: Any) -> Any:
-    """Return the value that these bytes are, by the schema. Raises ValueError unless they are it as a whole."""
+    """Return the value that these bytes encode by the schema. Raises ValueError if bytes are missing or left over."""
     stream = io.BytesIO(value)
     try:
         read = _fastavro().schemaless_reader(stream, schema)
@@ -158,7 +158,7 @@ def _hint(value: bytes) -> str:
 
 
 def _converted(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of a record in the form of its type: what is not declared within it is left out."""
+    """Return a value of a record in the form of the declared type, without nested fields that are not declared."""
     if value is None:
         return None
     if kinds.is_list(kind) and isinstance(value, list):

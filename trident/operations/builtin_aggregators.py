@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max, which Spark and the stores compute too; and the base class of all built-in aggregators."""
+"""Count, Sum, Min and Max, which Spark and the stores also compute; the base class of all built-in aggregators."""
 
 import dataclasses
 import decimal
@@ -57,7 +57,7 @@ _BY_FOREIGN_NAME = _ALIKE | {
 
 
 def called_like(name: str) -> str | None:
-    """Return how to write the built-in aggregator that a function of Python or Spark stands for; None if there is none.
+    """Return how to write the built-in aggregator for a function's name in Python or Spark; None if there is none.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
@@ -75,12 +75,12 @@ class BuiltinAggregator(CombinerAggregator):
     """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     ordered: ClassVar[bool] = False
-    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns behind the input
+    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
-        """The input fields that the aggregator was given, as in ``Sum("price")``; None if the verb names them."""
+        """The input fields given to the aggregator itself, as in ``Sum("price")``; None if the verb names them."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -102,7 +102,7 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
-        """Return why these input fields cannot be aggregated; "" where they can."""
+        """Return why these input fields cannot be aggregated; "" if they can."""
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
@@ -110,13 +110,13 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType | None:
-        """Return the type of what ``present`` gives for accumulators of a type; None where its annotation says it."""
+        """Return the type of ``present``'s result for accumulators of a type; None if its annotation gives the type."""
         return None
 
 
 @dataclass(frozen=True)
 class OneFieldAggregator(BuiltinAggregator):
-    """The base class of aggregators of one field, which is given to the aggregator or named by the verb before it.
+    """The base class of aggregators of one field. The field is an argument of the aggregator, or of the verb.
 
     ``aggregate("price", Sum(), "total")`` and ``aggregate(Sum("price"), "total")`` mean the same.
     """

@@ -11,7 +11,7 @@ from trident.operations.functions import Filter
 
 @dataclass(frozen=True)
 class FilterNull(Filter):
-    """Keeps the tuples in which no input field is null.
+    """A filter that keeps the tuples in which no input field is null.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.FilterNull``.
 
@@ -25,9 +25,9 @@ class FilterNull(Filter):
 
 @dataclass(frozen=True)
 class Equals(Filter):
-    """Keeps the tuples in which all input fields are equal. Null equals null, and NaN equals NaN, as in `groupBy`.
+    """A filter that keeps the tuples whose input fields are all equal. Null equals null, and NaN NaN, as in `groupBy`.
 
-    Meaning: ``org.apache.storm.trident.operation.builtin.Equals``, which raises where two neighbours are null.
+    Meaning: ``org.apache.storm.trident.operation.builtin.Equals``, which raises if two neighbours are null.
 
     >>> Equals().isKeep((1, 1, 1)), Equals().isKeep((None, None)), Equals().isKeep((1, None))
     (True, True, False)
@@ -39,7 +39,7 @@ class Equals(Filter):
 
 @dataclass(frozen=True)
 class Negate(Filter):
-    """Keeps the tuples that `filter` drops: a `Filter`, or a callable with one argument for each input field.
+    """A filter that keeps the tuples that `filter` drops: a `Filter`, or a callable of the input fields.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Negate``.
 

@@ -22,8 +22,8 @@ class Expression:
 def expr(text: str) -> Expression:
     """Return an operation that Spark runs natively: an expression in Spark SQL over the stream's fields.
 
-    A generator (``explode(...)``) gives many tuples. Only Spark knows an expression's type, and Spark is not asked
-    while a topology is built: write the type with the output field. Meaning: ``pyspark.sql.functions.expr``.
+    A generator (``explode(...)``) gives many tuples. Only Spark can infer an expression's type, and it is not used
+    while a topology is built, so write the type with the output field. Meaning: ``pyspark.sql.functions.expr``.
 
     >>> expr("explode(split(line, ' '))")
     expr("explode(split(line, ' '))")
@@ -35,7 +35,7 @@ def expr(text: str) -> Expression:
 
 @dataclass(frozen=True)
 class Debug:
-    """Writes the tuples that pass, at most `limit` of each batch, to the Python log. The stream stays the same.
+    """An operation that writes tuples, at most `limit` of each batch, to the Python log. The stream stays the same.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Debug``, which prints on the worker.
 
@@ -54,7 +54,7 @@ class Debug:
 
 @dataclass(frozen=True)
 class MapGet:
-    """Looks up each tuple's key in a state, and gives the value of the key, or null if the state does not have the key.
+    """A query that gives the value of each tuple's key in a state, or null if the state does not have the key.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.MapGet``, and ``SnapshotGet`` over a state without key fields.
     """
@@ -68,7 +68,7 @@ class MapGet:
 
 @dataclass(frozen=True)
 class SnapshotGet:
-    """Gives the one value of a state without key fields, or null if the state has no value yet.
+    """A query that gives the one value of a state without key fields, or null if the state has no value yet.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.SnapshotGet``.
     """
@@ -82,7 +82,7 @@ class SnapshotGet:
 
 @dataclass(frozen=True)
 class TupleCollectionGet:
-    """Gives every tuple once with each entry of a state: the entry's key fields, then its value.
+    """A query that gives every tuple once with each entry of a state: the entry's key fields, then its value.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.TupleCollectionGet``.
     """

@@ -1,7 +1,7 @@
 """Bundles: several combiners over the same tuples as one combiner, whose accumulator is a struct with a field for each.
 
-A bundle is a CombinerAggregator like any other, so whatever takes a combiner takes a bundle. Steps that know bundles
-fold each combiner by itself, as they would without the bundle, and put the accumulators together only at the end.
+A bundle is a CombinerAggregator like any other, so it can stand wherever a combiner can. Steps that know bundles fold
+each combiner separately, as they would without the bundle, and put the accumulators together only at the end.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class Bundle(CombinerAggregator):
 
     @property
     def present(self) -> Callable[[Any], Any] | None:
-        """The function that makes the values that queries see; None if no member presents another value than it has."""
+        """The function that makes the values that queries see; None if no member has a ``present``."""
         return self._present if any(member.present is not None for member in self.members) else None
 
     def _present(self, acc: Any) -> Any:
@@ -68,7 +68,7 @@ class Bundle(CombinerAggregator):
         return tuple(function(member, value) for member, value in zip(self.members, values, strict=True))
 
     def _tuples(self, whole: Any) -> list[Any]:
-        """Return the tuple that each member sees of a tuple with the fields of all."""
+        """Return each member's own tuple from a tuple with the fields of all members."""
         return [make(whole[name] for name in names) for names, make in self._makers]
 
     @cached_property
@@ -90,9 +90,9 @@ def bundle_of(aggregation: object) -> Bundle | None:
 
 
 def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
-    """Return two accumulators as one. As in a fold of a single combiner, the other one is the result where one is null.
+    """Return two accumulators combined; if one is null, the result is the other, as in the fold of one combiner.
 
-    Only `a` is looked at: it may be what is stored, and where nothing is stored the new accumulator becomes the value.
+    Only `a` is checked for a null: it may be the stored value, and if nothing is stored, `b` becomes the value.
     """
     return b if a is None else aggregation.aggregator.combine(a, b)
 

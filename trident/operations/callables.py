@@ -1,4 +1,4 @@
-"""The reading of users' operations: what an operation is, how it is called, and whether it takes the arguments."""
+"""The reading of users' operations: their kind, how they are called, and whether they accept the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -67,7 +67,7 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
 
 
 def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operation, Returns]:
-    """Return a function of pandas objects as an operation. Refuse one that gives one value for all tuples."""
+    """Return a function of pandas objects as an operation. Raises an error if it gives one value for all tuples."""
     if form.gives is None:
         problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
         hint = "an aggregate takes such a function. To give one value for each tuple, return a pd.Series"
@@ -76,9 +76,9 @@ def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operat
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
-    """Return how `target` is called, without a JVM: a plain callable as `plain` says.
+    """Return how `target` is called, without a JVM. A plain callable is called as `plain` says.
 
-    Raises TopologyError if `target` is no operation, or one that belongs to another verb.
+    Raises TopologyError if `target` is not an operation, or is one for another verb.
     """
     if isinstance(target, Expression):
         return Call.EXPRESSION
@@ -198,13 +198,13 @@ def is_generator(target: Any) -> bool:
 
 
 def is_coroutine(target: Any) -> bool:
-    """Return whether a call of the target gives something to await."""
+    """Return whether a call of the target returns an awaitable."""
     functions = _functions_behind(target)
     return any(inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function) for function in functions)
 
 
 def _functions_behind(target: Any) -> list[Any]:
-    """Return the target and the functions that a call of it runs: behind a partial or wrapper, or its ``__call__``."""
+    """Return the target and the functions that a call of it runs: inside a partial or wrapper, or its ``__call__``."""
     functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
         target = target.func
@@ -230,7 +230,7 @@ def bind(
     keywords: Iterable[str] = (),
     yields: bool = False,
 ) -> None:
-    """Refuse a target that does not take `count` arguments and `keywords`. One without a known signature is accepted.
+    """Raise an error if `target` does not take `count` arguments and `keywords`. An unknown signature is accepted.
 
     `usage` says in the error how the target is called. A generator function is refused too unless `yields` is true:
     nothing would run its body.

@@ -1,4 +1,4 @@
-"""State updates that the library makes of whole columns, as plain data; the compiler has the function of each."""
+"""State updates that the library itself applies to whole columns, as plain data; the compiler has their functions."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from trident.operations.windows import EventTime
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstOfKey:
-    """Let the first tuple of each key through, and drop the others.
+    """The update of `dropDuplicates`: let the first tuple of each key through, and drop the others.
 
     By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that went
     through. Without it a key is remembered for as long as the state keeps it.
@@ -26,7 +26,7 @@ class FirstOfKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LastOfKey:
-    """Keep the last tuple of each key: the fields in `values`, as a struct."""
+    """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`."""
 
     site: CallSite
     values: tuple[str, ...]

@@ -22,11 +22,11 @@ class DeadLetter:
     Parameters
     ----------
     attempts : int
-        How many attempts of a batch fail, as they do without a policy, before the next attempt makes dead letters. So a
-        temporary fault (a service that is away) makes none. With 0 the first attempt makes them.
+        How many attempts of a batch fail, as they would without a policy, before the next attempt makes dead letters.
+        So a temporary fault, such as a service that is down, makes none. With 0 the first attempt makes them.
     most : int
-        How many dead letters one step may make in one batch. If there would be more, the batch fails: so many failures
-        are not the fault of single tuples.
+        How many dead letters one step may make in one batch. If there would be more, the batch fails, because so many
+        failures are not the fault of single tuples.
 
     >>> DeadLetter(attempts=2)
     DeadLetter(attempts=2, most=10000)
@@ -61,9 +61,9 @@ _NAMES = ("fail", "skip", "deadLetter")
 
 
 def read_policy(onError: object, operation: Operation, step: Step) -> OnError | None:
-    """Return the policy that the argument `onError` of a step means; None for "fail".
+    """Return the policy for the argument `onError` of a step; None for "fail".
 
-    Raises TopologyError if `onError` means no policy, or if Spark itself runs the operation.
+    Raises TopologyError if `onError` is not a policy, or if Spark itself runs the operation.
     """
     if isinstance(onError, DeadLetter):
         policy: OnError | None = onError
@@ -97,7 +97,7 @@ class KeepLetters:
         self.most = check_whole_number("most", most)
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
-        """Store the batch's new letters; remove the letters that it puts back, and the oldest of more than `most`."""
+        """Store the batch's new letters; remove the letters that it puts back, and the oldest ones beyond `most`."""
         # A letter on its way back into the stream carries only its id: its other fields are null.
         step = LETTER.names.index("step")
         new = [tuple(letter) for letter in tuples if letter[step] is not None]

@@ -27,12 +27,12 @@ class Call(enum.Enum):
 
     @property
     def native(self) -> bool:
-        """Whether only Spark can run an operation that is called in this way."""
+        """True if only Spark can run an operation that is called in this way."""
         return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
 
     @property
     def pandas(self) -> bool:
-        """Whether one call is for many tuples, as pandas objects."""
+        """True if one call gets many tuples, as pandas objects."""
         return self in (Call.SERIES, Call.PANDAS_FRAME)
 
 
@@ -40,8 +40,8 @@ class Call(enum.Enum):
 class Operation:
     """A user's operation in a plan: the object (`target`), its source location, and the way in which it is called.
 
-    `many` is true where one call gives many tuples (a generator, an Iterator annotation, flatMap). A call with pandas
-    objects gives one tuple for each; with `many` it gives any number for all of them.
+    `many` is true if one call gives many tuples (a generator, an Iterator annotation, flatMap). A call with pandas
+    objects gives one tuple for each input tuple; with `many`, any number for all input tuples together.
     """
 
     target: Any
@@ -59,16 +59,15 @@ class TridentCollector(Protocol):
 
 
 class Function:
-    """An operation that appends values to a tuple. Subclass it where a plain callable is not enough.
+    """An operation that appends values to a tuple. Subclass it if a plain callable is not enough.
 
     `execute` emits any number of times. Each emission gives one tuple: the input tuple's fields, then the emitted
-    values. Without an emission the tuple is dropped.
-    Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
-    "string, long") declares the types where the output fields do not. An optional attribute ``outputFields`` stands for
-    output fields that the call leaves out. A Function must be picklable: it runs on Spark's
-    workers. An optional ``prepare(context)`` is called before the first tuple of a partition, with an
-    `OperationContext`, and an optional ``cleanup()`` after the last tuple. Every batch calls both anew, on a copy of
-    the Function: keep costly objects in a module of their own, where a worker finds them again.
+    values. Without an emission the tuple is dropped. Meaning: ``org.apache.storm.trident.operation.Function``. An
+    optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do
+    not. An optional attribute ``outputFields`` stands for output fields that the call leaves out. A Function must be
+    picklable: it runs on Spark's workers. An optional ``prepare(context)`` is called before the first tuple of a
+    partition, with an `OperationContext`, and an optional ``cleanup()`` after the last tuple. Both are called for every
+    batch, on a copy of the Function; keep costly objects in a module, where a worker finds them again.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -138,8 +137,8 @@ class Updating:
 class Query:
     """A query function in a plan. `get` is true for MapGet and SnapshotGet, which run over whole columns.
 
-    `joining` is "inner" or "left" for a join with the state: the value comes as its fields, and without a value the
-    tuple is dropped, or the fields are null.
+    `joining` is "inner" or "left" for a join with the state. The fields of the value are appended; without a value,
+    "inner" drops the tuple and "left" appends nulls.
     """
 
     function: QueryFunction
@@ -150,7 +149,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Output fields as the user wrote them. `typed` tells which fields have a type; the others are void for now."""
+    """Output fields as the user wrote them. `typed` says which fields have a type; the others are void at first."""
 
     schema: StructType
     typed: tuple[bool, ...]

@@ -24,7 +24,7 @@ class IntervalJoining:
     """A join of tuples whose times lie within an interval of each other.
 
     The time of the right tuple is from `lower` to `upper` microseconds after that of the left one; both may be
-    negative. `unmatched` tells for each stream whether its tuples without a partner leave too.
+    negative. `unmatched` says for each stream whether its tuples without a partner are emitted, too.
     """
 
     site: CallSite
@@ -53,7 +53,7 @@ class IntervalJoining:
 
 
 def span(microseconds: int) -> str:
-    """Return a duration that may be negative as text.
+    """Return a duration, which may be negative, as text.
 
     >>> span(-3_600_000_000), span(0)
     ('-1 hour', '0 seconds')

@@ -1,4 +1,4 @@
-"""The options of a join: which streams may lack a key, and which fields leave it."""
+"""The options of a join: which streams may lack a key, and which fields its results have."""
 
 import enum
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from trident.base.step import Step
 class JoinType(enum.StrEnum):
     """Whether a stream of a join may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
-    A list of them has one for each stream. A key leaves the join if every INNER stream has tuples with the key. An
-    OUTER stream that has no such tuple gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
+    A list of them has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the
+    key. An OUTER stream that has no such tuple gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
     """
 
     INNER = "inner"
@@ -20,7 +20,7 @@ class JoinType(enum.StrEnum):
 
 
 class JoinOutFieldsMode(enum.StrEnum):
-    """The fields that leave a join. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
+    """The fields of a join's results. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
 
     COMPACT: the keys once, under the first stream's names, then every stream's other fields. PRESERVE: all fields of
     every stream, with its keys; all of them are null where the stream lacks the key.
@@ -38,7 +38,7 @@ _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """Return the `joinType` that a text means, also if it is PySpark's word for it; None if it means none.
+    """Return the `joinType` that a text means, in the words of this library or of PySpark; None if it means none.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)

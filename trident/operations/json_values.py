@@ -27,15 +27,16 @@ class FromJson:
     The value must be an object; its members are matched with the fields by name. A missing member is null, one that is
     not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. A member must have the JSON type of
     its field, as in ``FileSpout(format="json")``: dates and times are texts in ISO 8601, binary is text in base64, and
-    a decimal may be a text too. Nothing is rounded or guessed. It means the same on both engines and in DRPC requests.
+    a decimal may be a text too. Nothing is rounded or guessed. The results are the same on both engines and in DRPC
+    requests.
 
     Parameters
     ----------
     fields : str or StructType
-        The fields that it gives, with their types. `each` and `map` need no output fields beside it.
+        The fields that the function gives, with their types. `each` and `map` then need no output fields.
     registry : bool
-        Whether the values are of a schema registry's serializer, which puts a zero byte and the schema's number, four
-        bytes, before the JSON. Such a value is refused without it, and any other with it.
+        True if the values come from a schema registry's serializer, which puts a zero byte and the schema's number,
+        four bytes, before the JSON. If it is false such a value is refused; if it is true, any other value.
     numbers : "strict" or "lenient"
         Lenient: 517.0 and "517" are whole numbers too.
     timeZone : str, optional
@@ -61,7 +62,7 @@ class FromJson:
 
     Notes
     -----
-    In Spark it is ``from_json``, which gives null for what it cannot read.
+    Spark's counterpart is ``from_json``, which gives null for a value that it cannot read.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class FromJson:
         return self._read_exactly(value) if quick is None else quick
 
     def _read_quickly(self, value: bytes | str) -> tuple[Any, ...] | None:
-        """Return the fields of a value by the fast parser; None if only the exact parser can say what they are."""
+        """Return the fields of a value by the fast parser; None if only the exact parser can read them."""
         try:
             found = _DECODER.decode(value)
             if type(found) is not dict:
@@ -130,7 +131,7 @@ def _body(value: bytes | str) -> bytes:
 
 
 def _accepted(kind: pa.DataType) -> tuple[type, ...]:
-    """Return the types of Python values that a column of this type takes unchanged; none if they must be looked into.
+    """Return the types of Python values that a column of this type takes unchanged; none if values need a closer check.
 
     >>> _accepted(pa.float64()), _accepted(pa.list_(pa.int64()))
     ((<class 'float'>, <class 'int'>), ())
@@ -140,5 +141,5 @@ def _accepted(kind: pa.DataType) -> tuple[type, ...]:
 
 
 def _holds_decimals(kind: pa.DataType) -> bool:
-    """Return whether a type is or contains a decimal: only the exact way keeps all digits of one."""
+    """Return whether a type is or contains a decimal, of which only the exact parser keeps all digits."""
     return kinds.is_decimal(kind) or any(_holds_decimals(kind.field(at).type) for at in range(kind.num_fields))

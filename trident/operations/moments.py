@@ -1,8 +1,8 @@
 """Variance, VarPop, StdDev and StdDevPop, which share one accumulator: a count, a mean, and squared deviations.
 
-Two accumulators are combined as T. Chan, G. Golub and R. LeVeque do it ("Updating formulae and a pairwise algorithm for
-computing sample variances", 1979). Unlike a sum of squares this stays exact to the last few digits of a double where
-the values are large and near one another.
+Two accumulators are combined by the method of T. Chan, G. Golub and R. LeVeque ("Updating formulae and a pairwise
+algorithm for computing sample variances", 1979). Unlike a sum of squares this stays exact to the last few digits of a
+double if the values are large and close together.
 """
 
 import math

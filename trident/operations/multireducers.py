@@ -14,12 +14,11 @@ from trident.operations.functions import TridentCollector
 class MultiReducer(Protocol):
     """Sees the tuples of several streams, partition by partition (``org.apache.storm.trident.operation.MultiReducer``).
 
-    In every partition of every batch, also an empty one, ``init`` is called once, then ``execute`` for each tuple, then
+    In every partition of every batch, even an empty one, ``init`` is called once, then ``execute`` for each tuple, then
     ``complete``. Each of the three may emit tuples, with one value for each declared output field. ``init`` returns the
     partition's own state, a list or an object that the other calls change in place. Tuples of different streams come in
-    any order.
-    An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do
-    not.
+    any order. An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the
+    output fields do not.
 
     >>> class CountEach:
     ...     def init(self, collector):

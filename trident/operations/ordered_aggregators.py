@@ -1,8 +1,8 @@
 """First, Last, CollectList, MaxBy and MinBy, whose results depend on the order of tuples.
 
 Partial results are combined in any order, so each accumulator keeps the positions of its tuples: the txid of the batch,
-and the tuple's number in the batch. Where a combiner sees single tuples, as in a window by count, no position is known.
-There accumulators are combined in the order of their tuples, and of two equal positions the first one is earlier.
+and the tuple's number in the batch. If a combiner sees single tuples, as in a window by count, positions are not known.
+Then accumulators are combined in the order of their tuples, and of two equal positions the first one is earlier.
 """
 
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class First(OneFieldAggregator):
     """The value that one field has in the first tuple, null included, as Spark's ``first`` and ``any_value``.
 
     A tuple of an earlier batch is before one of a later batch. Within a batch, tuples come partition by partition, and
-    in each partition in the order in which the spout gave them. Behind a step that moves tuples between partitions
-    (`partitionBy`, a join) Spark decides on their order, and a replay may give another first tuple; what a batch gave
-    never changes once it is frozen. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple the
-    result is null.
+    in each partition in the order in which the spout gave them. After a step that moves tuples between partitions
+    (`partitionBy`, a join) Spark decides on their order, and a replay may give another first tuple; the result of a
+    frozen batch never changes. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple the result
+    is null.
 
     >>> first = First()
     >>> first.present(first.combine(first.init(("dog",)), first.init(("cat",))))
@@ -91,8 +91,8 @@ class First(OneFieldAggregator):
 class Last(First):
     """The value that one field has in the last tuple, null included, as Spark's ``last``.
 
-    `First` tells the order of tuples. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple the
-    result is null.
+    The order of tuples is that of `First`. With ``ignoreNulls=True`` tuples with a null are skipped. Without any tuple
+    the result is null.
 
     >>> last = Last(ignoreNulls=True)
     >>> last.present(last.combine(last.init(("dog",)), last.init((None,))))
@@ -106,8 +106,8 @@ class Last(First):
 class CollectList(OneFieldAggregator):
     """All values of one field, an array in the order of the tuples, as Spark's ``collect_list``. Nulls are skipped.
 
-    `First` tells the order of tuples. In a state the arrays grow with every batch, and each change of a key writes its
-    whole array: collect where there is an end, in a batch or a window, or where keys have few values.
+    The order of tuples is that of `First`. In a state the arrays grow with every batch, and each change of a key writes
+    its whole array. So collect within a batch or a window, or in a state whose keys have few values.
 
     >>> collect = CollectList()
     >>> collect.present(collect.combine(collect.init(("dog",)), collect.init(("cat",))))
@@ -156,11 +156,11 @@ class CollectList(OneFieldAggregator):
 
 @dataclass(frozen=True)
 class MaxBy(BuiltinAggregator):
-    """The value that one field has where another field is greatest, as Spark's ``max_by``.
+    """The value of one field in the tuple in which another field is greatest, as Spark's ``max_by``.
 
     ``MaxBy("city", "temperature")`` gives the city of the highest temperature. Tuples with a null in the second field
     are skipped; the value may be null. NaN is greater than every number (Spark's order). Of several tuples with the
-    greatest value the first one counts (`First` tells their order). Without any tuple the result is null.
+    greatest value the first one counts, in the order of `First`. Without any tuple the result is null.
 
     >>> hottest = MaxBy()
     >>> hottest.present(hottest.combine(hottest.init(("oslo", 7)), hottest.init(("rome", 21))))
@@ -241,7 +241,7 @@ class MaxBy(BuiltinAggregator):
 
 @dataclass(frozen=True)
 class MinBy(MaxBy):
-    """The value that one field has where another field is smallest, as Spark's ``min_by``.
+    """The value of one field in the tuple in which another field is smallest, as Spark's ``min_by``.
 
     Nulls, NaN and equal values are as in `MaxBy`.
 
@@ -259,7 +259,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 
 def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
-    """Return for each of `count` groups the first (or last) of `rows` that is in it; -1 for a group without one."""
+    """Return for each of `count` groups the first (or last) of `rows` in that group; -1 for a group without rows."""
     picked = np.full(count, -1, np.int64)
     ordered = rows if last else rows[::-1]
     picked[groups[ordered]] = ordered  # of several rows of a group NumPy keeps the one that comes last

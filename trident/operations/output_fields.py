@@ -36,7 +36,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
 
 
 def value_fields(name: str, fields: object) -> spark.StructType:
-    """Return the fields with types that the function `name` was given, as DDL or a StructType.
+    """Return the fields with types that were given, as DDL or a StructType, to the function `name`.
 
     Raises TopologyError, or TypeDeclarationError for a type that does not exist.
     """
@@ -105,7 +105,7 @@ def keep_names(schema: spark.StructType, operation: Operation, returns: Returns,
 
 
 def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark.StructType:
-    """Return the fields that an object emits through its collector; errors call the object `holder`."""
+    """Return the fields that `target` emits through its collector; errors call the object `holder`."""
     return typed_outputs(target, read_outputs(outputs, step), step, holder)
 
 
@@ -157,7 +157,7 @@ def _types_in(written: object) -> tuple[spark.DataType, ...]:
 
 
 def _check_result(declared: Declared, operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an annotation that contradicts the output fields, or a list where many tuples are meant."""
+    """Raise an error if the annotation contradicts the output fields, or is a list although many tuples are meant."""
     schema, count = declared.schema, len(declared.schema.names)
     if operation.call.native or operation.call is Call.FUNCTION:
         return

@@ -1,4 +1,4 @@
-"""Functions of pandas Series and DataFrames, known by their annotations as PySpark's ``pandas_udf`` knows them."""
+"""Functions of pandas Series and DataFrames, recognised by their annotations as PySpark's ``pandas_udf`` does."""
 
 import inspect
 import sys
@@ -20,8 +20,8 @@ _ACCEPTED = "f(a: pd.Series, b: pd.Series) -> pd.Series, f(df: pd.DataFrame) -> 
 class PandasForm:
     """The annotations of a function of pandas objects.
 
-    `takes` is "Series" for one Series a field, "DataFrame" for one DataFrame of all fields. `gives` is None where the
-    function gives one value for all tuples; `value` is the annotation of that value then.
+    `takes` is "Series" for one Series per field, "DataFrame" for one DataFrame of all fields. `gives` is None if the
+    function gives one value for all tuples; then `value` is the annotation of that value.
     """
 
     takes: Kind
@@ -96,7 +96,7 @@ def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:
 
 
 def _resolved(function: Any, hint: Any) -> Any:
-    """Return the object that an annotation names; its text where Python cannot tell.
+    """Return the object that an annotation names, or its text if Python cannot evaluate it.
 
     pandas' classes take no type arguments at runtime: only type checkers can read the text ``pd.Series[int]``.
     """
@@ -113,12 +113,12 @@ def _resolved(function: Any, hint: Any) -> Any:
 
 
 def _without_arguments(hint: str) -> str:
-    """Return ``pd.Series`` of ``pd.Series[int]``, which may stand in quotes once more."""
+    """Return ``pd.Series`` for ``pd.Series[int]``, which may have another pair of quotes around it."""
     return hint.strip("'\" ").partition("[")[0]
 
 
 def _kind(hint: Any) -> Kind | None:
-    """Return the class of pandas that an annotation stands for; None if it stands for none of the two."""
+    """Return whether an annotation is a Series or a DataFrame of pandas; None if it is neither."""
     if isinstance(hint, str):  # pandas may be imported for type checkers only
         return _BY_TEXT.get(_without_arguments(hint))
     pandas = sys.modules.get("pandas")  # without pandas there is no such annotation, nor while a thread imports it
@@ -134,5 +134,5 @@ def _iterates(hint: Any) -> bool:
 
 
 def _of_pandas(hint: Any) -> bool:
-    """Return whether an annotation names a class of pandas within it, such as ``Iterator[tuple[pd.Series, ...]]``."""
+    """Return whether an annotation contains a class of pandas, such as ``Iterator[tuple[pd.Series, ...]]``."""
     return _kind(hint) is not None or any(_of_pandas(inner) for inner in typing.get_args(hint))

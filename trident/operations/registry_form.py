@@ -4,7 +4,7 @@ HEAD = 5
 
 
 def schema_number(value: bytes) -> int:
-    """Return the number of the schema that a value names; the value itself begins at byte `HEAD`.
+    """Return the schema number at the head of a value; the value's own bytes begin at index `HEAD`.
 
     Raises ValueError for a value of another form.
 

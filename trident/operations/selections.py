@@ -36,9 +36,9 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class First:
-    """The first `count` tuples, in ascending order of a field (`reverse`: descending), nulls last.
+    """The first `count` tuples in ascending order of a field, nulls last. `reverse`: in descending order.
 
-    Without a field, they are the tuples that come first.
+    Without a field, they are the first tuples of the batch.
     """
 
     count: int
@@ -50,7 +50,7 @@ Picking = Extreme | First
 
 
 def check_comparator(comparator: object, compared: str, step: Step) -> None:
-    """Refuse a comparator that does not take two arguments. An error calls these `compared`, such as "values"."""
+    """Raise an error if a comparator does not take two arguments, which the message calls `compared` ("values")."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
@@ -64,7 +64,7 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Refuse a field whose values have no order. `hint` ends the error's message."""
+    """Raise an error for a field whose values have no order. `hint` ends the error's message."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,

@@ -1,6 +1,6 @@
-"""CountDistinct and Quantiles, whose accumulators are sketches of a few kilobytes: their results have a known error.
+"""CountDistinct and Quantiles, whose accumulators are sketches of a few kilobytes and whose results have a known error.
 
-Apache DataSketches makes the sketches.
+The sketches are those of Apache DataSketches.
 
 The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in its own portable
 binary form, which the Java and C++ libraries read too.

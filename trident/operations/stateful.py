@@ -1,4 +1,4 @@
-"""Stateful operations: what users extend, and a stateful operation in a plan."""
+"""Stateful operations: the classes that users extend, and the form of a stateful operation in a plan."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ from trident.operations.functions import Call, Operation, TridentCollector
 
 
 class StatefulOperation:
-    """An operation that keeps values over all batches. Subclass it where a plain function is not enough.
+    """An operation that keeps values over all batches. Subclass it if a plain function is not enough.
 
-    `statefulEach` calls `execute` for each tuple, on the driver, in the batch's order. What it puts into the state is
-    frozen with what it emits before either is written, so each batch changes the state once, whatever fails; every
-    committed txid is a checkpoint of all states. The other methods may be left out. Meaning: Storm's
-    ``IStatefulBolt``, with the hooks of ``IStatefulComponent``, exactly-once.
+    `statefulEach` calls `execute` for each tuple, on the driver, in the batch's order. The changes of the state and the
+    emitted tuples are frozen together before either is written, so each batch changes the state once, whatever fails;
+    every committed txid is a checkpoint of all states. The other methods are optional. Meaning: Storm's
+    ``IStatefulBolt`` with the hooks of ``IStatefulComponent``, but exactly-once.
 
     In a run the calls come in this order:
 
@@ -26,9 +26,9 @@ class StatefulOperation:
     2. for each batch ``execute`` with each tuple, then ``prePrepare(txid)``. Then the batch's changes are frozen;
     3. ``preCommit(txid)``, before the frozen changes are written.
 
-    If a batch fails before its changes are frozen, it begins again: first with ``preRollback()``, which finds the state
-    as the batch before left it. If the driver dies, the next one begins with ``initState``; changes that were frozen
-    are written first, after ``preCommit`` of the new object.
+    If a batch fails before its changes are frozen, it begins again with ``preRollback()``; the state is then as the
+    batch before left it. If the driver dies, the next one begins with ``initState``; it first writes the changes that
+    were frozen, after a call of ``preCommit`` on the new object.
 
     >>> class Longest(StatefulOperation):
     ...     outputType = "string"
@@ -41,7 +41,7 @@ class StatefulOperation:
     """
 
     def initState(self, state: Any) -> None:
-        """Take the `KeyValueState` for this run. It is open while a method but ``preCommit`` runs."""
+        """Take the `KeyValueState` for this run. It can be used while any method but ``preCommit`` runs."""
         raise NotImplementedError(f"{type(self).__name__} has no initState(state)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -49,28 +49,29 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Put what is held back in memory into the state: the batch has no more tuples, its changes are frozen next."""
+        """Put values that are still in memory into the state: the batch has no more tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
         """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
 
     def preRollback(self) -> None:
-        """Drop what is held in memory of the batch: it failed, and its tuples come again."""
+        """Drop values of the batch that are in memory: the batch failed, and its tuples come again."""
 
 
 class TransactionOperation:
-    """An operation that keeps its state by itself, and gives a checkpoint of it for each batch.
+    """An operation that keeps its state itself, and returns a checkpoint of the state for each batch.
 
-    Meaning: JStorm's ``ITransactionStatefulBoltExecutor``. `statefulEach` calls it without ``keyFields``; its state is
-    one value, the checkpoint as JSON, which is committed with the batch. In a run the calls come in this order:
+    Meaning: JStorm's ``ITransactionStatefulBoltExecutor``. Give it to `statefulEach` without ``keyFields``; its state
+    is one value, the checkpoint as JSON, which is committed with the batch. In a run the calls come in this order:
 
-    1. ``initState(checkpoint)``, before the first tuple, with the checkpoint of the last committed batch; None where
+    1. ``initState(checkpoint)``, before the first tuple, with the checkpoint of the last committed batch, or None if
        there is none. ``ackCommit`` of that batch follows, since the former driver may have died before it;
     2. for each batch ``execute`` with each tuple, ``finishBatch(txid)``, ``commit(txid, checkpoint)``. What `commit`
        returns is frozen with what was emitted, and written;
     3. ``ackCommit(txid)``, when every state and output holds the batch.
 
-    If a batch fails before it is frozen, it begins again: first with ``rollback(checkpoint)`` of the batch before.
+    If a batch fails before it is frozen, it begins again with ``rollback``, which gets the checkpoint of the batch
+    before.
 
     >>> class Total(TransactionOperation):
     ...     def initState(self, checkpoint):
@@ -88,7 +89,7 @@ class TransactionOperation:
         raise NotImplementedError(f"{type(self).__name__} has no initState(checkpoint)")
 
     def rollback(self, checkpoint: Any) -> None:
-        """Go back to this checkpoint, or to the beginning for None: the tuples after it come again."""
+        """Go back to this checkpoint (None: to the beginning). The tuples after it come again."""
         raise NotImplementedError(f"{type(self).__name__} has no rollback(checkpoint)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -96,26 +97,26 @@ class TransactionOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def finishBatch(self, txid: int) -> Any:
-        """Return the checkpoint of the state after this batch, of which every tuple was executed."""
+        """Return the checkpoint of the state after this batch, once `execute` has got all tuples of the batch."""
         raise NotImplementedError(f"{type(self).__name__} has no finishBatch(txid)")
 
     def commit(self, txid: int, checkpoint: Any) -> Any:
-        """Return what is committed for the checkpoint: JSON of at most 64 KiB. By default the checkpoint itself.
+        """Return the JSON value, of at most 64 KiB, to commit for the checkpoint. By default the checkpoint itself.
 
-        A large checkpoint is stored elsewhere here, under a key with the txid; the key is returned. It may come again
-        for a txid, and must then store the same again. An error fails the batch, which is rolled back.
+        For a large checkpoint, store it elsewhere under a key with the txid, and return the key. This method may be
+        called again for a txid, and must then store the same again. An error fails the batch, which is rolled back.
         """
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:
-        """Delete what only batches before `txid` needed. It may come again, and may be left out for a batch."""
+        """Delete data that only batches before `txid` needed. The call may be repeated, or left out for a batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stateful:
-    """A stateful operation in a plan. A function is called with a tuple and the state, an object by its methods.
+    """A stateful operation in a plan: a function of a tuple and the state, or an object with methods.
 
-    `inputs` are the fields of the tuples that it sees; `emits` is false if its tuples go on as they are.
+    `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples go on unchanged.
     """
 
     operation: Operation
@@ -129,12 +130,12 @@ class Stateful:
 
     @property
     def transactional(self) -> bool:
-        """Whether the operation keeps its state by itself, and gives checkpoints."""
+        """True if the operation keeps its state itself and returns checkpoints."""
         return isinstance(self.operation.target, TransactionOperation)
 
 
 def overrides(target: object, name: str) -> bool:
-    """Return whether an operation has a method `name` of its own, which does something."""
+    """Return whether an operation has a method `name` other than the default one of a base class here."""
     method = getattr(type(target), name, None)
     ours = [getattr(base, name, None) for base in (StatefulOperation, TransactionOperation)]
     return callable(getattr(target, name, None)) and method not in ours
@@ -172,7 +173,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
 
 
 def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:
-    """Refuse an object with a method that other operations have, and that would never be called here."""
+    """Raise an error for an object with a method of other kinds of operations, which would never be called here."""
     never = ["prepare", "cleanup", *(_HOOKS if checkpoints else ("finishBatch", "rollback", "commit", "ackCommit"))]
     for name in never:
         if callable(getattr(target, name, None)):

@@ -15,14 +15,14 @@ from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, c
 class TopK(BuiltinAggregator):
     """The `k` greatest values of a field, the greatest first.
 
-    Equal values are kept side by side. The result is exact, though no more than `k` values of a group are ever kept.
-    (TopK does not find the most *frequent* values.)
+    Equal values count separately. The result is exact, though no more than `k` values of a group are ever kept. (TopK
+    does not find the most *frequent* values.)
 
     Over several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the
     score first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of
     structs if there are several fields. A tuple with a null in the first field is skipped; in the other fields a null
-    is the least value. NaN is greater than every number (Spark's order). If `k` grows between two starts, a state holds
-    for its former keys what the smaller `k` kept.
+    is the least value. NaN is greater than every number (Spark's order). If `k` grows between two starts, a state still
+    holds only the values that the smaller `k` kept for existing keys.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from trident.base.names import did_you_mean
 
 
 class TridentTuple(tuple[Any, ...]):
-    """One immutable tuple. It gives its values by name or position; every name works, also ``count`` and ``index``.
+    """One immutable tuple. Its values are read by name or position; every name works, even ``count`` and ``index``.
 
     Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. A test of an operation can make a tuple from keywords:
 

@@ -50,8 +50,8 @@ def held_fields(
 ) -> tuple[spark.StructType, spark.StructField]:
     """Return the key fields and the value field of a state that no aggregator describes.
 
-    If `keyFields` or `valueType` is None, the attribute of `target` with the same name counts. A key field that is also
-    in `known` needs no type. `usage` shows in an error how to call the verb.
+    If `keyFields` or `valueType` is None, the attribute of `target` with the same name is used. A key field that is
+    also in `known` needs no type. `usage` shows in an error how to call the verb.
     """
     keyFields = getattr(target, "keyFields", None) if keyFields is None else keyFields
     valueType = getattr(target, "valueType", None) if valueType is None else valueType

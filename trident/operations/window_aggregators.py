@@ -1,4 +1,4 @@
-"""The reading of aggregators over windows: of which kind they are, and the types of their outputs."""
+"""The reading of aggregators over windows: their kinds, and the types of their outputs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -44,12 +44,12 @@ class Windowing:
 
     @property
     def combines(self) -> bool:
-        """Whether the state holds one accumulator per window and group, and no tuples."""
+        """True if the state holds one accumulator per window and group, and no tuples."""
         return self.aggregation is not None and not isinstance(self.config, CountWindow)
 
     @property
     def panes(self) -> bool:
-        """Whether the tuples of a pane are combined before they enter the state."""
+        """True if the tuples of a pane are combined before they enter the state."""
         return self.combines and not isinstance(self.config, SessionWindow)
 
 

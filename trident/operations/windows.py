@@ -1,8 +1,8 @@
-"""Windows as users write them: their length, their slide, and their clock.
+"""Windows as users write them: their length, their slide, and the time by which they go.
 
-A window by count has the last `length` tuples, every `slide` tuples. A window by duration has the tuples of the last
-`length` of batch time. A window by event time goes by a field of the tuples, with a watermark. Windows of time are
-aligned to 1970-01-01 UTC: windows of an hour are whole hours.
+A window by count has the last `length` tuples, and one ends every `slide` tuples. A window by duration has the tuples
+of the last `length` of batch time. A window by event time goes by a field of the tuples, with a watermark. Windows of
+time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class _Window:
 
 @dataclass(frozen=True, init=False, repr=False)
 class CountWindow(_Window):
-    """The last `length` tuples, every `slide` tuples."""
+    """Windows of the last `length` tuples, one for every `slide` tuples."""
 
     length: int
     slide: int
@@ -52,7 +52,7 @@ class CountWindow(_Window):
 
 
 class TumblingCountWindow(CountWindow):
-    """The next `length` tuples, each tuple in one window. Windows span batches.
+    """Windows of `length` tuples, each tuple in one window. A window may span batches.
 
     Meaning: ``org.apache.storm.trident.windowing.config.TumblingCountWindow``, whose length may be 0.
 
@@ -69,7 +69,7 @@ class TumblingCountWindow(CountWindow):
 
 
 class SlidingCountWindow(CountWindow):
-    """The last `length` tuples, every `slide` tuples from the first one on: the first windows have fewer.
+    """Windows of the last `length` tuples, one for every `slide` tuples; the first windows have fewer tuples.
 
     Meaning: ``org.apache.storm.trident.windowing.config.SlidingCountWindow``.
 
@@ -94,7 +94,7 @@ class SlidingCountWindow(CountWindow):
 
 @dataclass(frozen=True, init=False, repr=False)
 class TimeWindow(_Window):
-    """Windows of `length` microseconds, one beginning every `slide`; by batch time if `timestampField` is None."""
+    """Windows of `length` microseconds, one for every `slide`; by batch time if `timestampField` is None."""
 
     length: int
     slide: int
@@ -103,7 +103,7 @@ class TimeWindow(_Window):
 
     @property
     def pane(self) -> int:
-        """The longest period that lies in each window either wholly or not at all, in microseconds."""
+        """The longest period, in microseconds, that lies either wholly inside or wholly outside every window."""
         return gcd(self.length, self.slide)
 
     @property
@@ -141,7 +141,7 @@ class TimeWindow(_Window):
 
 
 class TumblingDurationWindow(TimeWindow):
-    """The tuples of every `length` of batch time, each tuple in one window.
+    """Windows of `length` of batch time, each tuple in one window.
 
     A batch's time is the time at which it was planned. The log keeps it, so that it is the same at every replay. The
     first batch after a window's end emits the window; a window without tuples is not emitted.
@@ -156,7 +156,7 @@ class TumblingDurationWindow(TimeWindow):
 
 
 class SlidingDurationWindow(TimeWindow):
-    """The tuples of the last `length` of batch time, every `slide`.
+    """Windows of the last `length` of batch time, one for every `slide`.
 
     Meaning: ``org.apache.storm.trident.windowing.config.SlidingDurationWindow``; see `TumblingDurationWindow`.
 
@@ -173,7 +173,7 @@ class EventTimeWindow(TimeWindow):
 
 
 class TumblingEventTimeWindow(EventTimeWindow):
-    """The tuples of every `length` of event time, each tuple in one window. Beyond Trident.
+    """Windows of `length` of event time, each tuple in one window. Trident has no such windows.
 
     The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
     end emits the window; a tuple for this window in a later batch is late.
@@ -187,7 +187,7 @@ class TumblingEventTimeWindow(EventTimeWindow):
 
 
 class SlidingEventTimeWindow(EventTimeWindow):
-    """The tuples of the last `length` of event time, every `slide`. Beyond Trident; see `TumblingEventTimeWindow`.
+    """Windows of the last `length` of event time, one for every `slide`; see `TumblingEventTimeWindow`.
 
     >>> SlidingEventTimeWindow("1 hour", "15 minutes", "at")
     SlidingEventTimeWindow('1 hour', '15 minutes', 'at')
@@ -199,7 +199,7 @@ class SlidingEventTimeWindow(EventTimeWindow):
 
 @dataclass(frozen=True, init=False, repr=False)
 class SessionWindow(_Window):
-    """Tuples that follow one another by less than `gap` of event time. Beyond Trident.
+    """Windows of tuples that follow one another by less than `gap` of event time. Trident has no such windows.
 
     A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is
     late if the watermark has reached the tuple's time plus the gap.
@@ -253,7 +253,7 @@ Timing = TimeWindow | SessionWindow | EventTime
 
 
 def timestamp_field(config: WindowConfig | EventTime) -> str | None:
-    """Return the window's timestamp field; None where it has none."""
+    """Return the window's timestamp field; None if it has none."""
     return None if isinstance(config, CountWindow) else config.timestampField
 
 

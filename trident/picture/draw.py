@@ -13,13 +13,13 @@ __all__ = ["as_html", "picture", "write"]
 _WRITERS: dict[str, Callable[[Picture], str]] = {"svg": svg, "mermaid": mermaid, "dot": dot, "json": as_json}
 
 _LEAST = 0.6
-"""To what part of its width a picture shrinks on a narrow page. If it were smaller, nobody could read it."""
+"""The least fraction of its width to which a picture shrinks on a narrow page; a smaller picture is not readable."""
 
 
 def as_html(svg: str) -> str:
-    """Return an SVG of `write` as HTML that is never wider than its page: the picture shrinks, and scrolls in the end.
+    """Return an SVG of `write` as HTML no wider than its page: the picture shrinks to a limit, and scrolls beyond it.
 
-    A front end may show a bare SVG as an image in its full width, as JupyterLab does.
+    Without this HTML, some front ends, such as JupyterLab, would show the SVG in its full width.
     """
     width = re.search(r'width="(\d+)"', svg)
     assert width is not None

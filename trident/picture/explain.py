@@ -42,7 +42,7 @@ class Known:
 
 
 def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
-    """Return a topology as text: `roots` and the steps below them, stream by stream; the stages; then the states."""
+    """Return a topology as text: `roots` and the steps that lead to them, by stream; the stages; then the states."""
     nodes, known = walk(*roots), known or Known()
     partitions = _partitions(nodes, known.hints)
     lines: list[str] = []
@@ -60,7 +60,7 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
 
 
 def fields_of(node: Node) -> str:
-    """Return the fields that leave a step, as text; where named streams leave it, the fields of each of them."""
+    """Return the output fields of a step as text; for a step with several named streams, the fields of each."""
     streams = streams_of(node)
     return shown_streams(streams) if streams else ddl(node.schema)
 
@@ -102,7 +102,7 @@ def _headline(label: str, first: Node) -> str:
 
 
 _WRITERS = {"executors": "the executors", "auto": "the executors where they have the result in files, else the driver"}
-"""Who writes a state, by the `writers` of its factory; without an entry the driver, as always."""
+"""The writers of a state in words, by the `writers` of its factory; without an entry it is the driver, as usual."""
 
 
 def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:

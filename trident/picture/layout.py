@@ -128,7 +128,7 @@ class _Column:
             row.sort(key=lambda slot: position[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
 
     def _spread(self) -> None:
-        """Give every slot an x near the slots that its arrows lead to, without overlaps."""
+        """Give every slot an x coordinate near the slots that its arrows lead to, without overlaps."""
         for row in self.layers:
             _pack(row, [0.0] * len(row))
         for sweep in range(2 * _SWEEPS + 1):  # the last sweep runs down, so that a chain of boxes is straight

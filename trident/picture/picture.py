@@ -26,7 +26,7 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is a cluster's id.
+    """A step or a state. `lines` stand below the title, `hint` is a tooltip, `cluster` is the id of its cluster.
 
     `step` is the label of the step, as progress events name it; for a state, of the step that writes it.
     """
@@ -68,7 +68,7 @@ class Picture:
 
 
 def picture(roots: Iterable[Node]) -> Picture:
-    """Return the picture of `roots`, of the nodes below them, and of the states that these nodes write or query."""
+    """Return the picture of `roots`, of the nodes that lead to them, and of the states that these write or query."""
     nodes = _with_writers(list(roots))
     clusters, member = _clusters(nodes)
     ids = {id(node): f"n{at}" for at, node in enumerate(nodes, 1)}
@@ -92,7 +92,7 @@ def picture(roots: Iterable[Node]) -> Picture:
 
 
 def _with_writers(roots: list[Node]) -> list[Node]:
-    """Return these ends of the plan, the writers of all states that are queried, and all nodes that lead to either.
+    """Return the nodes `roots`, the writers of all states that are queried, and all nodes before any of these.
 
     Each node comes after the nodes that it reads and after the writer that it queries.
     """
@@ -108,7 +108,7 @@ def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
     """Return a cluster for each set of nodes that share batches, and the id of each node's cluster, by the node's id.
 
     A state unites the batch groups of the steps that write or query it. A DRPC request only reads states, so it unites
-    nothing; nor does a query of what another stream has committed.
+    nothing; neither does a query with ``asOf="committed"``.
     """
     groups = NodeSets(nodes)
     requests = {id(node) for node in nodes if isinstance(node, RequestSource)}
@@ -155,7 +155,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
 
 
 def _new_fields(node: Node) -> str:
-    """Return the fields that leave a node, or "" if the same fields enter it."""
+    """Return the output fields of a node as text, or "" if they are the same as its input fields."""
     unchanged = [source.schema for source in sources_of(node)] == [node.schema]
     return "" if unchanged else traits_of(node).fields(node)
 

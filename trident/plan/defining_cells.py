@@ -1,4 +1,4 @@
-"""A record of the notebook cell that defined each step, so that a cell can run again and replace what it defined."""
+"""A record of the notebook cell that defined each step, so that a cell that runs again can replace its steps."""
 
 from collections.abc import Iterable, Mapping
 
@@ -55,7 +55,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return what a user calls a step that has a name of its own; "" for any other step."""
+    """Return the name that the user gave a step (of a state, a sink, a stream); "" for any other step."""
     if isinstance(node, SpoutSource):
         return f"stream {node.stream!r}"
     if isinstance(node, RequestSource):

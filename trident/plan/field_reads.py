@@ -1,6 +1,6 @@
-"""The fields that nodes read, for column pruning: each function returns those that a node reads of each of its sources.
+"""The fields that nodes read, for column pruning: each function returns those that a node reads from each source.
 
-`after` are the fields that later steps need of the node.
+`after` are the fields of the node's output that later steps read.
 """
 
 from trident.base.stream_fields import STREAM_NUMBER

@@ -24,7 +24,7 @@ from trident_state.state_shape import StateKind
 
 
 class Promise(enum.Enum):
-    """How often a state counts a tuple of the source, whatever failed."""
+    """How often a state counts a tuple of the source, whatever fails."""
 
     EXACTLY_ONCE = "exactly-once"
     BATCHES_ONCE = "each emitted batch once, but the spout may lose or repeat tuples"
@@ -99,21 +99,22 @@ def guarantee_of(node: StateWriter) -> Guarantee:
 def promise_of(node: WriteParquet | WriteKafka) -> Promise:
     """Return the promise for the batches that an output publishes.
 
-    It is the same as for an opaque state if each batch is published once, and as for a non-transactional one otherwise.
+    If each batch is published once, it is the promise for an opaque state; otherwise that for a non-transactional
+    state.
     """
     repeats = isinstance(node, WriteKafka) and node.kafka.guarantee == "at-least-once"
     return _promise(_weakest(node), StateKind.NON_TRANSACTIONAL if repeats else StateKind.OPAQUE)
 
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
-    """Return the guarantees of all states that `roots` and the nodes below them update."""
+    """Return the guarantees of all states that `roots` and the nodes that lead to them update."""
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
 def check_exactly_once(topology: TopologyPlan) -> None:
-    """Refuse a topology with a state, or an output to Parquet or Kafka, that is promised less than exactly-once.
+    """Raise GuaranteeError if a state, or an output to Parquet or Kafka, is promised less than exactly-once.
 
-    The GuaranteeError names the first such output, or all such states, and the way out.
+    The error names the first such output, or all such states, and the way out.
     """
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):

@@ -1,4 +1,4 @@
-"""The parallelism hints of a topology by name, and other numbers of partitions in their place."""
+"""The parallelism hints of a topology by name, and the numbers of partitions that replace them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from trident.base.names import did_you_mean
 from trident.plan.nodes import Node, ParallelismHint
 
 Hints = Mapping[str, int]
-"""Numbers of partitions that take the place of the program's own, by the step of a parallelismHint ("words/2")."""
+"""Numbers of partitions that replace the program's own, by the step of a parallelismHint ("words/2")."""
 
 
 def step_of(node: Node) -> str:
@@ -21,7 +21,7 @@ def hints_in(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def check_hints(option: str, given: object) -> dict[str, int]:
-    """Return numbers of partitions by name, if they are such numbers. Raises TopologyError otherwise."""
+    """Return `given` if it is a mapping from names to numbers of partitions. Raises TopologyError otherwise."""
     if not isinstance(given, Mapping):
         raise TopologyError(f"{option}={given!r}: expected a dict of names and numbers of partitions, {{'words': 4}}")
     for name, count in given.items():
@@ -31,9 +31,9 @@ def check_hints(option: str, given: object) -> dict[str, int]:
 
 
 def named_hints(option: str, given: object, known: Hints) -> dict[str, int]:
-    """Return the numbers of partitions by step. A stream's name stands for every hint in the steps of that name.
+    """Return the numbers of partitions by step. The name of a stream stands for all parallelismHints of that stream.
 
-    Raises TopologyError for a name of which no step has a parallelismHint. `known` are the program's own.
+    `known` are the program's own hints. Raises TopologyError for a name without a parallelismHint.
 
     >>> named_hints("parallelismHints", {"words": 5}, {"words/1": 2, "words/4": 2, "lines/1": 3})
     {'words/1': 5, 'words/4': 5}

@@ -17,7 +17,7 @@ Origin = tuple[int, str]
 
 
 def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
-    """Refuse streams that share no batch: all must come from spouts, or all from the requests of one DRPC function."""
+    """Raise TopologyError unless all nodes come from spouts, or all from the requests of one DRPC function."""
     below = walk(*nodes)
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
     spouts = [node.stream for node in below if isinstance(node, SpoutSource)]
@@ -31,7 +31,7 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
 
 
 def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """Return the schema with its fields renamed by position. Refuse other types in `outputs`, as nothing is cast."""
+    """Return the schema with its fields renamed by position. `outputs` must have the same types: nothing is cast."""
     if outputs is None:
         return schema
     declared = read_outputs(outputs, step)
@@ -86,7 +86,7 @@ def merged(
 
 
 def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[FieldsLike]:
-    """Return the fields of each of `count` streams, as the user gave them. One text is for all streams."""
+    """Return the fields of each of `count` streams, as the user gave them. A single text applies to all streams."""
     if isinstance(fields, str):
         return [fields] * count
     if isinstance(fields, Sequence) and len(fields) == count:
@@ -95,7 +95,7 @@ def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[
 
 
 def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
-    """Refuse keys that do not pair up by position.
+    """Raise an error unless the keys of all streams pair up by position.
 
     Each stream needs the same number of keys, of the same types, and the types must be comparable.
     """
@@ -116,7 +116,7 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
 
 
 def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> tuple[tuple[str, ...], ...]:
-    """Return the key fields of every stream of a join. If `keys` is one text, it is for all streams."""
+    """Return the key fields of every stream of a join. If `keys` is one text, it applies to all streams."""
     expected = f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2]"
     by_stream = tuple(
         known_fields(schema, names, step, f" in stream {at}")
@@ -131,8 +131,8 @@ def origins(
 ) -> list[tuple[Origin, ...]]:
     """Return the origins of each field of a join, in the order of the join's schema.
 
-    A key that leaves once comes from the first source that may not lack a key. If every source may lack a key, the key
-    comes from the first source that has it: then all sources are origins.
+    A key that appears once in the output comes from the first source that may not lack a key. If every source may lack
+    a key, the key comes from the first source that has it: then all sources are origins.
     """
     fields: list[tuple[Origin, ...]] = []
     if not preserve:
@@ -158,7 +158,7 @@ def joined(
 ) -> spark.StructType:
     """Return the fields of a join: the keys under the names of the first stream, then the other fields of every stream.
 
-    With `preserve`, they are all fields of every stream. The fields of a stream that may lack a key are nullable.
+    With `preserve`, all fields of every stream are returned. The fields of a stream that may lack a key are nullable.
     """
     kept_once = 0 if preserve else len(keys[0])
     fields = []

@@ -1,4 +1,4 @@
-"""Where a Kafka output writes, and which fields make a message."""
+"""The target of a Kafka output: the topic, and the fields that make up a message."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ KafkaGuarantee = Literal["exactly-once", "at-least-once"]
 class KafkaTarget:
     """A topic of a cluster, and the fields of the tuples that become key, value, headers and topic of a message.
 
-    `topic` takes the tuples that name no topic in the field `topic_field`.
+    Tuples without a topic in the field `topic_field` go to `topic`.
     """
 
     servers: str

@@ -36,7 +36,7 @@ class Node:
     """One step of a stream.
 
     `step` is the node's label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the
-    user's program that made the node, `schema` has the fields that leave the node.
+    user's program that made the node, `schema` has the fields of the tuples that the node outputs.
     """
 
     step: str = field(kw_only=True)
@@ -52,7 +52,7 @@ class SpoutSource(Node):
     """The tuples of a spout's batch.
 
     `formerly` is the name that the stream had in earlier programs. With `anew`, the stream may begin at the start of
-    its source if the log has no position of the stream.
+    its source if the log has no position for it.
     """
 
     stream: str
@@ -73,7 +73,7 @@ class RequestSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(Node):
-    """Every tuple, once with each emission of the function. A tuple without an emission is dropped.
+    """Every tuple, repeated for each emission of the function. A tuple without an emission is dropped.
 
     An emitted field replaces the tuple's field of the same name. If there is none, the emitted field is appended.
     """
@@ -115,7 +115,7 @@ class Project(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peek(Node):
-    """Every tuple unchanged, after an action that runs in the tuple's partition, again at every attempt."""
+    """Every tuple unchanged. A user's function sees it first, in the tuple's partition, again at every attempt."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -197,7 +197,7 @@ class Aggregate(Node):
     """The aggregates of each group of the batch: the group fields, then the outputs of every member.
 
     Without group fields the whole batch is one group, even if it is empty. If several members emit several tuples each,
-    every combination leaves, and the tuples of the last member change fastest. With the scope "partition", each
+    every combination is output, and the tuples of the last member change fastest. With the scope "partition", each
     partition is aggregated by itself.
     """
 
@@ -230,7 +230,7 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentAggregate(Node):
-    """The batch's aggregate, combined into a state. The keys of the batch leave, each with its new value."""
+    """The batch's aggregate, combined into a state. The output is the keys of the batch, each with its new value."""
 
     source: Node
     group: tuple[str, ...]
@@ -252,7 +252,7 @@ class PersistentAggregate(Node):
 class PersistentReduce(Node):
     """Each group's tuples of the batch, folded one after the other onto the stored value.
 
-    The keys of the batch leave, each with its new value.
+    The output is the keys of the batch, each with its new value.
     """
 
     source: Node
@@ -266,8 +266,8 @@ class PersistentReduce(Node):
 class PartitionPersist(Node):
     """A state that an updater or a stateful operation changes, or that the library changes over whole columns.
 
-    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits. Only an
-    updater of the library's own has a `watermark`.
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits. Only the
+    library's own updaters have a `watermark`.
     """
 
     source: Node
@@ -293,8 +293,8 @@ class PartitionOf(Node):
 class WindowPanes(Node):
     """The batch's tuples, combined by group and by pane of event time.
 
-    If windows go by the batch's time, the tuples are combined by group alone. The pane's start, the group fields, the
-    accumulator and the latest time leave.
+    If windows go by the batch's time, the tuples are combined by group alone. The output fields are the pane's start,
+    the group fields, the accumulator and the latest time.
     """
 
     source: Node
@@ -332,7 +332,7 @@ class Window(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalJoin(Node):
-    """The tuples of two streams that wait for partners, as a state. What leaves the join is `Emitted`.
+    """The tuples of two streams that wait for partners, as a state. The node `Emitted` gives the joined pairs.
 
     `schema` has the state's fields: `keys`, then the value. `outputs` are the fields of the pairs. `watermarks` are
     those of the two streams.
@@ -355,7 +355,7 @@ class Emitted(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came after all of their windows had closed, behind the watermark, or without a time.
+    """The tuples that came after all of their windows had closed, that are older than the watermark, or have no time.
 
     `side` is the number of the stream of an interval join.
     """
@@ -379,7 +379,7 @@ class StaticState(Node):
 
 
 WindowUpdate = Watermark | Window
-"""A step of a window that makes a state's new values."""
+"""A step of a window that computes new values of a state."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
 """A step that, in the commit turn, runs code over its state in the driver."""
@@ -393,7 +393,7 @@ HeldState = StateWriter | StaticState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateQuery(Node):
-    """Every tuple, once with each answer of a query to a state. A tuple without an answer is dropped.
+    """Every tuple, repeated for each answer of a query to a state. A tuple without an answer is dropped.
 
     The fields of an answer replace fields of the tuple or are appended, as in `Each`.
     """
@@ -407,10 +407,10 @@ class StateQuery(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommittedQuery(Node):
-    """Every tuple, once with each answer of a query to a state as the state's own stream has committed it.
+    """Every tuple, repeated for each answer of a query to the last committed values of a state.
 
-    Unlike a StateQuery it does not bring tuple and state into one batch group. What the state is at that moment follows
-    from no txid, so the answers are frozen with the batch.
+    Unlike a StateQuery it does not unite the tuples' stream and the state in one batch group. The state's values at
+    that moment do not follow from the batch's txid, so the answers are frozen with the batch.
     """
 
     source: Node
@@ -421,7 +421,7 @@ class CommittedQuery(Node):
 
 
 StateReader = StateQuery | CommittedQuery
-"""A step that asks a state."""
+"""A step that queries a state."""
 
 StateStep = StateWriter | StateQuery
 """A step that ends a stage: in the commit turn, its input is applied to a state or looked up in one."""
@@ -432,7 +432,7 @@ StateStep = StateWriter | StateQuery
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeachBatch(Node):
-    """Every batch's frozen tuples, handed to a user's function in the commit turn: at least once, always the same.
+    """Every batch's frozen tuples, handed to a user's function in the commit turn, at least once and unchanged.
 
     With `frame`, the function gets a DataFrame, else an Arrow table. `name` is the sink's identity within the topology.
     """
@@ -483,7 +483,7 @@ class CountMetric(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestEffort(Node):
-    """Every batch's tuples, handed to a branch that never holds a batch up.
+    """Every batch's tuples, handed to a best-effort branch, which never delays a batch.
 
     `branch` is the register of the branch's steps. They begin with a source of their own (`BranchSpout`).
     """
@@ -515,9 +515,9 @@ class Merge(Node):
 class Join(Node):
     """Every combination of one tuple of each source with equal keys, within one batch. Null keys are equal.
 
-    The keys leave, then the other fields of each source; with `preserve`, all fields of each source. `outer` marks the
-    sources that may lack a key: the fields of a source that lacks it are null. A key that any other source lacks gives
-    nothing.
+    The output fields are the keys, then the other fields of each source; with `preserve`, all fields of each source.
+    `outer` marks the sources that may lack a key: the fields of a source that lacks it are null. A key that any other
+    source lacks gives no tuple.
     """
 
     sources: tuple[Node, ...]
@@ -547,8 +547,8 @@ class MultiReduce(Node):
 class Split(Node):
     """The tuples that the function sends to named streams, in place of every tuple.
 
-    Each stream has its own fields. The tuples of all streams leave together, as `trident.base.stream_fields` defines; a
-    Part takes the tuples of one stream.
+    Each stream has its own fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
+    `Part` takes the tuples of one stream.
     """
 
     source: Node
@@ -566,7 +566,7 @@ class Part(Node):
 
 
 def watermarks_of(node: Node) -> tuple[Watermark, ...]:
-    """Return the steps that keep the watermarks which an update goes by: one for each stream of a join."""
+    """Return the steps that keep the watermarks of an update of a state: one for each stream of an interval join."""
     if isinstance(node, IntervalJoin):
         return node.watermarks
     watermark = node.watermark if isinstance(node, Window | PartitionPersist) else None
@@ -588,9 +588,9 @@ def built_on(node: Node) -> list[Node]:
 
 
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
-    """Return the roots and all nodes below them, each once and after the nodes that it reads.
+    """Return the roots and all nodes that lead to them, each once and after the nodes that it reads.
 
-    The walk does not go below the nodes whose ids are in `starts`.
+    The walk does not go beyond the nodes whose ids are in `starts`.
     """
     seen: dict[int, Node] = {}
 

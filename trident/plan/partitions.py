@@ -1,8 +1,8 @@
-"""The number of partitions of the tuples that leave each step.
+"""The number of partitions of each step's output.
 
-A *section* is a stretch of steps between two repartitionings, within which tuples stay in their partitions. A
-parallelismHint anywhere in a section is for the whole section. Of several hints the greatest counts, as in Trident.
-Without a hint the engine chooses.
+A *section* is the run of steps between two repartitionings, within which tuples stay in their partitions. A
+parallelismHint anywhere in a section applies to the whole section. If there are several, the greatest counts, as in
+Trident. Without a hint the engine chooses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,26 +14,26 @@ from trident.plan.nodes import Debug, Node, ParallelismHint, Placing, Repartitio
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
-"""The number of partitions behind each node, by the node's id. None: the engine chooses; the embedded one takes 1."""
+"""The number of partitions of each node's output, by the node's id. None: the engine chooses (the embedded one: 1)."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""The rules that must know the number of partitions, as they send tuples to one or to all. Without a hint it is 1."""
+"""The rules that send tuples to one or to all partitions, and must know their number. Without a hint it is 1."""
 
 
 def keeps_partitions(node: Node) -> bool:
-    """Return whether tuples, or what the node makes of them, stay in their partitions."""
+    """Return whether a node's output stays in the partitions of the tuples from which it comes."""
     return traits_of(node).keeps_partitions(node)
 
 
 def moves(node: Node) -> bool:
-    """Return whether each tuple that enters a node leaves it once, as it is: the node moves it, or shows it."""
+    """Return whether a node outputs each tuple once and unchanged: it only moves tuples, or only shows them."""
     # A user's function may choose several partitions for a tuple.
     moved = isinstance(node, Repartition) and node.how not in (Placing.BROADCAST, Placing.CUSTOM)
     return moved or isinstance(node, ParallelismHint | Debug)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: Hints = MappingProxyType({})) -> Counts:
-    """Return the number of partitions behind each node. A node whose id is in `starts` always begins a section.
+    """Return the number of partitions of each node's output. A node whose id is in `starts` always begins a section.
 
     `hints` take the place of the counts that the program gives.
     """

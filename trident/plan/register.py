@@ -48,11 +48,11 @@ class Register:
         self.emitted: dict[Node, Emitted] = {}
         """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
-        """The steps that give late tuples, by what they are late for and the stream of it, if the program asks."""
+        """The steps that give late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()
-        """Those that the program has only looked at: they stay as long as it holds a stream of them."""
+        """The steps that the program has only previewed. They stay as long as it holds one of their streams."""
         self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
         """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}
@@ -75,9 +75,9 @@ class Register:
         return Step(self.label(stream, verb), caller(verb))
 
     def begin_call(self) -> None:
-        """Take out what an earlier run of the same notebook cell defined, with all that is built on it; print a note.
+        """Remove the steps that an earlier run of this notebook cell defined, and all built on them; print a note.
 
-        Every verb begins with this, before it checks names. So a cell that runs again finds its names free, and an
+        Every verb calls this first, before it checks names. So a cell that runs again finds its names free, and an
         effect such as `peek` is not doubled.
         """
         own = self._cells.outdated()
@@ -95,7 +95,7 @@ class Register:
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
     def add(self, stream: str, node: Node, part: bool = False) -> None:
-        """Add a step. Raises TopologyError if the step cannot be in the branch, or gives a field with a reserved name.
+        """Add a step. Raises TopologyError if a best-effort branch cannot have it, or a field's name is reserved.
 
         A verb that makes several steps adds all but one of them with `part`: the stream's labels count them once.
         """
@@ -124,7 +124,7 @@ class Register:
             self.states[node.state.name] = node
 
     def check_free(self, name: str, step: Step) -> None:
-        """Refuse a state's name that another state of the topology has."""
+        """Raise DuplicateNameError if another state of the topology has this name."""
         if name in self.states:
             first = self.states[name]
             raise step.error(
@@ -139,7 +139,7 @@ class Register:
             )
 
     def check_free_sink(self, name: str, step: Step) -> None:
-        """Refuse a sink's name that another sink of the topology has."""
+        """Raise DuplicateNameError if another sink of the topology has this name."""
         if name in self.sinks:
             first = self.sinks[name]
             raise step.error(
@@ -153,10 +153,10 @@ class Register:
         self._views[view] = node
 
     def looked_at(self, node: Node) -> None:
-        """Let go of `node`, and of the steps above it, as far as they have no effect and no other step reads them.
+        """Release `node` and the steps that lead to it, as far as they have no effect and no other step reads them.
 
-        They stay in the topology only as long as the program holds their streams; a verb behind them keeps them for
-        good. So a look at a stream leaves nothing behind.
+        They stay in the topology only as long as the program holds their streams, or for good if a later verb builds on
+        them. So a preview of a stream (`take`, `show`) leaves nothing behind.
         """
         kept = [other for other in self._nodes if other not in self._looked_at]
         read = {id(above) for other in kept for above in built_on(other)}
@@ -212,7 +212,7 @@ class Register:
         return (*self.sinks.values(), *self.loose_effects())
 
     def loose_effects(self) -> tuple[Node, ...]:
-        """Return the effects (peek, Debug) that lead to no state, sink, answer or further effect: they run, too."""
+        """Return the effects (peek, Debug) that lead to no state, sink, answer or other effect: they run, too."""
         effects = [node for node in self.nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
@@ -263,7 +263,7 @@ def _label_parts(node: Node) -> tuple[str, int]:
 
 
 def _check_free_names(node: Node) -> None:
-    """Refuse fields with reserved names: the engines' own fields stand beside a node's fields in a batch."""
+    """Raise TopologyError for reserved field names, which the engines use for fields of their own in a batch."""
     schemas = [schema for _, schema in streams_of(node)] or [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:

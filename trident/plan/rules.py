@@ -15,7 +15,7 @@ from trident.plan.nodes import Node, RequestSource, walk
 
 
 def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
-    """Return the names in a field argument. Refuse a name that `schema` does not have, or that comes twice."""
+    """Return the names in a field argument. Raises an error for a name that `schema` lacks or that comes twice."""
     try:
         names = field_names(fields)
     except TopologyError as error:
@@ -37,7 +37,7 @@ def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.
 
 
 def check_comparable(keys: spark.StructType, step: Step) -> None:
-    """Refuse fields that cannot be compared: Spark groups by all types but maps."""
+    """Raise an error for fields that cannot be compared: Spark groups by all types but maps."""
     for field in keys.fields:
         if "map<" in type_ddl(field.dataType):
             raise step.error(
@@ -54,9 +54,9 @@ def appended(
 ) -> spark.StructType:
     """Return the fields of `schema`, followed by the fields of `outputs`.
 
-    If `replace` is true, an output takes the place of the field with the same name. Raises DuplicateFieldError if an
-    output has a field's name otherwise. The error proposes ``replace=True``, unless `replace` is None because the verb
-    cannot replace fields.
+    If `replace` is true, an output replaces the field with the same name; otherwise such an output raises
+    DuplicateFieldError. The error proposes ``replace=True``, unless `replace` is None because the verb cannot replace
+    fields.
     """
     taken = {name.lower(): name for name in schema.names}
     for name in outputs.names:
@@ -98,7 +98,7 @@ def under_names(schema: spark.StructType, names: Sequence[str]) -> spark.StructT
 
 
 def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
-    """Refuse a query whose input fields do not match the state's key fields in number and types."""
+    """Raise an error unless a query's input fields match the state's key fields in number and types."""
     if types_of(inputs) != types_of(keys):
         accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
         raise step.error(

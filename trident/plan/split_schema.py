@@ -1,4 +1,4 @@
-"""The streams that leave a split or a spout together, and the fields of one of them (`trident.base.stream_fields`)."""
+"""The named streams of a split or a spout, and the fields of one of them (`trident.base.stream_fields`)."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ def own_fields(node: Part) -> dict[str, str]:
 
 
 def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:
-    """Return the named streams that leave a split or a spout together; nothing for a node of one stream."""
+    """Return the named streams of a split or a spout, with their fields; none for a node with a single stream."""
     if isinstance(node, Split):
         return node.streams
     return getattr(node.spout, "emitted_streams", ()) if isinstance(node, SpoutSource) else ()
 
 
 def shown_streams(streams: Sequence[tuple[str, StructType]]) -> str:
-    """Return streams with their fields, for people."""
+    """Return streams with their fields, as text for people."""
     return ", ".join(f"{name}({ddl(schema)})" for name, schema in streams)

@@ -1,4 +1,4 @@
-"""The content of a state, for the steps of all verbs: the key fields, the stored value, the value that queries see."""
+"""The schema of a state, whatever verb writes it: the key fields, the stored value, the value that queries see."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def keys_of(node: nodes.HeldState) -> StructType:
 
 
 def parts_of(node: nodes.HeldState) -> Mapping[str, BundleMember] | None:
-    """Return the combiners whose accumulators make up each value of the state, by field; None if a value is one."""
+    """Return the combiners whose accumulators make up each value of the state, by field; None without a bundle."""
     match node:
         case (
             nodes.PersistentAggregate(aggregation=aggregation)

@@ -1,4 +1,4 @@
-"""The traits of each class of nodes, in one table. By them the passes over a plan decide what to do with a node.
+"""The traits of each class of nodes, in one table. The passes over a plan decide by them what to do with a node.
 
 A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
 no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a
@@ -35,22 +35,22 @@ class Traits(Generic[N]):
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether tuples, or what the node makes of them, stay in their partitions."""
+    """Whether the node's output stays in the partitions of the tuples from which it comes."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
-    """The fields that the node reads of each source, if later steps need the given fields of the node."""
+    """The fields that the node reads from each source, if later steps read the given fields of its output."""
 
     runner: Callable[[N], str]
     """Who runs the node in a batch: one of the four runners above."""
 
     summary: Callable[[N], str]
-    """What the node does, beside its name: its key fields, its state, whether it works by batch or by partition."""
+    """What the node does, in addition to its name: its key fields, its state, whether it works by partition."""
 
     caption: Callable[[N], str] | None = None
     """The summary without the parts that a picture shows by arrows. None means the whole summary."""
 
     fields: Callable[[N], str] = lambda node: ddl(node.schema)
-    """The fields that leave the node, as a picture shows them if they differ from those that enter it."""
+    """The node's output fields, as a picture shows them if they differ from its input fields."""
 
     operation: Callable[[N], Operation] | None = None
     """The user's function that the node calls with one tuple; a transform calls it with a batch."""
@@ -70,7 +70,7 @@ def traits_of(node: N) -> Traits[N]:
 
 
 def summary_of(node: nodes.Node) -> str:
-    """Return what explain says about a node beside its name, such as its key fields and its state."""
+    """Return what `explain` says about a node in addition to its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 
@@ -137,7 +137,7 @@ def _by_windowing(node: nodes.WindowPanes) -> str:
 
 
 def all_native(node: nodes.Aggregate | nodes.PersistentAggregate) -> bool:
-    """Return whether Spark itself has each of the node's aggregates. It has none over one partition."""
+    """Return whether Spark itself can compute all of the node's aggregates. It cannot aggregate by partition."""
     if isinstance(node, nodes.Aggregate) and node.scope == "partition":
         return False
     return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)

@@ -1,4 +1,4 @@
-"""The names of watermarks: each is a state of its own, and belongs to the state that goes by it, its owner."""
+"""The names of watermarks. A watermark is a state of its own, and belongs to the state that uses it, its owner."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ _ENDING = ".watermark"
 
 
 def watermark_name(owner: str, side: str | None = None) -> str:
-    """Return the name of the watermark of a state, or of one of the two streams of an interval join.
+    """Return the name of a state's watermark; `side` names one of the two streams of an interval join.
 
     >>> watermark_name("seen"), watermark_name("pairs", "left")
     ('seen.watermark', 'pairs.left.watermark')
@@ -30,7 +30,7 @@ def watermark_names(owner: str) -> tuple[str, ...]:
 
 
 def possible_owners(state: str) -> tuple[str, ...]:
-    """Return the names of the states whose watermark a state of this name can be; none if its name is no watermark's.
+    """Return the names of the states whose watermark can have this name; none if it is not a watermark's name.
 
     >>> possible_owners("pairs.left.watermark"), possible_owners("counts")
     (('pairs.left', 'pairs'), ())
@@ -43,13 +43,13 @@ def possible_owners(state: str) -> tuple[str, ...]:
 
 
 def owner_of(watermark: Watermark) -> str:
-    """Return the name of the state that goes by this watermark."""
+    """Return the name of the state that uses this watermark."""
     name = watermark.state.name
     return possible_owners(name)[-1 if isinstance(watermark.windowing, Side) else 0]
 
 
 def dropped_by(writer: StateWriter) -> str:
-    """Return the name that `dropState` takes to drop this state: of a watermark, that of its owner."""
+    """Return the name to give to `dropState` to drop this state: for a watermark, the name of its owner."""
     return owner_of(writer) if isinstance(writer, Watermark) else writer.state.name
 
 

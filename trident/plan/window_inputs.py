@@ -1,4 +1,4 @@
-"""The fields that the steps of a window read of their sources."""
+"""The fields that the steps of a window read from their sources."""
 
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import EventTime, WindowConfig, timestamp_field
@@ -6,7 +6,7 @@ from trident.plan.nodes import IntervalJoin, LateTuples, Watermark, Window, Wind
 
 
 def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
-    """Return the window, or the event time, that tuples are late for; None where there is none."""
+    """Return the window, or the event time, for which tuples are late; None if the update has neither."""
     window = node.window
     if isinstance(window, IntervalJoin):
         return window.joining.sides[node.side or 0].config
@@ -16,17 +16,17 @@ def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
-    """Return the fields that a step of panes reads of its source."""
+    """Return the fields that a `WindowPanes` step reads from its source."""
     return _read(node)
 
 
 def entering_window(node: Window) -> tuple[str, ...]:
-    """Return the fields that a window reads of its source."""
+    """Return the fields that a window reads from its source."""
     return tuple(node.source.schema.names) if isinstance(node.source, WindowPanes) else _read(node)
 
 
 def entering_watermark(node: Watermark) -> tuple[str, ...]:
-    """Return the fields that a watermark reads of its source."""
+    """Return the fields that a watermark reads from its source."""
     return tuple(node.source.schema.names) if isinstance(node.source, WindowPanes) else _time(node)
 
 

@@ -1,4 +1,4 @@
-"""The schemas of a step's windows: of the state that holds them, of their panes, of their results."""
+"""The schemas of a step with windows: of the state that holds them, of their panes, and of their results."""
 
 from pyspark.sql import types as spark
 

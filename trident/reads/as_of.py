@@ -1,4 +1,4 @@
-"""A state as one batch left it, for reads in the commit turn of the next batch."""
+"""A state as of one batch, for reads in the commit turn of the next batch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _ROWS = 10_000
 class AsOf:
     """A state as of batch `txid`. It is read in the next batch's commit turn, so no other thread writes meanwhile.
 
-    `time`: when that next batch was planned, if reads are to leave out what expires with it; else None. Reads raise
-    StateRecoveringError if the store is behind.
+    `time`: when that next batch was planned, if reads are to leave out values that have expired by then; else None.
+    Reads raise StateRecoveringError if the store is behind.
     """
 
     store: Store

@@ -11,7 +11,7 @@ HOLD_SECONDS = 30.0
 
 
 class CommitGate:
-    """Holds back the commits of one batch group while reads need that. Thread-safe.
+    """Hold back the commits of one batch group while reads need that. Thread-safe.
 
     Readers hold commits back, and only the committer waits. No reader waits for a commit, so there is no deadlock.
 
@@ -32,7 +32,7 @@ class CommitGate:
     def between(self) -> Iterator[int]:
         """Yield the last committed txid, and hold back all batches after the next one until the block is left.
 
-        Held back means that `wait` does not return True for them. This ends after `HOLD_SECONDS`, too.
+        Held back means that `wait` does not return True for them. The hold ends after `HOLD_SECONDS` at the latest.
         """
         # The txid is read under the lock: a hold comes too late once `wait` has let the second batch after it through.
         with self._changed:

@@ -1,16 +1,16 @@
-"""When the batches of a group were committed, as far as reads ask for it."""
+"""The times at which the batches of a group were committed, for reads that report them."""
 
 import threading
 from collections.abc import Callable
 
 _MOST = 1024
-"""The most batches whose times are kept at hand."""
+"""The most batches whose times are kept in memory."""
 
 
 class CommitTimes:
-    """The times of a group's commits: those of the last batches at hand, others as the log has them.
+    """The times of a group's commits: the latest ones are kept in memory, older ones come from the log.
 
-    Any thread may call. `look` asks the log; it is called without the lock.
+    Any thread may call. `look` reads a time from the log; it is called without the lock.
     """
 
     def __init__(self, look: Callable[[int], float | None]) -> None:
@@ -19,7 +19,7 @@ class CommitTimes:
         self._known: dict[int, float] = {}
 
     def note(self, txid: int, time: float | None) -> None:
-        """Keep the time of a commit at hand."""
+        """Keep the time of a commit in memory."""
         if time is None:
             return
         with self._lock:
@@ -28,7 +28,7 @@ class CommitTimes:
                 del self._known[next(iter(self._known))]
 
     def at_hand(self, txid: int) -> float | None:
-        """Return when a batch was committed, if that is known without a look into the log."""
+        """Return when a batch was committed, in seconds since 1970; None if that is not in memory."""
         return self._known.get(txid)
 
     def of(self, txid: int) -> float | None:

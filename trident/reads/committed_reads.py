@@ -5,7 +5,7 @@ batches are written to it. A reader takes the last txid that every state of the 
 store has moved on by two batches meanwhile, the reader begins again with a newer txid.
 
 If that happens too often, or the read is large, the reader holds back the second commit after its txid (`CommitGate`).
-The first one may be under way and need not end: the reader waits for no commit. It holds commits back from its first
+The first commit after it may be under way; the reader does not wait for it. A reader holds commits back from its first
 read to its last, but never longer than `HOLD_SECONDS`: then commits go on, and the read fails. So no reader can stop a
 group.
 """
@@ -72,7 +72,7 @@ class _TooLarge(Exception):
 
 
 class Snapshot:
-    """The states of batch groups, each group as of one txid (`asOf`). Holds no commit back."""
+    """The states of batch groups, each group as of one txid (`asOf`). This class holds no commits back."""
 
     _held = False
 
@@ -127,7 +127,7 @@ class Snapshot:
 
 
 class HeldReads(Snapshot):
-    """A snapshot whose maker holds commits back, for as long as it needs them held back."""
+    """A snapshot for reads during which its creator holds commits back."""
 
     _held = True
 
@@ -135,8 +135,8 @@ class HeldReads(Snapshot):
 class _HeldSnapshot(Snapshot):
     """A snapshot that holds commits back, from its first read to its last.
 
-    `reads`: the number of reads; None: hold until `release`. So user code that runs before the first read or after
-    the last one holds no commit back, however long it runs.
+    `reads`: the number of reads after which the hold ends; None: hold until `release`. So user code that runs before
+    the first read or after the last one holds no commit back, however long it runs.
     """
 
     _held = True
@@ -235,7 +235,7 @@ def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot
 def _read_held(
     source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
 ) -> _T:
-    """Repeat a read with commits held back, until it succeeds or another writer is certain."""
+    """Repeat a read with commits held back, until it succeeds, or it is certain that another program writes."""
     until, pause = time.monotonic() + _HELD_SECONDS, 0.001
     while True:
         began, snapshot = time.monotonic(), _HeldSnapshot(source, groups, isolation, reads)

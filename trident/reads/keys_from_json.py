@@ -14,10 +14,10 @@ from trident.base.values import type_name
 
 
 def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
-    """Return the key that `text` means for these key fields of a state.
+    """Return the key of a state with these key fields that `text` stands for.
 
     Keys that are text, dates, times or binary (base64) are written as they are, all others in JSON; a key of several
-    fields is a JSON list. Raises StateKeyError if the text is no such key.
+    fields is a JSON list. Raises StateKeyError if the text is not such a key.
 
     >>> key_of_text("dog", pa.schema({"word": pa.string()}), "counts")
     'dog'
@@ -34,10 +34,10 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
 
 
 def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
-    """Return the key that a JSON value means for these key fields of a state.
+    """Return the key of a state with these key fields that a JSON value stands for.
 
-    Raises StateKeyError if it is no such key. A value of a wrong type that JSON can express comes back unchanged: the
-    state refuses it.
+    Raises StateKeyError if it is not such a key. A value of a wrong type that JSON can express comes back unchanged;
+    the state then refuses it.
 
     >>> key_of_json(["dog", "2024-02-29"], pa.schema({"word": pa.string(), "day": pa.date32()}), "counts")
     ('dog', datetime.date(2024, 2, 29))

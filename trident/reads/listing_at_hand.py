@@ -1,9 +1,8 @@
-"""A listing of a state, kept for what one expression asks next, such as ``dict(view)``.
+"""A listing of a state, kept for the further calls of one expression such as ``dict(view)``.
 
-Python's builtins ask a mapping several questions: ``list(view)`` asks for the keys and then for their number,
-``dict(view)`` lists the keys and then asks for each value in their order. The user asked one question, and the answer
-is to be one read as of one txid. Many reads would be slow, and batches that are committed between them would tear the
-answer.
+Python's builtins call a mapping several times: ``list(view)`` asks for the keys and then for their number,
+``dict(view)`` lists the keys and then asks for each value in their order. All these calls must be one read as of one
+txid: many reads would be slow, and with batches committed between them the result would mix several txids.
 """
 
 import inspect
@@ -13,14 +12,14 @@ from types import FrameType
 from typing import Any
 
 MISSING = object()
-"""The answer of a listing that does not know."""
+"""The answer of a listing that does not have the value."""
 
 
 class ListingAtHand(threading.local):
     """The last listing that a thread made of one view.
 
-    It answers only the instruction of the caller that made it, which is still under way: a builtin is one instruction.
-    Any later question of the program is a new read, as of a newer txid.
+    It serves only the bytecode instruction of the caller that made it, while that runs: a call of a builtin is one
+    instruction. Any later access by the program is a new read, as of a newer txid.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class ListingAtHand(threading.local):
         return self._rows if self._asked == (id(caller), caller.f_lasti) else None
 
     def value(self, caller: FrameType, key: object) -> Any:
-        """Return the value of the next key of the caller's listing if that is this very object, otherwise MISSING."""
+        """Return the value of the next key in the caller's listing if `key` is that very object, otherwise MISSING."""
         if self._asked is None:
             return MISSING
         if self._pairs is not None and self._asked == (id(caller), caller.f_lasti):
@@ -56,7 +55,7 @@ class ListingAtHand(threading.local):
 
 
 def calling_frame() -> FrameType:
-    """Return the frame of the function that called the function that asks."""
+    """Return the frame of the caller of the function that calls this one."""
     asking = inspect.currentframe()
     calling = asking and asking.f_back and asking.f_back.f_back
     assert calling is not None, "CPython keeps the frames of its callers"

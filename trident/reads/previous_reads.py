@@ -1,8 +1,8 @@
 """Reads as of the batch before the last committed one.
 
 A store keeps beside each value the value before the last update, so it can be read as of the txid before its marker
-until the next batch begins to be written. So such a read holds commits back from its beginning. A batch that is under
-way already is let through, and the batch that was the last one is then the one to read.
+until the next batch begins to be written. Therefore such a read holds commits back from its beginning. A commit that is
+already under way is let through; the read is then as of the batch that was the last committed one before it.
 """
 
 import time

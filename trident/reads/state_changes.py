@@ -1,9 +1,9 @@
 """The changes of a state after a txid: which keys the log's batches changed, and their values as of a later batch.
 
 The log keeps what a batch adds to each key, not the key's new value; the store keeps the values as of its last batch
-and of the one before. So what is exact after txid n is: the keys that batches n + 1 to m changed, each with its value
-as of m, where m is the last committed batch. One change covers one batch as long as its reader keeps up, and several
-once it is behind. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
+and of the one before. So the exact change after txid n consists of the keys that batches n + 1 to m changed, each with
+its value as of m, where m is the last committed batch. A change covers one batch as long as its reader keeps up, and
+several if the reader is behind. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
 """
 
 import math
@@ -32,18 +32,18 @@ from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 
 _COLLECTED_ROWS = 200_000
-"""After so many rows of keys, those that came twice are dropped."""
+"""After this many rows of keys, repeated keys are dropped."""
 
 
 def expires(factory: StateFactory) -> bool:
-    """Return whether the values of a state pass away (``ttlSecs=``)."""
+    """Return whether the values of a state expire (``ttlSecs=``)."""
     return getattr(factory, "ttlSecs", None) is not None
 
 
 class Position(NamedTuple):
-    """A place in the changes of a state: the state's life (None: whichever there is), and a txid.
+    """A place in the changes of a state: the state's incarnation (`life`; None: the present one), and a txid.
 
-    A state that was dropped or reset, and began anew, has another life, whose txids mean other batches.
+    A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches.
     """
 
     life: str | None
@@ -84,7 +84,7 @@ class Change:
 
     @property
     def empty(self) -> bool:
-        """Whether the batches changed nothing."""
+        """True if the batches changed nothing."""
         return not (self.entries.num_rows or self.removed.num_rows)
 
 
@@ -103,8 +103,8 @@ class StateChanges:
     ) -> None:
         """Read through `source` and `view`; `folder` is the one to which paths of large results are relative.
 
-        Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values pass
-        away (`passing`).
+        Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values expire
+        (`passing`).
         """
         self._source, self._view, self._log, self._folder = source, view, log, folder
         self._where = f"state {view.name!r}"
@@ -129,9 +129,9 @@ class StateChanges:
         return self._source.committed(self.group)
 
     def begin(self, after: Position | None) -> Position:
-        """Return a reader's place, with the state's life: `after`, or the last committed batch.
+        """Return a reader's place (`after`, or the last committed batch) with the state's incarnation.
 
-        Raises StateEndedError if the place is of another life of the state, or beyond what the log ever froze.
+        Raises StateEndedError if the place is in another incarnation of the state, or after all batches ever frozen.
         """
         life, birth = self._life()
         if after is None:
@@ -150,7 +150,7 @@ class StateChanges:
         return f"{self._log.uuid.replace('-', '')[:12]}-{birth.epoch}-{birth.txid}", birth
 
     def _check_life(self, life: str | None) -> None:
-        """Raise StateEndedError if what was read may belong to another life of the state than the reader's."""
+        """Raise StateEndedError if what was read may belong to another incarnation of the state than `life`."""
         now, birth = self._life()
         if now != life:
             raise self._ended(f"began anew after txid {birth.txid}", f"{life}")
@@ -166,7 +166,7 @@ class StateChanges:
     def after(self, place: Position) -> Iterator[Change]:
         """Yield what changed after `place` as one change: a part, or several where many keys changed.
 
-        The caller has seen that a later batch is committed.
+        The caller must know that a later batch is committed.
 
         Raises
         ------
@@ -175,12 +175,12 @@ class StateChanges:
         StateEndedError
             The state was dropped or reset.
         StateRecoveringError, StateUnavailableError, SnapshotMovedError
-            Ask again.
+            The changes cannot be read now; call again later.
         """
         yield from self._parts(place.life, place.txid, self._keys(place.txid, self.committed()), False)
 
     def snapshot(self) -> Iterator[Change]:
-        """Yield the whole state as one change, after which `after` goes on without a gap."""
+        """Yield the whole state as one change. Pass its txid to `after` to continue without a gap."""
         life, birth = self._life()
         low = reached = max(self.committed(), birth.txid)
         store, first = self._source.store(self._view.name), low
@@ -200,7 +200,7 @@ class StateChanges:
         yield from self._parts(life, first, self._keys(low, max(reached, self.committed())), True)
 
     def _parts(self, life: str | None, after: int, keys: "_Keys", snapshot: bool) -> Iterator[Change]:
-        """Yield the parts of a change that began `after` a txid: the values of `keys` and of what changes meanwhile."""
+        """Yield the parts of a change after txid `after`: the values of `keys`, and of keys that change meanwhile."""
         while True:
             try:
                 txid, keys, values = self._values(keys)
@@ -307,7 +307,7 @@ class StateChanges:
         return Change(after, txid, entries, removed, last, snapshot)
 
     def _shown(self, keys: pa.Table, values: pa.Array) -> tuple[pa.Table, pa.Table]:
-        """Return the entries with a value, and the keys without one: a stored null is as good as nothing stored."""
+        """Return the entries with a value, and the keys without one: a stored null counts as nothing stored."""
         there = pc.is_valid(values)
         return self._view.shown(keys.filter(there), values.filter(there)), keys.filter(pc.invert(there))
 
@@ -331,7 +331,7 @@ class _Keys:
         return cls(joined.take(rows), upTo)
 
     def joined(self, later: "_Keys") -> "_Keys":
-        """Return both together."""
+        """Return the keys of both, each once."""
         if not later.keys.num_rows:
             return replace(self, upTo=later.upTo)
         if not self.keys.num_rows:

@@ -36,7 +36,7 @@ class StateMapping(Mapping[Any, Any]):
 
     @abstractmethod
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
-        """Return the error of a read that met a time which no datetime can hold, in one of these entries."""
+        """Return the error for a read, if one of these entries contains a time that no datetime can hold."""
 
     def keys(self) -> "StateKeys":
         """Return the keys, in no order. Each loop over them is one read, as of one txid; so is ``dict(view)``."""
@@ -49,7 +49,7 @@ class StateMapping(Mapping[Any, Any]):
     def items(self, limit: int | None = None) -> "StateItems":
         """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over them is as of one txid.
 
-        A loop first fetches all of them, as Arrow, while commits are held back. So a slow loop holds nothing back.
+        A loop first fetches all pairs as Arrow data, while commits are held back; a slow loop holds no commits back.
         """
         return StateItems(self, self._listings, limit)
 
@@ -58,7 +58,7 @@ class StateMapping(Mapping[Any, Any]):
         return self._listings.keys(calling_frame())
 
     def __len__(self) -> int:
-        """Return the number of keys that have a value, as of one txid. The store gives all entries for it."""
+        """Return the number of keys that have a value, as of one txid. This reads all entries of the store."""
         return self._listings.length(calling_frame())
 
     def __bool__(self) -> bool:
@@ -132,7 +132,7 @@ class Listings:
         return (key for page in _pages(table) for key in self._keys(page))
 
     def keys_before_values(self, caller: FrameType) -> Iterator[Any]:
-        """Return all keys, and keep their values: ``dict(view)`` asks for them next, in this order."""
+        """Return all keys, and keep their values, for which ``dict(view)`` asks next, in the same order."""
         return self._keeping(self._listed(caller))
 
     def _keeping(self, table: pa.Table) -> Iterator[Any]:
@@ -152,7 +152,7 @@ class Listings:
         return self.pairs_of(self._listed(caller) if limit is None else self.entries(limit))
 
     def length(self, caller: FrameType) -> int:
-        """Return the number of keys: that of the listing which `caller` is making, or else as of now."""
+        """Return the number of keys: in the listing that `caller` is making if there is one, otherwise as of now."""
         rows = self.at_hand.rows(caller)
         return self._count() if rows is None else rows
 
@@ -185,7 +185,7 @@ class Listings:
 
 
 def _pages(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Return a table page by page: as Python objects, its rows take many times the memory of their columns."""
+    """Yield a table page by page, because rows as Python objects take much more memory than columns."""
     return iter(table.to_batches(max_chunksize=_PAGE_ROWS))
 
 

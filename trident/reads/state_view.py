@@ -39,10 +39,11 @@ _SHOWN_ROWS = 10
 
 @dataclass(frozen=True)
 class StateDescription:
-    """A state as readers need to know it.
+    """The properties of a state that its readers need.
 
-    `output`: the name of its value field. `present`: makes the value that readers see from the stored one; None if
-    they are the same. `parts`: for a value with a field for each of several aggregators, what presents each field.
+    `output`: the name of its value field. `present`: makes the value that readers see from the stored one; None if they
+    are the same. `parts`: for a value with a field for each of several aggregators, the function that presents each
+    field.
     """
 
     name: str
@@ -61,11 +62,11 @@ class StateDescription:
 
 
 class StateView(StateMapping):
-    """Reads one state of a running topology: committed values as of one txid, unless the latest are asked for.
+    """Read one state of a running topology: committed values as of one txid, unless the latest are asked for.
 
     It is a ``collections.abc.Mapping``. A key is the plain value of the state's key field, or a tuple of several
     fields' values in their order. A value is what the aggregator presents. As in Trident (``ReadOnlyMapState``), a
-    stored null is as good as nothing stored. A loop, ``len``, ``dict`` and every method are one read each.
+    stored null counts as nothing stored. A loop, ``len``, ``dict`` and every method are one read each.
 
     Examples
     --------
@@ -181,7 +182,7 @@ class StateView(StateMapping):
         return self._read_as_of(list(keys))
 
     def asColumn(self, values: list[Any]) -> pa.Array:
-        """Return values that a read gave as a column; its type is inferred if the aggregator presents them."""
+        """Return values from a read as an Arrow column, whose type is inferred if the aggregator presents them."""
         return to_arrow(values, self._shape.value) if self._present is None else pa.array(values)
 
     @property
@@ -201,8 +202,8 @@ class StateView(StateMapping):
         Parameters
         ----------
         by : str or callable, optional
-            What ranks a value: the field of this name if values have fields, or a function of the value. By default the
-            value itself.
+            The rank of a value: the field of this name if values have fields, or the result of this function of the
+            value. By default the value itself.
 
         Raises
         ------
@@ -212,7 +213,7 @@ class StateView(StateMapping):
         return list(self._listings.pairs_of(self._top(n, by)[0]))
 
     def ranked(self, n: int, by: str | Callable[[Any], Any] | None = None) -> pa.Table:
-        """Return what `top` returns, as `toArrow` shows it. Values that are structs or lists need no `by`: any `n`."""
+        """Return what `top` returns, in the form of `toArrow`."""
         unordered = self._parts is not None or (self._present is None and pa.types.is_nested(self._shape.value))
         if by is None and unordered:
             return self.toArrow(n)
@@ -265,10 +266,10 @@ class StateView(StateMapping):
     def toPandas(self, limit: int | None = None, *, flat: bool = True) -> "pd.DataFrame":
         """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``.
 
-        With `flat`, a value with fields is a column for each of them, as the error, message and tuple of dead letters.
-        Such a column has the name of its field, or ``value.field`` if another column has that name. Without `flat`
-        such a value is a dict. Whole numbers beside nulls are doubles, as ever in pandas, or of dtype ``Int64`` if a
-        double would round one of them.
+        With `flat`, a value with fields becomes one column for each field, such as error, message and tuple of dead
+        letters. Such a column has the name of its field, or ``value.field`` if another column has that name. Without
+        `flat` such a value is a dict. Whole numbers beside nulls are doubles, as always in pandas, or of dtype
+        ``Int64`` if a double would round one of them.
         """
         table = self.toArrow(limit)
         frame = to_frame(spread_structs(table) if flat else table)
@@ -278,7 +279,7 @@ class StateView(StateMapping):
 
     @property
     def asOfTxid(self) -> int | None:
-        """The txid as of which a read would be made now; None if reads give the latest values, of whatever batch."""
+        """The txid as of which a read would be made now; None if reads give the latest values, committed or not."""
         if self.isolation == "latest":
             return None
         committed = self._source.committed(self._source.group_of(self.name))
@@ -423,5 +424,5 @@ class StateView(StateMapping):
 
 
 def _rows_without_columns(count: int) -> pa.Table:
-    """Return the key table of a global state, whose key has no field; `pa.table({})` has no rows."""
+    """Return the key table of a global state, which has rows and no columns; `pa.table({})` would have no rows."""
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))])

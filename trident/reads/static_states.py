@@ -31,7 +31,7 @@ class ReadableStore(Protocol):
 
 
 def open_statics(program: Program) -> dict[str, ReadableStore]:
-    """Open the states that the program only reads. Raises StateError if another topology has not written its state."""
+    """Open the states that the program only reads. Raises StateError if their topologies have not written them."""
     opened: dict[str, ReadableStore] = {}
     try:
         for node in program.statics:

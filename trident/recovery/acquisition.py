@@ -125,9 +125,9 @@ def begin(
 class _Progress:
     """The progress of a program's groups, and the births of its states.
 
-    `noted`: all births in the log. `births`: one for each state of this program. It is the one in the log if that
-    is founded (of a watermark: if its owner is founded, too), or equal to the one that this start would record; else
-    it is a new one.
+    `noted`: all births in the log. `births`: one for each state of this program. It is the birth in the log if that
+    one is founded (for a watermark: if the owner's is founded, too) or equals the one that this start would record;
+    otherwise it is a new birth.
     """
 
     histories: dict[str, History]
@@ -169,8 +169,8 @@ def _founded(births: Mapping[str, Birth]) -> dict[str, Birth]:
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
     """Raise CodeChangedError for a program that cannot commit what waits, before it fences out a driver that can.
 
-    A driver may still run beside this start, so the log may change between two reads here. So a refusal counts only
-    if the log did not change meanwhile; else the check after the log is taken decides.
+    A driver may still run beside this start, and the log may change between two reads here. Therefore a refusal counts
+    only if the log did not change meanwhile; otherwise the check after the log is taken decides.
     """
     before = log.lease(), _Progress.read(joined, log, 0)
     try:

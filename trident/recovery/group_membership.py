@@ -110,7 +110,7 @@ def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settin
 
 
 def _apart(group: Group) -> str:
-    """Return, for messages, how a query that connects streams of this group can leave them apart; "" without one."""
+    """Return advice for messages: how a query can read its state without connecting the streams; "" without a query."""
     query = next((node for node in group.links if isinstance(node, StateQuery)), None)
     if query is None:
         return ""

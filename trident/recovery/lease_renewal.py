@@ -1,6 +1,6 @@
-"""A driver renews its lease: it shows those in waiting that it lives, also while it has nothing to write.
+"""Renewal of a driver's lease: it shows waiting standbys that the driver lives, even if it has nothing to write.
 
-Nothing that is exact rests on this. Who waits too short a time takes over a driver that lives, and fences it.
+Exactness does not depend on this. A standby that waits too short a time takes over from a living driver and fences it.
 """
 
 import logging
@@ -14,12 +14,12 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""A lease is renewed so many times while it lasts. Two renewals may then be missed: `renew` leaves one out after a
+"""A lease is renewed this many times within `leaseSecs`. So two renewals may be missed: `renew` skips one after a
 write, and one may come late."""
 
 
 class LeaseRenewal:
-    """Renews a lease from a thread of its own, which no store, spout or function holds up, from `begin` to `stop`."""
+    """Renew a lease from `begin` to `stop`, in a thread of its own that no store, spout or function can delay."""
 
     def __init__(self, log: TransactionLog, topology: str, leaseSecs: float) -> None:
         self._log, self._seconds = log, leaseSecs / _PART

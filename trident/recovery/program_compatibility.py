@@ -75,9 +75,9 @@ class _Drop:
     settings: Settings
 
     def for_former(self, kept: Sequence[str]) -> str:
-        """Return the way out for a user whose former program itself fails, at a state or an output.
+        """Return, as text, what to do if the former program itself fails at a state or an output.
 
-        Without that state or output, the former program commits the batch.
+        The user drops that state or removes that output; then the former program can commit the batch.
         """
         states = without_watermarks(kept)
         drops = [self._one(state) for state in states[:3]] + (["..."] if len(states) > 3 else [])

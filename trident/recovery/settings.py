@@ -40,7 +40,7 @@ class Settings:
     log: "RedisLog | None" = None
     """The transaction log, if it is in Redis; None if it is in the folder."""
     hints: Hints = field(default_factory=dict)
-    """The numbers of partitions that take the place of the program's, by step."""
+    """The numbers of partitions that replace the program's, by step."""
     uuid: str = ""
     """The log's uuid, once it is open."""
 
@@ -70,8 +70,8 @@ class Settings:
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
         """Return the call that lets one state begin anew, in words for messages.
 
-        `survives`: what the state outlives, as its factory says. `force`: whether a driver may still hold the
-        log then.
+        `survives`: where the state is kept, as `survives` of its factory says. `force`: whether a driver may still
+        hold the log then.
         """
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
         forced = ["force=True"] if force else []

@@ -224,8 +224,8 @@ def _left_states(
     """Return the states that a stream fed and feeds no longer, each with the stream's position when that ended.
 
     A log of version 0.1.0 does not know what a stream fed: then these are the states of its group that the program
-    lacks. The state's txid cannot say what the state lacks, because the stream may change its group before it comes
-    back.
+    lacks. The position is kept because the state's txid does not tell which of the stream's tuples the state has
+    missed: the stream may be in another group, with other txids, when it feeds the state again.
     """
     fed = stream.feeds
     if fed is None:

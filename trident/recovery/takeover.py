@@ -9,16 +9,16 @@ from trident.log.protocol import TransactionLog
 
 
 class OvertakenError(FencedError):
-    """Another driver took the log before a start that would only follow a certain lease. It wrote nothing."""
+    """Another driver took the log before a start that was to follow one certain lease. The start wrote nothing."""
 
 
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
     """Return a FencedError if another driver took the log after `lease`, else the error itself.
 
     The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, or
-    a batch with the fields of another program, over which this library's own code fails. Without this, its message
-    would say that the log or a state is lost, and its user might reset what another driver is working on. An error of
-    a user's function stays what it is.
+    a batch with the fields of another program, over which this library's own code fails. Without this function, the
+    error's message would say that the log or a state is lost, and a user might reset what another driver is working on.
+    An error of a user's function is returned unchanged.
     """
     of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError)
     if of_a_user or not isinstance(error, Exception):
@@ -51,7 +51,7 @@ def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
 
 @contextmanager
 def overtaken(after: Lease | None) -> Iterator[None]:
-    """Raise a FencedError of the block as OvertakenError where only the lease `after` was to be followed."""
+    """Raise a FencedError of the block as OvertakenError if the start was to follow the lease `after` only."""
     try:
         yield
     except FencedError as error:

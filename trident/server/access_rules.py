@@ -1,4 +1,4 @@
-"""Who may ask: tokens, and the hosts under which a server answers."""
+"""The check of who may use a server: tokens, and the host names under which the server answers."""
 
 import hmac
 import ipaddress
@@ -10,11 +10,11 @@ from trident.base.secrets import read_secret
 from trident.server.errors import RequestError
 
 _SHORTEST = 16
-"""The fewest characters of a token: 16 of 64 kinds are 96 bits."""
+"""The fewest characters of a token: 16 characters of an alphabet of 64 have 96 bits."""
 
 
 def read_token(token: str | None) -> bytes | None:
-    """Return a token, read from where ``env:NAME`` or ``file:path`` says. Raises TopologyError if it is too short."""
+    """Return a token; `token` may be ``env:NAME`` or ``file:path``. Raises TopologyError if the token is too short."""
     if token is None:
         return None
     text = read_secret("token", token)
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Rights:
-    """What a token may ask: these DRPC functions and states, and nothing else of the server.
+    """What a token may ask a server for: these DRPC functions and states, and nothing else.
 
     Parameters
     ----------

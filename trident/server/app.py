@@ -1,4 +1,4 @@
-"""The web application over a served topology: DRPC functions, states, and how the server is."""
+"""The web application over a served topology: DRPC functions, states, and the server's health."""
 
 import asyncio
 import logging
@@ -150,9 +150,9 @@ class _Answers:
             raise RequestError(504, "ReadTimeout", f"no answer within {limit:g} s") from None
 
     async def _reach(self, least: Mapping[str, int], timeout: float) -> None:
-        """Wait until each group has committed the txid that `least` names. Raises RequestError after `timeout` seconds.
+        """Wait until each group has committed its txid in `least`. Raises RequestError after `timeout` seconds.
 
-        So the answers that a client gets never go back, whichever server it asks.
+        So a client never gets an answer older than one that it had before, whichever server it asks.
         """
         deadline = asyncio.get_running_loop().time() + timeout
         while least:
@@ -210,7 +210,7 @@ class _Answers:
         return self._served.state(name)
 
     async def _get(self, request: Request) -> Response:
-        """Answer the value of one key: text as it is, any other key as JSON."""
+        """Answer with the value of one key. In the path a text key is written as it is, any other key as JSON."""
         view = self._view(request)
         text = request.path_params["key"]
         key = () if not len(view.keyFields) else key_of_text(text, view.keyFields, view.name)
@@ -236,7 +236,7 @@ class _Answers:
         return _json({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
-        """Answer a page of entries in the order of their keys, or the entries with the greatest values."""
+        """Answer with a page of entries in the order of their keys, or with those of the greatest values."""
         view, asked = self._view(request), request.query_params
         unknown = set(asked) - {"limit", "after", "top", "by"}
         if unknown:
@@ -269,11 +269,11 @@ class _Answers:
     # --- the server itself -----------------------------------------------------------------------------------------
 
     async def _description(self, request: Request) -> Response:
-        """Answer the OpenAPI description."""
+        """Answer with the OpenAPI description."""
         return _json(await self._in_thread(lambda: description(self._served, self._limits, self._rules.needsToken)))
 
     async def _health(self, request: Request) -> Response:
-        """Answer that the process lives."""
+        """Answer that the process is alive."""
         return _json({"status": "alive"})
 
     async def _ready(self, request: Request) -> Response:
@@ -285,7 +285,7 @@ class _Answers:
 
 
 def _argument(name: str, kind: pa.DataType | None, value: Any) -> Any:
-    """Return an argument's value from JSON; one that was not declared is refused by the function itself."""
+    """Return an argument's value from JSON. The DRPC function itself refuses an argument that was not declared."""
     try:
         return value if kind is None else from_json(value, kind)
     except ValueError:
@@ -307,7 +307,7 @@ def _txid_of(table: pa.Table) -> int | None:
 def _rows(
     request: Request, table: pa.Table, fresh: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> Response:
-    """Answer a table: as JSON, or as an Arrow stream if the client accepts that."""
+    """Answer with a table: as JSON, or as an Arrow stream if the client accepts that."""
     if bodies.ARROW in request.headers.get("accept", ""):
         headers = {
             "Trident-As-Of-Txid": bodies.json_body(fresh["asOfTxid"]).decode(),
@@ -325,7 +325,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _tell(request: Request, response: Response, seconds: float) -> None:
-    """Log who asked for what. Keys, arguments and tokens are in no log."""
+    """Log who made which request. Keys, arguments and tokens are never logged."""
     if audit.isEnabledFor(logging.INFO):
         client = "" if request.client is None else request.client.host
         path = request.url.path

@@ -31,7 +31,7 @@ class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_body(body: bytes, kind: type[_T]) -> _T:
-    """Return a request's body as `kind`. Raises RequestError if it is no such JSON."""
+    """Return a request's body as an object of type `kind`. Raises RequestError if it is not such JSON."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -20,7 +20,7 @@ _PATIENCE = 0.1
 
 
 class _Request:
-    """One request on its way: queued, then of an audience, then answered or left by its client."""
+    """One request and its progress: queued, then part of a batch with its `audience`, then answered or abandoned."""
 
     __slots__ = ("answered", "audience", "values")
 
@@ -40,7 +40,8 @@ class _Request:
 class Desk:
     """Answers the requests of one function in batches, in threads. Only the thread of one event loop may call it.
 
-    It is for an event loop what `Combining` is for threads: there each waiting request would hold a thread.
+    It does for an event loop what `Combining` does for threads; in `Combining` each waiting request would hold a
+    thread.
     """
 
     def __init__(self, function: DRPCFunction, threads: Threads) -> None:
@@ -52,7 +53,7 @@ class Desk:
     async def ask(self, values: list[Any], timeout: float) -> DRPCResult:
         """Return the answer for arguments that the function has bound. Raises DRPCTimeoutError after `timeout` seconds.
 
-        If the caller is cancelled, because its client has gone, the work ends at its next read.
+        If the caller is cancelled because its client has gone, the work ends at its next read of a state.
         """
         request = _Request(values, asyncio.get_running_loop().create_future())
         self._queue.append(request)
@@ -70,7 +71,7 @@ class Desk:
             self._leave(request)
 
     def _leave(self, request: _Request) -> None:
-        """Take a request that nobody waits for from its queue or audience; one that is answered has left already."""
+        """Remove an abandoned request from the queue or its audience. Do nothing for one that was answered."""
         if request.answered.done() and not request.answered.cancelled():
             return
         if request.audience is None:
@@ -82,7 +83,7 @@ class Desk:
             request.audience.whenGone()
 
     def _begin(self) -> None:
-        """Begin to answer those that wait."""
+        """Begin to answer the requests that wait, as one batch in a thread."""
         batch = [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
         audience = Audience()
         audience.size = len(batch)
@@ -96,7 +97,7 @@ class Desk:
             self._wait_with_patience()
 
     def _wait_with_patience(self) -> None:
-        """Begin another batch beside those at work, if a request has waited too long by then."""
+        """After `_PATIENCE` seconds, begin another batch beside the running ones if a request still waits."""
         if self._impatient is None:
             self._impatient = asyncio.get_running_loop().call_later(_PATIENCE, self._lose_patience)
 
@@ -122,6 +123,6 @@ class Desk:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
-    """Have the event loop call this, unless the server has stopped meanwhile and nobody waits any more."""
+    """Schedule a call in the event loop, unless the server has stopped meanwhile and nobody waits any more."""
     with suppress(RuntimeError):  # the loop was closed
         loop.call_soon_threadsafe(call, *args)

@@ -40,7 +40,7 @@ def status_of(error: Exception) -> int:
 
 
 def body_of(error: Exception) -> dict[str, dict[str, str]]:
-    """Return what a client gets to see: a library's error with its message, any other one without."""
+    """Return the body of an error answer: the message of this library's own errors, no message of any other."""
     if isinstance(error, RequestError):
         return {"error": {"type": error.kind, "message": str(error)}}
     if isinstance(error, errors.TridentError):

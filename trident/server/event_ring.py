@@ -19,8 +19,8 @@ class Numbered(NamedTuple):
 class EventRing:
     """Keeps the newest events, and numbers them. Thread-safe.
 
-    A reader holds no queue: it remembers the number of the last event that it has, so that a slow reader costs nothing
-    but is told how many events it missed.
+    A reader has no queue: it remembers the number of the last event that it has. So a slow reader costs nothing, and is
+    told how many events it missed.
 
     >>> ring = EventRing("run", capacity=2)
     >>> for txid in (1, 2, 3):
@@ -46,7 +46,7 @@ class EventRing:
             self._events.append(Numbered(self._last, content))
 
     def after(self, number: int) -> tuple[int, list[Numbered]]:
-        """Return how many events behind this number are no longer kept, and those that are."""
+        """Return how many events after this number are no longer kept, and the events after it that are kept."""
         if number == self._last:
             return 0, []
         with self._lock:

@@ -33,7 +33,7 @@ class EventStreams:
         self._looked = -_STATUS_SECONDS
 
     def open(self, request: Request) -> StreamingResponse:
-        """Return the answer that goes on until its reader leaves. Raises RequestError if too many readers are there.
+        """Return an answer that goes on until its reader disconnects. Raises RequestError for too many readers.
 
         The header Last-Event-ID, or the query ``after``, names the last event that the reader has.
         """
@@ -83,6 +83,6 @@ class EventStreams:
 
 
 def _place(known: str, ring: EventRing | None) -> int:
-    """Return the number of the last event that a reader has: 0 if it has none, or those of another run."""
+    """Return the number of the last event that a reader has; 0 if it has none, or only events of another run."""
     run, _, number = known.rpartition("-")
     return int(number) if ring is not None and run == ring.runId and number.isdecimal() else 0

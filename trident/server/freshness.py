@@ -11,7 +11,7 @@ from trident.server.served import Served
 
 
 class Freshness:
-    """Describes answers. `in_thread` does work that may wait for the log."""
+    """Computes how fresh answers are. `in_thread` runs work that may wait for the log."""
 
     def __init__(self, served: Served, in_thread: InThread) -> None:
         self._served, self._in_thread = served, in_thread

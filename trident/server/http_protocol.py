@@ -1,9 +1,9 @@
-"""HTTP as uvicorn reads it by httptools, with a limit that it lacks: the bytes of a request's head."""
+"""Uvicorn's HTTP protocol over httptools, with a limit that it lacks: the size of a request's head in bytes."""
 
 from typing import TYPE_CHECKING
 
 MOST_HEAD_BYTES = 64 << 10
-"""The most bytes of a request's line and headers; as many as uvicorn allows where it reads by h11."""
+"""The most bytes of a request's line and headers, the same limit that uvicorn has with h11."""
 
 if TYPE_CHECKING:
     from asyncio import Protocol

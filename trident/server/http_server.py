@@ -1,4 +1,4 @@
-"""The server at work: a socket, and uvicorn in a thread of its own."""
+"""The running server: a socket, and uvicorn in a thread of its own."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ def rules_for(
     tokens: Mapping[str, Rights] | None = None,
     tls: TLS | None = None,
 ) -> AccessRules:
-    """Return who may ask a server that is bound to `host`.
+    """Return the access rules of a server that is bound to `host`.
 
     Raises TopologyError if other machines could ask without a token or a certificate, unless that is wanted
     (`insecure`), or if the files of `tls` cannot be used.
@@ -57,7 +57,7 @@ def _read(token: str) -> bytes:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; with port 0, on a free port. Raises TopologyError if it cannot be had."""
+    """Return a listening socket; port 0 means a free port. Raises TopologyError if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

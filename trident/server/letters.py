@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: the newest of each state that keeps them, and their way back into their stream."""
+"""Dead letters over HTTP: list the newest of each state that keeps them, and put them back into their stream."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def letters_of(served: Served, most: int) -> LettersBody:
 
 
 def replay(served: Served, wanted: ReplayWanted) -> Replayed:
-    """Put dead letters back into their stream. Raises RequestError where none can come back."""
+    """Put dead letters back into their stream. Raises RequestError if the topology does not allow that."""
     if wanted.state not in letter_states(served.watched.plan):
         raise RequestError(404, "StateNotFound", f"{wanted.state!r} is no state that keeps dead letters")
     try:

@@ -107,7 +107,7 @@ def _as_prometheus(family: MetricFamily) -> "Metric":
 
 
 def _reads(served: Served) -> list[MetricFamily]:
-    """Return what reads of the states would see now: whether there are any, and as of which txids."""
+    """Return metrics of the states as a read would see them now: whether they can be read, and as of which txids."""
     now = MetricsRegistry()
     try:
         for group, txid in served.asOfTxid.items():

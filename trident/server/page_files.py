@@ -48,7 +48,7 @@ async def _answer(request: Request) -> Response:
 
 @cache
 def _contents() -> dict[str, bytes]:
-    """Return the content of each file of the page, by its path. A path of a request is only looked up here."""
+    """Return the content of each file of the page by its path. A request's path is only looked up in this dict."""
     return {path: file.read_bytes() for path, file in _walk("", files("trident.server").joinpath("page"))}
 
 

@@ -1,4 +1,4 @@
-"""The page of a topology, and the answers that it is made of: topology, status, events, dead letters."""
+"""The page of a topology, and the answers that it shows: topology, status, events, dead letters."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""What a server asks: a running topology, or one that was opened for reading."""
+"""The protocol by which a server reads a topology: a running one, or one that was opened for reading."""
 
 from typing import Protocol
 
@@ -34,7 +34,7 @@ class Served(Protocol):
 
     @property
     def watched(self) -> Watched:
-        """What the page asks."""
+        """The protocol by which the page asks for plan, status and events."""
         ...
 
     def group_of(self, state: str) -> str | None:
@@ -46,5 +46,5 @@ class Served(Protocol):
         ...
 
     def changes(self, state: str) -> StateChanges:
-        """Return the changes of a state. Raises StateError if they cannot be told."""
+        """Return the changes of a state. Raises StateError if the state or the log cannot give them."""
         ...

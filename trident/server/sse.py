@@ -14,8 +14,8 @@ STILL_HERE = b": still here\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _PATIENCE = 20.0
-"""The seconds that a reader may take for one piece. Then its connection is closed; it is told what it missed when it
-comes back."""
+"""The seconds that a reader may take for one piece. After that its connection is closed; it is told what it missed
+when it connects again."""
 
 
 class EventStream(StreamingResponse):
@@ -32,7 +32,7 @@ class EventStream(StreamingResponse):
 
 
 def event(kind: str, json: bytes, id: str | None = None) -> bytes:
-    r"""Return an event as a stream holds it.
+    r"""Return an event in the format of Server-Sent Events.
 
     >>> event("position", b"{}", "7")
     b'id: 7\nevent: position\ndata: {}\n\n'

@@ -1,4 +1,4 @@
-"""``GET /state/<name>/changes``: what batches change in a state, as Server-Sent Events."""
+"""``GET /state/<name>/changes``: the changes of a state, batch by batch, as Server-Sent Events."""
 
 import asyncio
 import base64
@@ -31,17 +31,17 @@ _LOOK_SECONDS = 0.02
 """The time between two looks at the committed txid of a group, for all its readers together."""
 
 _POSITION_SECONDS = 1.0
-"""Batches that change nothing move a reader's place, and it is told so at most this often."""
+"""The least time between two events that tell a reader its new place after batches that changed nothing."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a state is asked again that cannot be read now."""
+"""The time after which a state that cannot be read is read again."""
 
 
 class StateFeed:
     """The readers of the changes of one server's states.
 
-    A reader has no queue: it has a place. A slow one falls behind and gets several batches as one change; one that does
-    not take a piece in time is cut off, and comes back to its place.
+    A reader has no queue, only a place. A slow reader falls behind and gets several batches as one change. A reader
+    that does not take a piece in time is disconnected; when it connects again, it continues at its place.
     """
 
     def __init__(self, served: Served, in_thread: InThread, metrics: MetricsRegistry) -> None:
@@ -52,11 +52,11 @@ class StateFeed:
         """When each group was last looked at, and its committed txid then."""
 
     async def open(self, request: Request) -> Response:
-        """Return the answer that goes on with changes until its reader leaves.
+        """Return an answer that goes on with changes until its reader disconnects.
 
         The header Last-Event-ID, or the query ``after``, names the reader's place; without one it begins with the next
-        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError where the changes
-        cannot be told.
+        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError if the changes cannot
+        be given.
         """
         name, asked = request.path_params["state"], request.query_params
         if name not in self._served.states:
@@ -78,7 +78,7 @@ class StateFeed:
         return EventStream(self._events(reader, ending), 200, HEADERS, "text/event-stream")
 
     async def _events(self, reader: "_Reader", ending: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the reader's events until it leaves, the server ends, or the changes do."""
+        """Yield the reader's events until it disconnects, the server stops, or the changes end."""
         self._count_readers(reader.state, 1)
         try:
             while not ending():
@@ -107,7 +107,7 @@ class StateFeed:
             self._count_readers(reader.state, -1)
 
     async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
-        """Yield what is new; if nothing is, yield the reader's place from time to time, and wait a little."""
+        """Yield the next change. If there is none, wait a little, and from time to time yield the reader's place."""
         if await self._is_due(reader):
             first = True
             async for part in self._parts(reader):
@@ -120,7 +120,7 @@ class StateFeed:
             yield await self._position(reader)
 
     async def _is_due(self, reader: "_Reader") -> bool:
-        """Return whether there is anything that the reader lacks. The group is looked at once for all readers."""
+        """Return whether there is a change that the reader lacks. The committed txid is read once for all readers."""
         if reader.snapshot:
             return True
         group = reader.changes.group
@@ -132,7 +132,7 @@ class StateFeed:
         return txid > reader.place.txid
 
     async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
-        """Yield the parts of the next change, and move the reader's place behind its last one."""
+        """Yield the parts of the next change. After the last part, move the reader's place to the end of the change."""
         changes = reader.changes
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:
@@ -142,7 +142,7 @@ class StateFeed:
             yield part
 
     async def _explained(self, reader: "_Reader", error: TridentError) -> TridentError:
-        """Return that the reader's life of the state has ended, if it has: that explains whatever else went wrong."""
+        """Return a StateEndedError if the reader's incarnation of the state has ended, which explains `error`."""
         try:
             await self._in_thread(lambda: reader.changes.begin(reader.place))
         except StateEndedError as ended:
@@ -195,12 +195,12 @@ class StateFeed:
 
 
 class _Reader:
-    """One reader: its place, what it was last told, and whether it is to get a snapshot next."""
+    """One reader: its place, the last txid that it was told, and whether it gets a snapshot next."""
 
     def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
         self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
         self.told = -1
-        """The last txid that an event told."""
+        """The last txid that an event reported."""
         self.spoke = -_POSITION_SECONDS
         """When an event was last sent (monotonic time)."""
 

@@ -1,4 +1,4 @@
-"""Pages of a state in a fixed order of its keys, so that a client goes on where the last page ended."""
+"""Pages of a state in a fixed order of its keys, so that a client can continue where the last page ended."""
 
 import base64
 import binascii
@@ -12,9 +12,9 @@ from trident_state.keys import encode_keys
 
 
 def page_of(view: StateView, rows: int, after: str | None) -> tuple[pa.Table, str | None]:
-    """Return the entries that follow the cursor `after`, and the next cursor; None behind the last page.
+    """Return the entries that follow the cursor `after`, and the next cursor, which is None after the last page.
 
-    Each page is as of the batch that is committed when it is read. A key that is there all the time comes exactly once.
+    Each page is as of the batch that is committed when it is read. A key that exists all the time comes exactly once.
     """
     table = view.toArrow()
     keys = encode_keys(table.select(view.keyFields.names))

@@ -10,17 +10,17 @@ from trident.base.errors import TopologyError
 
 @dataclass(frozen=True, slots=True)
 class TLS:
-    """The certificate of a server, and who signs those of its clients. Files are in the PEM format.
+    """The certificate of a server, and the authority that signs its clients' certificates. Files are in PEM format.
 
     Parameters
     ----------
     cert : path
-        The server's certificate, and behind it those that lead to a known authority.
+        The server's certificate, followed by those that lead to a known authority.
     key : path
         The key of the certificate, without a password.
     clientCA : path, optional
-        The authority that signs the certificates of clients. If it is given, every client must bring one, also for
-        ``/healthz``; who has none gets no connection.
+        The authority that signs the certificates of clients. If it is given, every client must present one, also for
+        ``/healthz``; a client without one gets no connection.
 
     Examples
     --------
@@ -34,11 +34,11 @@ class TLS:
 
     @property
     def provesClients(self) -> bool:
-        """Whether every client proves who it is."""
+        """True if every client must present a certificate."""
         return self.clientCA is not None
 
     def check(self) -> None:
-        """Raise TopologyError if the files are missing, or hold no certificates and no key that fits."""
+        """Raise TopologyError if a file is missing, holds no certificate, or the key does not fit the certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # The empty password: without one, Python would ask for it on the terminal.
@@ -57,7 +57,7 @@ class TLS:
                 ) from None
 
     def uvicorn_options(self) -> dict[str, Any]:
-        """Return what uvicorn's configuration calls these files."""
+        """Return these files as the options of uvicorn's configuration."""
         options: dict[str, Any] = {"ssl_certfile": str(self.cert), "ssl_keyfile": str(self.key)}
         if self.clientCA is not None:
             options |= {"ssl_ca_certs": str(self.clientCA), "ssl_cert_reqs": ssl.CERT_REQUIRED}

@@ -24,7 +24,7 @@ class FieldBody(msgspec.Struct):
 
 
 class StateBody(msgspec.Struct):
-    """A state, and what is promised for its content."""
+    """A state, and the guarantee for its content."""
 
     name: str
     group: str | None
@@ -33,7 +33,7 @@ class StateBody(msgspec.Struct):
     keys: list[FieldBody]
     value: FieldBody
     promise: str
-    """How often a tuple of the source counts, whatever failed."""
+    """How often a tuple of the source counts, whatever fails."""
     condition: str
     """What the promise depends on; "" if it is unconditional."""
     exactlyOnce: bool
@@ -68,7 +68,7 @@ class TopologyBody(msgspec.Struct):
 
 
 def topology_body(served: Served) -> TopologyBody:
-    """Return the topology of a server as its page draws it."""
+    """Return a served topology as its page draws it."""
     plan = served.watched.plan
     writers = [node for node in walk(*plan.sinks) if isinstance(node, StateWriter) and not isinstance(node, Watermark)]
     functions = [served.drpc.function(name) for name in served.drpc.functions]

@@ -1,4 +1,4 @@
-"""What the page of a served topology asks: its plan, how it is, its progress events, and its dead letters."""
+"""The protocol by which the page asks a served topology for its plan, status, progress events and dead letters."""
 
 from collections.abc import Collection
 from typing import Literal, Protocol
@@ -14,7 +14,7 @@ without one, "following" (what the driver commits shows here) or "unreachable" (
 
 
 class SourceStatus(msgspec.Struct):
-    """How far a stream's source was read: `read` of what is `known`, in the `unit`; the rest is the `lag`."""
+    """How far a stream's source was read: `read` out of `known`, counted in `unit`; the difference is the `lag`."""
 
     stream: str
     unit: str
@@ -40,7 +40,7 @@ class CallStatus(msgspec.Struct):
 
 
 class GroupStatus(msgspec.Struct):
-    """A batch group: its last committed txid, and, where the driver is here, what it does."""
+    """A batch group: its last committed txid and, if the driver is in this process, what the group is doing."""
 
     name: str
     committed: int
@@ -55,7 +55,7 @@ class GroupStatus(msgspec.Struct):
 
 
 class Fault(msgspec.Struct):
-    """An error that stopped a topology: its type, its message, and the same of what caused it, the nearest first."""
+    """An error that stopped a topology: its type and message, and those of its causes, the nearest cause first."""
 
     type: str
     message: str
@@ -69,7 +69,7 @@ class Fault(msgspec.Struct):
 
 
 class TopologyStatus(msgspec.Struct):
-    """How a topology is."""
+    """The status of a topology."""
 
     name: str
     condition: Condition
@@ -91,18 +91,18 @@ class Watched(Protocol):
 
     @property
     def engine(self) -> str | None:
-        """The engine that computes the batches; None where the driver is elsewhere."""
+        """The engine that computes the batches; None if the driver is in another process."""
         ...
 
     @property
     def events(self) -> EventRing | None:
-        """The newest progress events; None where the driver is elsewhere."""
+        """The newest progress events; None if the driver is in another process."""
         ...
 
     def status(self) -> TopologyStatus:
-        """Return how the topology is now. This may ask a store."""
+        """Return the present status. This may ask a store."""
         ...
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
-        """Put dead letters back into a stream, and return how many. Raises TridentError where that cannot be."""
+        """Put dead letters back into a stream, and return how many. Raises TridentError if that is not possible."""
         ...

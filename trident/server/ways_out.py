@@ -1,4 +1,4 @@
-"""What to do when a topology has stopped, in plain words, by the type of the error that stopped it."""
+"""Advice for the user of a topology that has stopped, by the type of the error that stopped it."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ _MOST_CAUSES = 5
 
 
 class _Advice(NamedTuple):
-    """What an error means, what became of batches and states, and what to do."""
+    """The meaning of an error, its consequences for batches and states, and what to do."""
 
     meaning: str
     kept: str
@@ -196,9 +196,9 @@ _ANY = _Advice(
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return an error as the page shows it: in the words of its type, with its causes and what to do.
+    """Return an error as the page shows it: its type's advice, its causes, and what to do.
 
-    Of a batch that failed for good, the advice is that for its cause.
+    For a BatchFailedError, the advice is that for its cause.
 
     >>> fault_of(errors.FencedError("epoch 2 holds the log")).meaning
     'Another driver has taken this topology over.'

@@ -1,4 +1,4 @@
-"""The source of a best-effort branch. No run opens it, because the run hands the branch its batches."""
+"""The source of a best-effort branch. No run opens it, because the run itself passes batches to the branch."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -20,5 +20,5 @@ class BranchSpout:
         return SpoutKind.TRANSACTIONAL
 
     def open(self) -> NoReturn:
-        """Refuse to open: the run hands the branch its batches."""
+        """Raise an error, because the run itself passes batches to the branch."""
         raise AssertionError("a branch is handed its batches and opens no spout")

@@ -62,13 +62,13 @@ class ReplaySpout:
         return tuple(self.schema.names[: len(LETTER.fields)])
 
     def open(self) -> SpoutExecutor:
-        """Return an executor for one run, and forget requests that an earlier run did not plan."""
+        """Return an executor for one run, and drop requests that an earlier run did not plan."""
         with self._lock:
             self._run, self._first, self._asked = uuid.uuid4().hex, None, []
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Let a later batch put back the letters that `look` finds then, and return how many `look` finds now.
+        """Ask for a later batch to put back the letters that `look` returns then. Return how many `look` returns now.
 
         Raises
         ------

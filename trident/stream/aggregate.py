@@ -36,9 +36,9 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
     ) -> StreamT:
         """Replace the batch, or after `groupBy` each of its groups, by the result of an aggregator over all its tuples.
 
-        An empty batch has a result, too, but no groups: after `groupBy` nothing leaves. A group's result comes with the
-        group fields. The aggregator begins anew in the next batch. `persistentAggregate` aggregates over batches.
-        Meaning: ``org.apache.storm.trident.Stream.aggregate`` and
+        An empty batch has a result, too; after `groupBy` it has no groups, and so no results. A group's result comes
+        with the group fields. The aggregator begins anew in the next batch. `persistentAggregate` aggregates over
+        batches. Meaning: ``org.apache.storm.trident.Stream.aggregate`` and
         ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
 
         Parameters
@@ -51,8 +51,8 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
             value, or with the result of its ``present(value)`` if it has that method. An Aggregator emits any number.
             A callable from pandas Series (or one DataFrame) to one value is called once, with all tuples.
         outputFields : str or StructType
-            One name (for an Aggregator one for each value that it emits), with a type if the aggregator does not
-            declare it: ``"total decimal(10,2)"``. It may be the name of an input field.
+            One name (for an Aggregator, one for each value that it emits), with a type if the aggregator does not
+            declare it: ``"total decimal(10,2)"``. A name may be that of an input field.
 
         Examples
         --------
@@ -102,7 +102,7 @@ def read_members(
     aggregator: object,
     outputFields: OutputsLike | None,
 ) -> tuple[list[nodes.Member], Step]:
-    """Return the aggregators that a call of a verb names, as members of an aggregate, and the step of the call."""
+    """Return the aggregators in a call of a verb, as members of an aggregate, and the step of the call."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
     call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
@@ -173,7 +173,7 @@ def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tupl
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
-    """Return the fields that an aggregator sees: those that the call names, otherwise all; no field for Count."""
+    """Return the fields that an aggregator sees: those in the call, otherwise all fields; none for Count."""
     own = call.operation.inputFields if isinstance(call.operation, BuiltinAggregator) else None
     if own is not None and call.inputs is not None:
         listed = ", ".join(own)

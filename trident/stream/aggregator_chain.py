@@ -22,10 +22,9 @@ class ChainVerbs(GroupwiseVerbs[StreamT]):
     def chainedAgg(self) -> "ChainedAggregate[StreamT]":
         """Begin a chain of aggregators over the same tuples. Add one aggregator after the other, then call `chainEnd`.
 
-        Every member of the chain has input fields of its own. A result has the output fields of all members; after
-        `groupBy` there is one for each group, with the group fields before them.
-        Meaning: ``org.apache.storm.trident.Stream.chainedAgg`` and
-        ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
+        Every member of the chain has its own input fields. A result has the output fields of all members; after
+        `groupBy` there is one result for each group, which begins with the group fields. Meaning:
+        ``org.apache.storm.trident.Stream.chainedAgg`` and ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
 
         >>> from trident import Count, Sum, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -90,8 +89,8 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         """Return the stream of the members' results: the group fields, then every member's output fields.
 
         If a member emits several tuples, each of them is combined with each tuple of the other members; the tuples of
-        the last member vary fastest. If a member emits no tuple, none leaves. Raises TopologyError if the chain has no
-        member.
+        the last member vary fastest. If a member emits no tuple, there is no result. Raises TopologyError if the chain
+        has no member.
         """
         step = Step(self._stream._register.label(self._stream._label, "chainedAgg"), caller("chainEnd"))
         if self._scope is None:

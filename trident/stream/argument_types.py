@@ -1,6 +1,6 @@
-"""The types of the positional arguments of verbs: fields, and the operation, wherever it stands between them.
+"""The types of the positional arguments of verbs: fields and the operation, in any order that verbs accept.
 
-Type checkers refuse everything else. Which argument is which, only the call itself tells (`trident.stream.arguments`).
+Type checkers refuse everything else. Which argument is which is decided at the call (`trident.stream.arguments`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

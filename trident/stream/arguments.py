@@ -17,7 +17,7 @@ from trident.operations.builtin_functions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
-"""What an expression in SQL has, and a list of fields does not."""
+"""A pattern that SQL expressions match and lists of fields do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ def read_arguments(
 
 
 def several(call: Arguments) -> list[Arguments]:
-    """Return the calls that a call with several aggregators stands for: one for each, with its own fields.
+    """Split a call with several aggregators into calls with one aggregator each, with its own fields.
 
     The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
     aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
-    Raises TopologyError if the mapping is empty, or if the call names fields beside it.
+    Raises TopologyError if the mapping is empty, or if the call names input or output fields as well.
     """
     beside = {"inputFields": call.inputs, "outputFields": call.outputs}
     for name, fields in beside.items():
@@ -114,7 +114,7 @@ def check_replace(replace: object, step: Step, usage: str) -> None:
 
 
 def is_factory(value: object) -> bool:
-    """Return whether a value is a state factory, and not the class of one."""
+    """Return whether a value is a state factory, and not merely the class of one."""
     return all(hasattr(value, name) for name in ("kind", "survives", "open")) and not isinstance(value, type)
 
 
@@ -139,7 +139,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return what to write for `values[0]`, a text where the operation belongs; "" if nothing can be suggested."""
+    """Return a suggestion for `values[0]`, a text in the place of the operation; "" if there is none."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""

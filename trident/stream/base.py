@@ -20,7 +20,7 @@ StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
 
 
 class NotASequence(CheckedCalls):
-    """A description of tuples: its use as a truth value, or as a sequence of tuples, raises TypeError."""
+    """A base of streams that raises TypeError where one is used as a truth value or as a sequence of tuples."""
 
     __slots__ = ()
 
@@ -89,19 +89,19 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
 
 class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):
-    """The base of verbs that streams and grouped streams have: they work on the whole, or on each group by itself."""
+    """The base of verbs of both streams and grouped streams, which work on the whole batch or on each group."""
 
     __slots__ = ()
 
     def _by_group(self) -> tuple[StreamBase[StreamT], tuple[str, ...]]:
-        """Return the stream without groups, and the names of the fields by which it is grouped (none: not grouped)."""
+        """Return the stream without groups, and the names of the group fields (none if it is not grouped)."""
         raise NotImplementedError
 
 
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
     """Return the error message for an attribute `name` that `subject` lacks, with a suggestion.
 
-    `known` maps names that other libraries use to what one writes here. `fields` are the fields of a stream.
+    `known` maps names from other libraries to what to write here. `fields` are the fields of a stream.
     """
     message = f"{type(subject).__name__!r} has no verb {name!r}"
     if name.startswith("_"):

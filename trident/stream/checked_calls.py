@@ -1,4 +1,4 @@
-"""Errors for calls of verbs with missing or unknown arguments, in the form of all other errors of verbs."""
+"""Errors for calls of verbs with missing or unknown arguments, in the same form as all other errors of verbs."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""The decorator verb: a user's function of a stream becomes a verb, called like the built-in ones."""
+"""The decorator `verb`, which makes a user's function of a stream a verb that is called like the built-in ones."""
 
 import functools
 from collections.abc import Callable

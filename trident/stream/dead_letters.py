@@ -41,9 +41,10 @@ class DeadLetterVerbs(StreamBase[StreamT]):
     def replayable(self) -> StreamT:
         """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps back into this stream.
 
-        Call it before the steps that make dead letters, where the stream still has all fields that shall come back.
-        After those steps call `TridentTopology.deadLetterState`, whose state keeps the letters. A letter leaves that
-        state in the same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
+        Call it before the steps that make dead letters, where the stream still has all fields that are to come back.
+        After those steps call `TridentTopology.deadLetterState`, whose state keeps the letters. A letter is removed
+        from that state in the same batch in which it becomes a tuple again, so each letter comes back once, whatever
+        fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -70,7 +71,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return a stream for each `replayable`: the letters that its batches put back, with their ids and no more."""
+    """Return a stream for each `replayable` step. Its tuples are the ids of the dead letters that a batch puts back."""
     streams = []
     for source in register.replays.values():
         spout = source.spout

@@ -1,4 +1,4 @@
-"""The verb dropDuplicates, which lets the first tuple of each key through, over all batches."""
+"""The verb dropDuplicates, which keeps only the first tuple of each key, over all batches."""
 
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +28,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of the tuples that an update of a state, the source of `node`, lets through."""
+        """Return the stream of the tuples that `node` emits: those that an update of a state lets through."""
         raise NotImplementedError
 
     def dropDuplicates(
@@ -41,17 +41,17 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         lateness: Duration | None = None,
         name: str | None = None,
     ) -> StatefulT:
-        """Let the first tuple of each key through, and drop all later ones, over all batches.
+        """Keep the first tuple of each key, and drop all later ones, over all batches.
 
-        A state remembers the keys. It is committed with the batch, so a tuple goes on exactly once, whatever fails: no
-        replay lets it through again, and none loses it. Within a batch the first tuple in the batch's order goes on.
-        Null is a key like any other. Progress events count the tuples that did not go on, as ``dropped``.
+        A state remembers the keys. It is committed with the batch, so a tuple is passed on exactly once, whatever
+        fails: no replay passes it on again, and none loses it. Within a batch the first tuple in the batch's order is
+        kept. Null is a key like any other. Progress events count the dropped tuples as ``dropped``.
 
         Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With one, a tuple
-        is a duplicate if its time is before, or at most `within` after, that of the last tuple of its key that went on;
-        the state forgets a key once the watermark is past that. A tuple behind the watermark is late, and dropped.
-        Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark``, of a streaming DataFrame, with a state that
-        can be queried. Trident has no such verb.
+        is a duplicate if its time is before, or at most `within` after, that of the last tuple of its key that was
+        kept; the state forgets a key once the watermark is past that. A tuple older than the watermark is late, and
+        dropped. Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark`` of a streaming DataFrame, but with a
+        state that can be queried. Trident has no such verb.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             How long a key is remembered, in event time: ``"10 minutes"``. Needed with a timestampField.
             At most 10,000 years.
         lateness : str, number of seconds or timedelta, optional
-            How far the watermark stays behind the latest time that came. Omitted: `within`.
+            How far the watermark stays behind the latest time so far. Omitted: `within`.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.seen`` if omitted.
 

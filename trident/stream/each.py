@@ -1,4 +1,4 @@
-"""The verbs each, filter, peek, project, drop and rename, which keep a tuple whole or in part."""
+"""The verbs each, filter, peek, project, drop and rename, which keep tuples and change their fields."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] fil
 
 
 class EachVerbs(StreamBase[StreamT]):
-    """Verbs that keep a tuple, with the same fields, more or fewer; `filter` drops some tuples."""
+    """Verbs that keep tuples, perhaps with other fields; `filter` drops some tuples."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class EachVerbs(StreamBase[StreamT]):
             Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
             What happens to a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip":
-            the tuple is left out and counted. "deadLetter": the tuple is left out and kept for `deadLetters`.
+            the tuple is left out and counted. "deadLetter": the tuple is left out, and is kept for `deadLetters`.
         replace : bool
             True: an output field whose name the tuple already has replaces the field of that name, in the same position
             and perhaps with another type; other output fields are appended. False: such an output field is refused.
@@ -65,7 +65,7 @@ class EachVerbs(StreamBase[StreamT]):
         Raises
         ------
         FieldNotFoundError, DuplicateFieldError, TypeDeclarationError, TopologyError
-            If the call is wrong: the error comes from this call, and not from the start of the topology.
+            If the call is wrong. The error is raised by this call, not at the start of the topology.
 
         Examples
         --------
@@ -91,8 +91,8 @@ class EachVerbs(StreamBase[StreamT]):
         """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``expr("n > 3")``.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. A callable whose annotations are of pandas gives a Series of bool. `onError` works as in `each`.
-        Meaning: ``org.apache.storm.trident.Stream.filter``.
+        fields. A callable with annotations of pandas returns a Series of bool. `onError` works as in `each`. Meaning:
+        ``org.apache.storm.trident.Stream.filter``.
 
         >>> from trident import TridentTopology, expr
         >>> from trident.spouts import FixedBatchSpout
@@ -168,8 +168,8 @@ class EachVerbs(StreamBase[StreamT]):
 
         The action runs where the tuple is, and runs again if the batch is tried again. It gets one positional argument
         for each input field; without input fields, one TridentTuple of all fields. `onError` works as in `each`: with
-        "skip" or "deadLetter", a tuple on which the action fails leaves the stream.
-        Meaning: ``org.apache.storm.trident.Stream.peek``.
+        "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
+        ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -233,7 +233,7 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(nodes.Each(self._node, inputs, operation, outputs, policy, **step.gives(schema)))
 
     def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
-        """Return the input fields, the operation, and what its annotations say that it returns.
+        """Return the input fields, the operation, and its return annotation.
 
         Raises TopologyError if the operation cannot be called with the input fields.
         """

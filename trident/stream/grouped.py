@@ -1,4 +1,4 @@
-"""The verbs of a stream in groups, which work on each group by itself."""
+"""The verbs of a grouped stream, which work on each group separately."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, cast
@@ -37,7 +37,7 @@ class GroupedVerbs(
     StatefulEachVerbs[StreamT, StatefulT],
     Generic[StreamT, StateT, WindowedT, StatefulT],
 ):
-    """Verbs of a stream in groups."""
+    """The verbs of a grouped stream."""
 
     __slots__ = ("_group", "_stream")
 
@@ -129,7 +129,7 @@ class GroupedVerbs(
         return self._with_stream(stream, tuple(names[name] for name in self._group))
 
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
-        """Refuse the verb of `step` if group fields would be missing after it; `missing` are their names."""
+        """Raise an error if `missing`, the group fields that would be missing after `step`, is not empty."""
         if missing:
             raise step.wrong(f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups")
 

@@ -54,33 +54,33 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
     ) -> JoinedT:
         """Pair the tuples of two streams that have equal keys and times near each other, over all batches.
 
-        A tuple of this stream at time t meets every tuple of the other stream with the same keys whose time lies from
-        ``t + between[0]`` to ``t + between[1]``, both included. A pair leaves with the batch that brings its second
-        tuple. The tuples that may still meet a partner live in a state, which is committed with the batch: so each pair
-        leaves exactly once, whatever fails. Null keys are equal, as in `join`.
+        A tuple of this stream at time t is paired with every tuple of the other stream with the same keys whose time
+        lies from ``t + between[0]`` to ``t + between[1]``, both included. A pair is emitted in the batch that brings
+        its second tuple. The tuples that may still find a partner are kept in a state, which is committed with the
+        batch, so each pair is emitted exactly once, whatever fails. Null keys are equal, as in `join`.
 
-        The watermark of the join is the lesser of the two streams' latest times, less `lateness`; a tuple behind it is
-        late, and dropped. When no partner can come any more, a tuple leaves the state, and with `joinType` "left",
-        "right" or "full" it leaves the join with nulls if it has met none. So one stream that stands still holds all
-        of the other's tuples.
-        Meaning: ``org.apache.flink.streaming.api.datastream.KeyedStream.intervalJoin``, with outer joins. Trident has
-        no such verb: its joins are within one batch.
+        The watermark of the join is the lesser of the two streams' latest times, minus `lateness`; a tuple older than
+        it is late, and dropped. When no partner can come any more, a tuple is removed from the state; with `joinType`
+        "left", "right" or "full" it is then emitted with nulls if it had no partner. So while one stream has no new
+        tuples, the state keeps all tuples of the other. Meaning:
+        ``org.apache.flink.streaming.api.datastream.KeyedStream.intervalJoin``, with outer joins. Trident has no such
+        verb: its joins are within one batch.
 
         Parameters
         ----------
         other : Stream
-            The stream on the right. From here on the spouts of both share txids.
+            The right stream. From here on the spouts of both streams share txids.
         keys : str or list of str
             The key fields of this stream; `otherKeys` are those of the other, if they have other names.
         between : pair of str, number of seconds or timedelta
-            From where to where, measured from this stream's time: ``("-1 hour", "0 seconds")`` is the hour before.
-            At most 10,000 years each, which is longer than from the first time to the last.
+            The ends of the interval, relative to this stream's time: ``("-1 hour", "0 seconds")`` is the hour before.
+            At most 10,000 years each, longer than from the first possible time to the last.
         timestampField : str
             This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
         lateness : str, number of seconds or timedelta
-            How far the watermark stays behind the latest times that came.
+            How far the watermark stays behind the latest times so far.
         joinType : str
-            "inner" (default), "left" (a tuple of this stream leaves without a partner too), "right" or "full".
+            "inner" (default), "left" (a tuple of this stream is emitted even without a partner), "right" or "full".
         outputFields : str or list of str, optional
             Names for the keys, then for the other fields of both. Needed if both streams have a field of one name.
         stateFactory : StateFactory, optional
@@ -153,9 +153,9 @@ class JoinedVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def late(self, stream: str) -> StreamT:
-        """Return the late tuples of one stream, "left" or "right": those behind the watermark, or without a time.
+        """Return the late tuples of one stream, "left" or "right": those older than the watermark, or without a time.
 
-        A late tuple leaves unchanged, with the batch in which it came.
+        A late tuple is emitted unchanged, in the batch in which it came.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -185,7 +185,7 @@ class JoinedVerbs(StreamBase[StreamT]):
 
 
 def _interval(between: object, step: Step) -> tuple[int, int]:
-    """Return the interval in microseconds. Refuse one that ends before it begins."""
+    """Return the interval in microseconds. Raises TopologyError if it ends before it begins."""
     if not isinstance(between, tuple | list) or len(between) != 2:
         raise step.wrong(f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
     ends = [to_microseconds(end) for end in between]
@@ -203,7 +203,7 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
 
 
 def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step) -> DataType:
-    """Return the type of both streams' times. Refuse streams that differ in it: such times cannot be compared."""
+    """Return the type of both streams' times. Raises an error if they differ: such times cannot be compared."""
     left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
     if left != right:
         raise step.wrong(

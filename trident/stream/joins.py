@@ -1,4 +1,4 @@
-"""The verbs merge and join, which make one stream of several within one batch."""
+"""The verbs merge and join, which make one stream out of several within one batch."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from trident.stream.base import StreamBase, StreamT
 
 
 class JoinVerbs(StreamBase[StreamT]):
-    """Verbs that make one stream of this and others. `TridentTopology` has verbs of the same names."""
+    """Verbs that make one stream out of this one and others. `TridentTopology` has verbs of the same names."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ _STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its
 
 
 def check_is_list(streams: object, verb: str) -> None:
-    """Refuse anything but a list of streams, such as one stream in its place."""
+    """Raise an error unless `streams` is a list of streams."""
     if not isinstance(streams, Sequence) or isinstance(streams, str):
         problem = f"its streams go into one list, [{brief(streams)}, ...], before the other arguments"
         raise Step(verb, caller(verb)).wrong(problem)

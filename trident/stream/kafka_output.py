@@ -28,7 +28,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class KafkaOutputVerbs(StreamBase[StreamT]):
-    """The verb that hands every batch to Kafka."""
+    """The verb that writes every batch into Kafka."""
 
     __slots__ = ()
 
@@ -53,8 +53,8 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         ``isolation.level=read_committed``, as `KafkaSpout` is, sees each tuple once. The driver writes: all tuples of a
         batch pass through it, some thousands at a time.
 
-        Each message has the headers ``trident.output`` ("topology/output"), ``trident.txid`` and ``trident.row`` (the
-        number of the tuple in the batch) behind its own.
+        Each message has, after its own headers, the headers ``trident.output`` ("topology/output"), ``trident.txid``
+        and ``trident.row`` (the number of the tuple in the batch).
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         topic : str
             The topic to write to; it must exist. The record of the txid belongs to its partition 0.
         value, key : str
-            The fields for value and key, of type string or binary; null is a message without one.
+            The fields for value and key, of type string or binary; a null gives a message without value or key.
         headers : str, optional
             A field for headers: ``array<struct<key: string, value: binary>>``, as `KafkaSpout` gives them.
         topicField : str, optional
@@ -81,15 +81,15 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         Raises
         ------
         TypeDeclarationError
-            If a field has a type that is no part of a message.
+            If the type of a field fits no part of a message.
         OutputRefusedError
-            When the topology runs: a topic does not exist, a message is too large, the user has no right, the brokers
-            have no transactions. The batch is kept.
+            When the topology runs: a topic does not exist, a message is too large, the user lacks a permission, or the
+            brokers do not support transactions. The batch stays frozen.
         OutputUnavailableError
             When the topology runs: the brokers do not answer. The commit is repeated for `commitRetrySecs`.
         OutputConflictError
-            When the topology starts: Kafka's record of the output is of another log, or ahead of this one; or it is
-            gone while a batch waits that may have been written.
+            When the topology starts: Kafka's record of the output belongs to another log, or is ahead of this log; or
+            it is gone while a batch waits that may have been written.
 
         Examples
         --------
@@ -152,7 +152,7 @@ def _is_headers(kind: spark.DataType) -> bool:
 def _field(
     schema: spark.StructType, step: Step, parameter: str, name: str | None, accepted: str, fits: Fits
 ) -> str | None:
-    """Return the field that a parameter names. Refuse one that the stream does not have, or of another type."""
+    """Return the field that a parameter names. Raises an error if the stream lacks it, or its type does not fit."""
     if name is None and parameter != "value":
         return None
     if not isinstance(name, str):

@@ -21,7 +21,7 @@ _USAGE = "([inputFields,] function[, outputFields])"
 
 
 class MapVerbs(EachVerbs[StreamT]):
-    """Verbs that replace a tuple, and `transform` that replaces a batch."""
+    """Verbs that replace tuples, and `transform`, which replaces a batch."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return the operation of `map` unchanged. Refuse one that may give no tuple, or several, for an input tuple."""
+    """Return the operation of `map` unchanged. Raises an error if it may give no tuple, or several, for a tuple."""
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
@@ -126,7 +126,7 @@ def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operati
 
 
 def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return the operation of `flatMap`, marked as one that gives many tuples, and the type of each of them.
+    """Return the operation of `flatMap`, marked as giving many tuples, and the return annotation of one tuple.
 
     Raises TopologyError for a Filter or a udf, and TypeDeclarationError for an operation annotated to return one value.
     """

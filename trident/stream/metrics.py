@@ -24,7 +24,7 @@ _OURS = ("topology", "group")
 
 
 class MetricVerbs(StreamBase[StreamT]):
-    """The verb of a stream whose tuples are counted as a metric."""
+    """The verb that counts a stream's tuples as a metric."""
 
     __slots__ = ()
 
@@ -33,9 +33,9 @@ class MetricVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Count the tuples of committed batches in a counter of ``running.metrics``, and return this stream.
 
-        The workers aggregate each batch, and the driver adds the batch's numbers when it is committed: once, however
-        often a task, the batch or its commit was tried. Like every counter of a run it begins at 0 with the run.
-        Storm's counterpart is ``TopologyContext.registerMetric`` with a ``CountMetric`` or a ``MultiCountMetric``.
+        The workers aggregate each batch, and the driver adds the batch's numbers when the batch is committed: once,
+        however often a task, the batch or its commit was tried. Like every counter of a run it begins at 0 with the
+        run. Storm's counterpart is ``TopologyContext.registerMetric`` with a ``CountMetric`` or a ``MultiCountMetric``.
 
         Parameters
         ----------
@@ -43,12 +43,12 @@ class MetricVerbs(StreamBase[StreamT]):
             The counter's name, as Prometheus takes it: ``"orders_total"``. It has the labels `topology` and `group`
             too.
         help : str
-            What it counts, for whoever reads the metrics.
+            What the metric counts, shown to readers of the metrics.
         labels : str or list of str, optional
-            Fields by whose values it is counted apart: each combination of values is a series of its own, so give
-            fields with few values. A null becomes the empty text.
+            Fields whose values become labels: each combination of values is a series of its own, so choose fields with
+            few values. A null becomes the empty text.
         by : str, optional
-            A field of numbers, 0 or more, that are added up. Omitted: each tuple counts 1.
+            A field of non-negative numbers to add up. Omitted: each tuple counts 1.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class MetricVerbs(StreamBase[StreamT]):
 
 
 def _number(stream: StreamBase[Any], field: object, step: Step) -> str:
-    """Return the name of a field of numbers. Refuse every other one."""
+    """Return the name of a numeric field. Raises an error for any other field."""
     if not isinstance(field, str):
         raise step.wrong(f"by={typed_brief(field)}: expected the name of a field")
     (name,) = rules.known_fields(stream.schema, field, step)

@@ -1,4 +1,4 @@
-"""Names that PySpark, Storm and others use, each with what to write here: shown to those who type the other name."""
+"""Names from PySpark, Storm and other libraries, each with what to write here, for error messages."""
 
 _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
 _STATE = "groupBy('key').persistentAggregate(state, aggregator, 'value'), or statefulEach with an operation of your own"

@@ -1,4 +1,4 @@
-"""The verbs that hand tuples to the outside: foreachBatch, foreachArrow, writeParquet, bestEffort."""
+"""The verbs that hand tuples over to outside systems: foreachBatch, foreachArrow, writeParquet, bestEffort."""
 
 import os
 from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OutputVerbs(StreamBase[StreamT]):
-    """Verbs that hand every batch to the outside."""
+    """Verbs that hand every batch over to a function or an outside system."""
 
     __slots__ = ()
 
@@ -33,10 +33,10 @@ class OutputVerbs(StreamBase[StreamT]):
         """Call ``function(df, txid, attempt)`` with every batch as a DataFrame, and return this stream.
 
         The call happens on the driver, in txid order, after every state of the batch group holds the batch, and before
-        the spout hears of the success. Each txid is handed over at least once, and always with the same rows, because
-        the rows are frozen first. So the output is exactly once if the function replaces what it wrote for this txid.
-        `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it may have
-        been. Empty batches are handed over, too. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
+        the success is reported to the spout. Each txid is handed over at least once, and always with the same rows,
+        because the rows are frozen first. So the output is exactly once if the function replaces what it wrote for this
+        txid. `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it may
+        have been. Empty batches are handed over, too. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class OutputVerbs(StreamBase[StreamT]):
         """Write every batch as Parquet files, exactly once, and return this stream.
 
         Each batch becomes a folder ``txid=7`` below `path`. The folder appears all at once, after every state of the
-        batch group holds the batch. Whatever fails, and however often a write is repeated, a reader sees all of a batch
+        batch group holds the batch. Whatever fails, and however often a write is repeated, a reader sees a whole batch
         once, or nothing of it. Any program can read the files; `trident.readParquet` and `trident.publishedFiles` also
         check that no file was changed since. The driver writes small batches. The workers write large batches if they
         can reach the folder.
@@ -131,8 +131,8 @@ class OutputVerbs(StreamBase[StreamT]):
         branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A tuple on which a function fails is
         skipped, as with ``onError="skip"``, and counted by a progress event ``"skipped"``. A batch that fails otherwise
         is not tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is
-        more than two batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may
-        come twice. States, joins with other streams and `writeParquet` belong on the stream before the branch.
+        more than two batches behind, the oldest of them are left out, and an event says so, too. After a crash a batch
+        may come twice. States, joins with other streams and `writeParquet` are not allowed in the branch.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
-        """Raise DuplicateNameError if `where` is the folder of another Parquet output, lies in it, or contains it."""
+        """Raise DuplicateNameError if `where` is, contains, or lies in the folder of another Parquet output."""
         mine = os.path.realpath(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):
@@ -241,7 +241,7 @@ def _folder(path: object, step: Step) -> str:
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
-    """Refuse an output on a stream of DRPC requests: the tuples of a request only leave as its answer."""
+    """Raise an error for an output on a stream of DRPC requests, whose tuples only become answers."""
     if rules.is_request(stream._node):
         raise step.wrong("DRPC requests leave as the function's answer, and nowhere else")
 

@@ -23,7 +23,7 @@ _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputF
 
 
 class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
-    """The verb of streams and grouped streams that updates a state."""
+    """The verb of both streams and grouped streams that updates a state."""
 
     __slots__ = ()
 
@@ -51,11 +51,11 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator or ReducerAggregator
             Count(), Sum(), Min(), Max() or one of your own; or several combiners as a mapping from output fields,
-            ``{"n": Count(), "total": Sum("price")}``: then the state's value has a field for each. A reducer
+            ``{"n": Count(), "total": Sum("price")}``; then the state's value has a field for each. A reducer
             (``init()``, ``reduce(curr, tuple)``) sees every tuple, one after the other, so all tuples come to the
             driver.
         outputFields : str or StructType
-            One name, with a type if the aggregator does not declare it. A mapping of aggregators names them itself.
+            One name, with a type if the aggregator does not declare it. Omit it for a mapping of aggregators.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<output field>`` if omitted. Several aggregators
             need one.
@@ -115,10 +115,10 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
     ) -> StateT:
         """Update a state by code of your own, which is called once for each batch, with all tuples of the batch.
 
-        The updater reads the state as the batch before left it, and its own changes. It runs on the driver, over tuples
-        that are frozen already. Its changes are frozen before they are written, so each batch changes the state once,
-        whatever fails. Any other effect of the updater may happen again.
-        Meaning: ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
+        The updater sees the state as the batch before left it, together with its own changes. It runs on the driver,
+        over tuples that are frozen already. Its changes are frozen before they are written, so each batch changes the
+        state once, whatever fails. Any other effect of the updater may happen again. Meaning:
+        ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
 
         Parameters
         ----------

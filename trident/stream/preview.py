@@ -1,4 +1,4 @@
-"""The verbs take, show and explainSpark, which show what a stream makes of its spout's first batch."""
+"""The verbs take, show and explainSpark, which show the result of a stream for its spout's first batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class PreviewVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
-        """Return the first `n` tuples that this stream makes of the spout's first batch.
+        """Return the first `n` tuples of this stream's result for the spout's first batch.
 
         The call uses no txid, and changes no state and no position. Spark computes the tuples if a session is given or
         active, or if an operation has no Python form; otherwise this process computes them.
@@ -30,8 +30,8 @@ class PreviewVerbs(StreamBase[StreamT]):
         Raises
         ------
         TopologyError
-            If a step of the stream reads or updates a state, or if the stream carries DRPC requests: `take` runs no
-            state, and requests have no first batch.
+            If a step of the stream reads or updates a state, which `take` does not run, or if the stream consists of
+            DRPC requests, which have no first batch.
 
         Examples
         --------
@@ -50,9 +50,9 @@ class PreviewVerbs(StreamBase[StreamT]):
             return list(preview.take(self._node, n, spark=spark))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
-        """Print the first `n` tuples that this stream makes of the spout's first batch, as `DataFrame.show` does.
+        """Print the first `n` tuples of this stream's result for the spout's first batch, as `DataFrame.show` does.
 
-        `truncate` says where values are cut: True after 20 characters, a number after so many, False nowhere.
+        `truncate` says where values are cut: True after 20 characters, a number after that many, False nowhere.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -82,7 +82,7 @@ class PreviewVerbs(StreamBase[StreamT]):
 
     @contextmanager
     def _looked_at(self) -> Iterator[None]:
-        """After the look, let the topology go of steps that the program wrote for this look only."""
+        """After the block, remove the steps from the topology that the program wrote for this preview only."""
         try:
             yield
         finally:

@@ -41,11 +41,11 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         replace: bool = False,
         asOf: AsOf | None = None,
     ) -> StreamT:
-        """Append to every tuple what a query function answers about a state. The tuples leave without groups.
+        """Append to every tuple what a query function answers about a state. The resulting stream is not grouped.
 
         A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
-        become one batch group: they share txids, commit in step, and stop together. With ``asOf="committed"`` they stay
-        apart. A DRPC request sees the last committed batch, the same batch in all states that it reads.
+        become one batch group: they share txids, commit together, and stop together. With ``asOf="committed"`` they
+        stay separate. A DRPC request sees the last committed batch, the same batch in all states that it reads.
         Meaning: ``org.apache.storm.trident.Stream.stateQuery`` and
         ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
 
@@ -61,13 +61,13 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
-            value). Of a value that is a struct, as `toTable` and several aggregators keep it, ``MapGet(), "n, total"``
-            gives the fields of these names; one other name stands for all of them, the struct.
+            value). If a value is a struct, as with `toTable` and several aggregators, ``MapGet(), "n, total"`` gives
+            the fields of these names; a single other name stands for the whole struct.
         replace : bool
             True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
         asOf : "committed", optional
             Read a state of other streams as of the last batch that they have committed when this batch commits. The
-            answers are frozen with the batch: a replay finds the same. Which batch of the other streams that is,
+            answers are frozen with the batch, so a replay finds the same ones. Which batch of the other streams is read
             depends on how quickly the streams run. DRPC requests read committed values in any case.
 
         Examples
@@ -146,7 +146,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
     """Return the output fields of MapGet or SnapshotGet, with their types.
 
-    They give one field; of a value that is a struct they give the fields that the outputs name.
+    They give one field, or for a value that is a struct the fields that the outputs name.
     """
     fields = value_fields(updated)
     if fields is not None and queried_parts(updated, declared.schema.names) is not None:
@@ -197,7 +197,7 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
 
 
 def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) -> None:
-    """Refuse an output field that was written with another type than `kind`."""
+    """Raise an error if an output field was written with another type than `kind`."""
     if typed and output.dataType != kind:
         raise step.error(
             TypeDeclarationError,

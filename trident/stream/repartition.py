@@ -96,7 +96,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.GLOBAL)
 
     def batchGlobal(self) -> StreamT:
-        """Bring all tuples of a batch to one partition: the same at every attempt; other batches go to other ones.
+        """Bring all tuples of a batch to one partition: the same at every attempt, but another one for other batches.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """
@@ -141,16 +141,16 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
     def parallelismHint(self, count: int) -> StreamT:
         """Set the number of partitions, from the last repartitioning before this step to the first one after it.
 
-        Of several hints between two repartitionings the greatest holds. If the tuples come straight from a spout, they
-        are spread evenly over so many partitions.
-        Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where the hint is the number of tasks.
+        If there are several hints between two repartitionings, the greatest applies. Tuples that come straight from a
+        spout are spread evenly over that many partitions. Meaning: ``org.apache.storm.trident.Stream.parallelismHint``,
+        where the hint is the number of tasks.
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.wrong(problem))
         return self._then(nodes.ParallelismHint(self._node, count, **step.gives(self.schema)))
 
     def name(self, name: str) -> StreamT:
-        """Name the steps from here on, in errors, events and pictures. The numbers of these steps begin anew at 0.
+        """Name the steps from here on, for errors, events and pictures. The numbers of these steps begin at 0 again.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
 
@@ -164,7 +164,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._new(self._node, name_of("a stream", name, step))
 
     def _grouped(self, fields: tuple[str, ...]) -> GroupedT:
-        """Return this stream in groups of tuples with equal values of `fields`."""
+        """Return this stream grouped by `fields`."""
         raise NotImplementedError
 
     def _placed(self, how: Placing) -> StreamT:

@@ -50,7 +50,7 @@ class SourceVerbs(Drawable):
             before another stream of this topology gets the former name. It is refused if the log knows both names from
             earlier programs, or if two streams have the same former name.
         anew : bool
-            Let the stream begin where its source begins, if the topology's start would be refused because the position
+            Let the stream begin where its source begins, if the start would otherwise be refused because the position
             is not clear: the log knows another kind of source under the stream's name, or streams of other names
             disappear in the same start. Take `anew` out after the first start. If the log knows the stream with this
             source, the stream goes on, and a warning says that `anew` has no effect; but after the next renaming the
@@ -78,11 +78,10 @@ class SourceVerbs(Drawable):
     def newStreams(
         self, name: str, spout: RichSpout, *, formerly: str | None = None, anew: bool = False
     ) -> SplitStreams[Stream]:
-        """Begin the streams of a spout that emits on several: a RichSpout whose `outputFields` is a dict.
+        """Begin the named streams of one spout: a RichSpout whose `outputFields` is a dict.
 
-        All of them belong to one source: a batch has the tuples of all, and a message is acknowledged once the tuples
-        that it has on every stream are durable.
-        Meaning: ``OutputFieldsDeclarer.declareStream`` of Storm.
+        The streams belong to one source: a batch has the tuples of all of them, and a message is acknowledged once its
+        tuples on all streams are durable. Meaning: ``OutputFieldsDeclarer.declareStream`` of Storm.
 
         Parameters
         ----------
@@ -142,8 +141,8 @@ class SourceVerbs(Drawable):
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
         """Begin a stream of the requests to a DRPC function. The arguments of a request are one tuple.
 
-        The function's answer is the tuples that leave the stream's last step, the step that no other step reads.
-        Meaning: ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
+        The function's answer consists of the output of the stream's last step, which no other step reads. Meaning:
+        ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
 
         >>> from trident import TridentTopology
         >>> TridentTopology().newDRPCStream("lookup", "user long, day date")

@@ -1,4 +1,4 @@
-"""The verb split: a function, which runs once for each tuple, sends tuples to several streams."""
+"""The verb split, whose function runs once for each tuple and sends tuples to several streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
@@ -24,7 +24,7 @@ _MOST = 127
 
 
 class SplitVerbs(StreamBase[StreamT]):
-    """The verb that makes several streams of one."""
+    """The verb that makes several streams out of one."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class SplitVerbs(StreamBase[StreamT]):
         Raises
         ------
         FieldNotFoundError, TypeDeclarationError, TopologyError
-            If the call is wrong: the error comes from this call, and not from the start of the topology.
+            If the call is wrong. The error is raised by this call, not at the start of the topology.
 
         Examples
         --------
@@ -145,7 +145,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
         return map(self.__getitem__, self.names)
 
     def _part(self, name: str) -> StreamT:
-        """Make the stream `name` with its node. This happens at the stream's first use: an unused stream never runs."""
+        """Make the stream `name` with its node, at its first use. An unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._streams[number][1], register.label(label, name)
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)
@@ -182,7 +182,7 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
 
 
 def declared_streams(streams: object, step: Step, usage: str) -> tuple[tuple[str, StructType], ...]:
-    """Return the declared streams, with their fields; raise the error of a wrong declaration."""
+    """Return the declared streams with their fields. Raises an error for a wrong declaration."""
     if not isinstance(streams, Mapping) or not streams:
         problem = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
         raise step.wrong(f"{problem}; write {usage}")

@@ -48,10 +48,10 @@ class StateBase(Drawable, Generic[StreamT]):
         For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
         updater that declares no output fields, for a watermark, and for a static state.
 
-        A value comes as it is stored, so that a later state can combine it: of `Average` the struct of sum and count.
-        `running.state(name)`, `stateQuery` and `joinTable` give the mean, and so does the aggregator's `present`:
-        ``each("mean", Average().present, "shown double")``.
-        Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
+        A value comes as it is stored, so that a later state can combine it; for `Average` it is the struct of sum and
+        count. `running.state(name)`, `stateQuery` and `joinTable` give the mean, and so does the aggregator's
+        `present`: ``each("mean", Average().present, "shown double")``. Meaning:
+        ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
         return self._stream_type(self._register, self._new_values(), self._label)
 

@@ -1,4 +1,4 @@
-"""The states that verbs declare: whether a verb may, the state's factory and name, and the state of its watermark."""
+"""The states that verbs declare: the checks of such a call, the state's factory and name, and its watermark."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,13 +19,13 @@ from trident_state.store import StateFactory
 
 
 def check_no_requests(source: nodes.Node, step: Step) -> None:
-    """Refuse to update a state with the tuples of DRPC requests."""
+    """Raise an error if a state would be updated with the tuples of DRPC requests."""
     if rules.is_request(source):
         raise step.wrong("DRPC requests update no state; they read states with stateQuery")
 
 
 def factory_or_memory(factory: object, step: Step, usage: str) -> Any:
-    """Return `factory`, or ``MemoryMapState.opaque()`` if it is None. Refuse what is not a state factory."""
+    """Return `factory`, or ``MemoryMapState.opaque()`` if it is None. Raises an error if it is not a state factory."""
     factory = MemoryMapState.opaque() if factory is None else factory
     check_factory(factory, step, usage)
     return factory
@@ -36,7 +36,7 @@ def state_spec(
 ) -> nodes.StateSpec:
     """Return the description of a state called `name`, or `default` if that is None.
 
-    Raises DuplicateNameError if the topology has a state of this name, and TopologyError if it cannot be a name.
+    Raises DuplicateNameError if the topology has a state of this name, and TopologyError for an invalid name.
     """
     state = name_of("a state", name, step, default)
     register.check_free(state, step)
@@ -44,7 +44,7 @@ def state_spec(
 
 
 def _at_least_once(factory: StateFactory, step: Step) -> Any:
-    """Return the same factory as nonTransactional. Refuse one that cannot be: it would be more than was asked for."""
+    """Return the factory as a nonTransactional one. Raises TopologyError if the factory cannot be that."""
     try:
         return replace(factory, kind=StateKind.NON_TRANSACTIONAL)  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
@@ -85,7 +85,7 @@ def add_update(
     outputs: StructType,
     step: Step,
 ) -> nodes.Emitted:
-    """Add the step `node`, which updates a state, and the step that gives what it emits. Return the latter."""
+    """Add the step `node`, which updates a state, and a step that gives the emitted tuples. Return the second step."""
     register.add(label, node)
     emitted = nodes.Emitted(node, **step.gives(outputs, ".results"))
     register.add(label, emitted, part=True)

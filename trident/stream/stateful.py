@@ -1,4 +1,4 @@
-"""The verbs of a stream that a state of its own lets through: the late tuples, the state and its watermark."""
+"""The verbs of the streams of dropDuplicates and statefulEach: their late tuples, their state and its watermark."""
 
 from trident.base.types import ddl
 from trident.plan import nodes
@@ -9,14 +9,14 @@ from trident.stream.windowed import late_for
 
 
 class StatefulVerbs(PersistVerbs[StreamT, StateT]):
-    """Verbs that only a stream behind a state of its own has."""
+    """Verbs that only the streams of `dropDuplicates` and `statefulEach` have."""
 
     __slots__ = ()
 
     def late(self) -> StreamT:
-        """Return the late tuples as a stream: those behind the watermark, and those without a time.
+        """Return the late tuples as a stream: those older than the watermark, and those without a time.
 
-        A late tuple leaves unchanged, with the batch in which it came. Raises TopologyError without event time.
+        A late tuple is emitted unchanged, in the batch in which it came. Raises TopologyError without event time.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout

@@ -25,12 +25,12 @@ _CHECKPOINT = StructField("checkpoint", StringType())
 
 
 class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
-    """The verb of streams and grouped streams that calls a stateful operation."""
+    """The verb of both streams and grouped streams that calls a stateful operation."""
 
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of the tuples that an update of a state, the source of `node`, lets through."""
+        """Return the stream of the tuples that `node` emits: the operation's results."""
         raise NotImplementedError
 
     def statefulEach(
@@ -44,28 +44,27 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         stateFactory: object = None,
         name: str | None = None,
     ) -> StatefulT:
-        """Call an operation that keeps values over all batches, and append what it gives to each tuple.
+        """Call an operation that keeps values over all batches, and append its results to the tuples.
 
         The operation is called once for each tuple, with a `KeyValueState`: ``get(key, default)``, ``put``, ``delete``,
         ``keys`` and ``items``, where a read sees what was put before it. It runs on the driver, over tuples that are
-        frozen already, one after the other in the batch's order. What it changes and what it emits are frozen before
-        any of it is written, so each batch changes the state once, whatever fails, and all states of a batch group are
-        as of one txid. Any other effect of the operation may happen again.
-        Meaning: Storm's ``IStatefulBolt``, and JStorm's ``ITransactionStatefulBoltExecutor``, exactly-once. Storm's
-        Trident has no such verb.
+        frozen already, one after the other in the batch's order. Its changes and the tuples that it emits are frozen
+        before any of them is written, so each batch changes the state once, whatever fails, and all states of a batch
+        group are as of one txid. Any other effect of the operation may happen again. Meaning: Storm's ``IStatefulBolt``
+        and JStorm's ``ITransactionStatefulBoltExecutor``, but exactly-once. Storm's Trident has no such verb.
 
         Parameters
         ----------
         inputFields : str or list of str, optional
             The fields of the tuples that the operation sees. Omitted: all fields.
         operation : callable, StatefulOperation or TransactionOperation
-            A function of a TridentTuple and the state, which returns or yields what `outputFields` name; or an object
-            with ``initState(state)``, ``execute(tuple, collector)`` and hooks. A `TransactionOperation` keeps its state
-            by itself and gives a checkpoint for each batch.
+            A function of a TridentTuple and the state, which returns or yields the values of `outputFields`; or an
+            object with ``initState(state)``, ``execute(tuple, collector)`` and hooks. A `TransactionOperation` keeps
+            its state itself and returns a checkpoint for each batch.
         outputFields : str, list of str or StructType, optional
-            The fields that are appended: a tuple leaves once with each result. Omitted: every tuple goes on unchanged.
+            The fields to append: a tuple is repeated for each result. Omitted: every tuple goes on unchanged.
         keyFields : str, list of str or StructType
-            The state's key, ``"user long, day date"``; a field of the stream needs no type. Of a grouped stream the
+            The state's key, ``"user long, day date"``; a field of the stream needs no type. For a grouped stream the
             group fields are the key.
         valueType : str or DataType
             The type of the state's values, ``"long"`` or ``"struct<n: long, last: date>"``.
@@ -79,7 +78,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         DuplicateNameError
             If another step updates a state of this name.
         TopologyError, TypeDeclarationError, FieldNotFoundError
-            If the operation cannot be called so, or its key, value or output fields have no type.
+            If the operation cannot be called in this way, or its key, value or output fields have no type.
 
         Examples
         --------

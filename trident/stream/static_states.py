@@ -17,8 +17,8 @@ def static_factory(
     """Return the factory of the static state that `source` describes, and the state's name.
 
     `number` counts the static states before this one: without `name`, the name is ``static<number + 1>``. Raises
-    TopologyError if `source` describes no static state, if its store is another driver's memory, or if `name` and
-    `topology` do not fit `source`.
+    TopologyError if `source` does not describe a static state, if its store is another driver's memory, or if `name`
+    and `topology` do not fit `source`.
     """
     if isinstance(source, Mapping) or _reads(source):
         if topology is not None:

@@ -85,7 +85,7 @@ class Stream(
 
 
 class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
-    """A stream in groups, made by `Stream.groupBy`. The next verb works on each group by itself.
+    """A grouped stream, made by `Stream.groupBy`. The next verb works on each group separately.
 
     Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
     """

@@ -54,8 +54,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         keyFields : str or list of str
             The fields of the state's key.
         stateFactory : StateFactory, optional
-            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. With ``ttlSecs`` a key goes when no
-            tuple of it came for so long.
+            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. With ``ttlSecs`` a key expires when
+            no tuple with it has come for that time.
         valueFields : str or list of str, optional
             The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
         name : str, optional
@@ -118,22 +118,21 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         """Append to every tuple the value that a state holds for its key.
 
         A batch sees the state as the batch before left it, a DRPC request as of the last committed batch. A later
-        change of the state changes no tuple that has left: for a join of two streams by their times see
-        `docs/decisions/0020`.
-        Meaning: ``org.apache.kafka.streams.kstream.KStream.join`` (and ``leftJoin``) with a KTable; in Trident a
-        `stateQuery` with MapGet.
+        change of the state does not change tuples that were emitted before. To join two streams by time, use
+        `intervalJoin`; see `docs/decisions/0020`. Meaning: ``org.apache.kafka.streams.kstream.KStream.join`` (and
+        ``leftJoin``) with a KTable; in Trident a `stateQuery` with MapGet.
 
         Parameters
         ----------
         state : TridentState
             A table that `toTable` made, or any other state of this topology with key fields. A value that is a struct
-            comes as its fields, another one as one field.
+            is appended as its fields, any other value as one field.
         keys : str or list of str, optional
             The fields to look up by: as many as the state has keys, of their types. Omitted: the fields with the names
             of the state's keys.
         joinType : str
-            "inner" (default): a tuple whose key the state does not hold is dropped. "left": it stays, and the new
-            fields are null.
+            "inner" (default): a tuple whose key the state does not hold is dropped. "left": such a tuple is kept, and
+            the new fields are null.
         outputFields : str or list of str, optional
             Names for the new fields. Needed where the stream has a field of the same name.
 
@@ -173,7 +172,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
 
 
 def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields that a state's value gives to a join; each may be null."""
+    """Return the fields that a state's value adds to the tuples of a join; each may be null."""
     kind = shown_type(updated)
     if kind is None:
         raise step.error(

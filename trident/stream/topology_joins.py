@@ -1,4 +1,4 @@
-"""The verbs of a topology that make one stream of several: merge, join, multiReduce."""
+"""The verbs of a topology that make one stream out of several: merge, join, multiReduce."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TopologyJoinVerbs(Drawable):
-    """Verbs of a topology that make one stream of several."""
+    """Verbs of a topology that make one stream out of several."""
 
     _register: Register
 
@@ -26,8 +26,8 @@ class TopologyJoinVerbs(Drawable):
         """Merge the tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
 
         Fields pair up by position and must have the same types. They get the names of the first stream's fields, unless
-        `outputFields` gives others. Equal tuples all stay. `sourceField` names one more field, which holds the name of
-        the stream that a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
+        `outputFields` gives others. Equal tuples are all kept. `sourceField` names one more field, which holds the name
+        of the stream that a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -67,7 +67,7 @@ class TopologyJoinVerbs(Drawable):
         joinType : str or list of JoinType
             "inner" (default); for two streams "left" (the second may lack the key), "right" and "full"; for any number
             a list with `JoinType.INNER` or `JoinType.OUTER` for each stream. If an INNER stream has no tuple with a
-            key, no tuple with this key leaves. If an OUTER stream has none, its fields are null, and the key is taken
+            key, there is no result for this key. If an OUTER stream has none, its fields are null, and the key is taken
             from another stream.
         mode : str or JoinOutFieldsMode
             "compact" (default): a result has the keys once. "preserve": a result has all fields of every stream in

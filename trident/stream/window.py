@@ -1,4 +1,4 @@
-"""The verbs window, tumblingWindow and slidingWindow, which bring tuples of several batches together."""
+"""The verbs window, tumblingWindow and slidingWindow, which aggregate tuples of several batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _USAGES = {
 
 
 class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
-    """Verbs of streams and grouped streams that bring tuples of several batches together."""
+    """Verbs of streams and grouped streams that aggregate tuples of several batches."""
 
     __slots__ = ()
 
@@ -65,11 +65,11 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
     ) -> WindowedT:
         """Aggregate the tuples of each window, which may span several batches.
 
-        Open windows live in a state of the topology. So they go on after a restart, and a replay changes nothing,
-        because the tuples that enter a window are frozen. A result leaves with the batch that completes its window.
-        After `groupBy` each group has its own windows. Without it all tuples share one series of windows; if there are
-        several partitions, each has a series of its own, except of windows by event time.
-        Meaning: ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
+        Open windows are kept in a state of the topology. So they go on after a restart, and a replay changes nothing,
+        because the tuples that enter a window are frozen. A result is emitted in the batch that completes its window.
+        After `groupBy` each group has its own windows. Without it all tuples share one series of windows; but if there
+        are several partitions, each partition has its own series, except with windows by event time. Meaning:
+        ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         outputFields : str, list of str or StructType
             Names for the results, with types if the aggregator does not declare them.
         keepFor : str, number of seconds or timedelta, optional
-            How long the state holds a result after it has left. Only for a CombinerAggregator in a window by time.
+            How long the state keeps a result after its emission. Only for a CombinerAggregator in a window by time.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<first output field>`` if omitted.
 
@@ -114,7 +114,7 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """Aggregate every `length` tuples (a whole number), or every span of batch time `length` (``"5 seconds"``).
+        """Aggregate every `length` tuples (a whole number), or all tuples of every `length` of time (``"5 seconds"``).
 
         The other parameters are those of `window`.
 
@@ -150,7 +150,7 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """Aggregate the last `length` tuples whenever `slide` tuples came, or both in batch time (``"1 minute"``).
+        """Aggregate the last `length` tuples after every `slide` tuples; or give both as durations (``"1 minute"``).
 
         The other parameters are those of `window`.
 
@@ -170,13 +170,13 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
 
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
-    """Return a tumbling window, which counts tuples if `length` is a whole number, and else lasts for a duration."""
+    """Return a tumbling window. It counts tuples if `length` is a whole number; otherwise `length` is its duration."""
     _check_fractions(step, length=length)
     return TumblingCountWindow(length) if _counts(length) else TumblingDurationWindow(length)  # type: ignore[arg-type]
 
 
 def sliding(length: int | Duration, slide: int | Duration, step: Step) -> WindowConfig:
-    """Return a sliding window, which counts tuples if both sizes are whole numbers, and else lasts for a duration.
+    """Return a sliding window. It counts tuples if both sizes are whole numbers; otherwise they are durations.
 
     Raises TopologyError if one of them is a whole number and the other is not.
     """

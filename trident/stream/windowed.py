@@ -22,9 +22,9 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
     def late(self) -> StreamT:
         """Return the late tuples as a stream: tuples whose windows had all closed, and tuples without a time.
 
-        Trident has no counterpart. A late tuple leaves unchanged, with the batch in which it came. If this stream is
-        used, all tuples of a batch come to the driver, because only after the commit of the batches before is it known
-        which tuples are late. Raises TopologyError if the windows are not by event time.
+        Trident has no counterpart. A late tuple is emitted unchanged, in the batch in which it came. If this stream is
+        used, all tuples of a batch come to the driver, because which tuples are late is known only after the commit of
+        the batches before. Raises TopologyError if the windows are not by event time.
 
         >>> from trident import Count, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -44,8 +44,8 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         """Return the state of the windows, for `stateQuery`.
 
         The state's key is the window's start and the group fields. The state holds the value of a window from the
-        window's first tuple until the window's result has left (or `keepFor` longer). Raises TopologyError if the state
-        holds waiting tuples instead of values.
+        window's first tuple until the window's result has been emitted (or `keepFor` longer). Raises TopologyError if
+        the state holds waiting tuples instead of values.
 
         >>> from trident import Count, MapGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -102,7 +102,7 @@ def late_for(
     step: Step,
     side: int | None = None,
 ) -> nodes.LateTuples:
-    """Return the step that gives the tuples of `before` that are late for `by`; a topology has one at most."""
+    """Return the step that gives the tuples of `before` that are late for `by`. It is made at most once."""
     late = stream._register.late.get((by, side))
     if late is None:
         late = nodes.LateTuples(before, by, side, **step.gives(before.schema))

@@ -40,7 +40,7 @@ def check_point(point: str) -> str:
 
 
 def kill_at(point: str | None, count: int = 1) -> None:
-    """Kill this process (SIGKILL) when the crash point is reached for the `count`-th time; None takes that back.
+    """Kill this process (SIGKILL) when the crash point is reached for the `count`-th time; None cancels that.
 
     For drivers in processes of their own. The environment variable `CRASH_VARIABLE` does the same from outside.
     """

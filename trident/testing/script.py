@@ -15,7 +15,7 @@ from trident_spouts.rows import table_of
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark in the script of a `TestSource`: what happens when the source comes to it."""
+    """A mark in the script of a `TestSource`, and what happens when the source reaches it."""
 
     name: str
     point: str | None = None
@@ -52,7 +52,7 @@ _MarkId = tuple[int, int]
 
 
 class Script:
-    """Batches with marks between them, and how far the runs of a program came in this script. Any thread may call."""
+    """Batches with marks between them, and how far the runs of a program got in them. Any thread may call."""
 
     def __init__(self, schema: StructType, parts: Iterable[Any]) -> None:
         if isinstance(parts, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(parts, Iterable):
@@ -80,7 +80,7 @@ class Script:
         self._resumes = 0
 
     def begin_run(self) -> None:
-        """Mark the ENDs that the run before came to as passed."""
+        """Mark the ENDs that the run before reached as passed."""
         with self._lock:
             self._passed |= self._ends_reached
             self._ends_reached.clear()

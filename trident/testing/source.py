@@ -1,4 +1,4 @@
-"""A source for tests, made of a list of batches, with marks between them that say what goes wrong."""
+"""A source for tests, made of a list of batches, with marks between them for failures, crashes and pauses."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ class TestSource:
     script : iterable of batches and marks
         A batch is a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
     kind : SpoutKind or str
-        Says which rows a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other
+        Decides which rows a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other
         rows; each attempt at a batch takes half as many rows as the attempt before, and the rest comes in later
         batches. ``"nonTransactional"``: the same rows within a run; rows that were emitted and not frozen are lost when
         the driver dies.

@@ -1,11 +1,11 @@
 """Pools of daemon threads, which a stop need not wait for.
 
-At its end, an interpreter joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and before
-that such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot wait
-longer leaves a hanging thread behind and goes on.
+When an interpreter exits, it joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and even
+earlier such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot
+wait longer leaves a hanging thread behind and goes on.
 
-At its end, the interpreter waits for such threads once more, but not for long. If a daemon thread returns from C++ into
-an interpreter that is ending, the process aborts (an Arrow reader returns from its socket when its job is cancelled).
+Before the interpreter exits, it waits a short time for the threads that were left behind. If a daemon thread returned
+from C++ into an exiting interpreter, the process would abort (an Arrow reader returns so when its job is cancelled).
 """
 
 import threading
@@ -56,7 +56,7 @@ class Threads:
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
         """Queue `work` and return its future. Raises RuntimeError after `close`.
 
-        A caller that waits no longer may set the future's outcome itself. That outcome stays, and the one of
+        A caller that gives up waiting may set the future's outcome itself. Then that outcome stays, and the outcome of
         `work` is dropped.
         """
         future: Future[T] = Future()

@@ -152,9 +152,9 @@ class WatchedCalls:
 
     @contextmanager
     def watch(self, subject: Subject, tries: int, over: Callable[[BaseException], None]) -> Iterator[None]:
-        """Put a limit on the body, which the calling thread runs. `over` gets an error when the time is over.
+        """Put a limit on the block, which the calling thread runs. `over` is called with an error at the limit.
 
-        The body goes on in its thread even then, so the run must be able to leave that thread behind.
+        The block goes on in its thread even then, so the run must be able to leave that thread behind.
         """
         call = _Call(subject, None, self._limit(tries), self._clock.monotonic(), over)
         with self._running(call):
@@ -315,7 +315,7 @@ class WatchedCalls:
 
 
 def hanging_call(subject: Subject, since: float, thread: int | None) -> dict[str, Any]:
-    """Return a call that hangs since a time (seconds since 1970), as a status tells it."""
+    """Return a hanging call as `status` shows it. `since`: when it began, in seconds since 1970."""
     began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
     return {"call": str(subject), "since": began, "at": current_line(thread, subject.sites)}
 

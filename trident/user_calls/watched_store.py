@@ -30,7 +30,7 @@ _CLOSING = 2.0
 
 
 class WatchedStore:
-    """The store of one state, watched. At a start its calls run among `calls`; after `join`, among those of the run."""
+    """The store of one state, whose calls are watched: at a start by `calls`, after `join` by those of the run."""
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
@@ -91,7 +91,7 @@ class WatchedStore:
         self._calls.close(0)
 
     def close(self) -> None:
-        """Close the store, even after the run's calls have ended. Leave it behind if its `close` does not return."""
+        """Close the store, even after the run's calls have ended. If the store's `close` hangs, do not wait for it."""
         self._calls.close(0)
         # Not called in the lane: a run that has ended takes no more calls, and the lane may hang.
         threads = Threads(f"trident-close-{self._state}", 1)
@@ -105,7 +105,7 @@ class WatchedStore:
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
-    """Return a store as a run calls it: as a WatchedStore if it calls user code, else as it is."""
+    """Return the store as a run calls it: wrapped in a WatchedStore if it calls user code, else unchanged."""
     make = getattr(factory, "makeMap", None)
     return store if make is None else WatchedStore(store, state, make, calls)
 

@@ -1,1 +1,1 @@
-"""Adapters: executors that a run calls, over the contracts that users implement."""
+"""Adapters: the executors through which a run calls spouts that users implement."""

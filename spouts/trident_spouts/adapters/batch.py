@@ -1,9 +1,9 @@
 """The executor of a BatchSpout.
 
 The batches of the spout have numbers of their own, 1, 2, 3 and so on, and the number of the last batch is the stream's
-position. Txids would not do: the txids of a batch group count the batches of other streams too, and a stream may move
-to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a batch; for a
-stream of that time the numbers go on from there.)
+position. Txids would not do: the txids of a batch group count the batches of other streams, too, and a stream may move
+to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a batch. For a
+stream from that version the numbers continue after that txid.)
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
 class BatchExecutor(SpoutExecutor):
     """An executor that calls ``emitBatch`` while it plans, so that an idle source makes no batch.
 
-    The executor keeps rows until their batch is committed. `source` is the object that hands out each row only once; it
-    is claimed while the executor is open. `source` is None if each of several readers gets all rows.
+    The executor keeps rows until their batch is committed. `source` is an object that hands out each row only once, and
+    is claimed while the executor is open; it is None if each of several readers gets all rows.
     """
 
     plans_ahead = True

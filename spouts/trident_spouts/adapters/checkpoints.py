@@ -50,15 +50,15 @@ class TransactionExecutor(OpaqueExecutor):
 
 
 class _Partition:
-    """A TransactionSpout by the contract of an OpaquePartitionedSpout."""
+    """A TransactionSpout under the contract of an OpaquePartitionedSpout."""
 
     def __init__(self, spout: TransactionSpout) -> None:
         self._spout, self._name = spout, type(spout).__name__
         self._place: tuple[Metadata] | None = None
-        """The checkpoint behind which the spout stands; None if that is not known."""
+        """The checkpoint after which the spout stands; None if that is not known."""
         self._begun = False
         self._acknowledged: int | None = None
-        """A batch of an earlier run of which the spout hears once it has its checkpoint."""
+        """A batch of an earlier run, to be acknowledged once the spout has its checkpoint."""
 
     def acknowledge(self, txid: int) -> None:
         """Tell the spout that a batch is committed."""
@@ -95,7 +95,7 @@ class _Partition:
         return rows, after
 
     def _go_to(self, checkpoint: Metadata) -> None:
-        """Let the spout stand behind a checkpoint."""
+        """Move the spout to the position after a checkpoint."""
         if not self._begun:
             call(self._spout, "initState", checkpoint)
             self._begun = True

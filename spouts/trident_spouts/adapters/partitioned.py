@@ -1,4 +1,4 @@
-"""The executors of PartitionedSpout and OpaquePartitionedSpout, in which each partition has a position of its own."""
+"""The executors of PartitionedSpout and OpaquePartitionedSpout, which keep a position for each partition."""
 
 from time import monotonic
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ _EMPTY_PAGES_SECS = 1.0
 
 
 class _Batch:
-    """The rows of a batch (`parts`), and the positions of all partitions before (`start`) and `after` these rows."""
+    """The rows of a batch (`parts`), and the positions of all partitions before (`start`) and after them (`after`)."""
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)
@@ -43,10 +43,10 @@ class _PartitionsExecutor:
 
     The first attempt emits the rows that the plan has read.
 
-    A partition's position may move over a page without rows (a compacted stretch, an hour without orders). The plan
-    then reads on, for at most `_EMPTY_PAGES_SECS`. After that it makes an empty batch, so the source does not count
-    as idle between two pages. If the plan came to the end of the pages and found no rows, there is no batch, even if
-    positions have moved: they stay in memory until the next batch freezes them.
+    A partition's position may move over a page without rows (a compacted range, an hour without orders). The plan then
+    reads on, for at most `_EMPTY_PAGES_SECS`. After that it makes an empty batch, so that the source does not count as
+    idle between two pages. If the plan reaches the end of the pages without rows, there is no batch, even if positions
+    have moved; the positions stay in memory until the next batch freezes them.
     """
 
     method: ClassVar[str]
@@ -85,11 +85,12 @@ class _PartitionsExecutor:
     ) -> tuple[Metadata, Metadata, Emission | None]:
         """Read on to a partition's next rows; return the position before them, the position after them, and the rows.
 
-        If the rows are None, equal positions mean that there is nothing now, different ones that more may follow.
+        If the rows are None, equal positions mean that there is nothing now, and different positions that more may
+        follow.
 
         In some sources the position moves at every call, because it follows a clock, or the end of a log that the
-        source filters. So a first page without rows is read twice: if the second call returns another position than the
-        first, the source is of that sort, and there is nothing now. If both positions are equal, the source has pages.
+        source filters. Therefore a first page without rows is read twice: if the second call returns another position,
+        the source is of that kind, and there is nothing now. If both positions are equal, the source has pages.
         """
         after, emission = self._read_page(attempt, partition, start)
         if emission is None and after != start:
@@ -141,7 +142,7 @@ class _PartitionsExecutor:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """Return the partitions that are there now. Raises SpoutContractError if a name is no str or comes twice."""
+        """Return the spout's present partitions. Raises SpoutContractError if a name is not a str or occurs twice."""
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
@@ -153,7 +154,7 @@ class _PartitionsExecutor:
         return partitions
 
     def _positions(self, metadata: Metadata) -> Positions:
-        """Return the positions that the metadata of a batch holds; none for None, before the first batch."""
+        """Return the positions in the metadata of a batch; none if it is None, which means before the first batch."""
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):

@@ -32,7 +32,7 @@ def versions_in(names: list[str]) -> list[int]:
 
 
 class Commit(NamedTuple):
-    """What a version has done to the table."""
+    """The changes that a version has made to the table."""
 
     version: int
     files: tuple[DataFile, ...]
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
     """The number of files whose rows were deleted or changed."""
 
     operation: str
-    """What the writer called it: WRITE, DELETE, MERGE; "" if it did not say."""
+    """The writer's name for the operation: WRITE, DELETE, MERGE; "" if it gave none."""
 
     vectors: bool
     """Whether one of the files has a deletion vector: some of its rows do not count."""
@@ -54,11 +54,11 @@ class Commit(NamedTuple):
     """The table's protocol, if the version has set it."""
 
     check: int
-    """A checksum of the commit's file. It tells the commits of two tables under one path apart."""
+    """A checksum of the commit's file, which distinguishes the commits of two tables under one path."""
 
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
-    """Return a commit from the content of its file. Raises SourceUnreadableError if it is not one of Delta's."""
+    """Return a commit from the content of its file. Raises SourceUnreadableError if it is not a Delta commit."""
     files, removed, vectors, operation = list[DataFile](), 0, False, ""
     metadata = protocol = None
     try:

@@ -1,4 +1,4 @@
-"""Plans of batches: which data files of a Delta table come next, and whether what was not read yet is still there."""
+"""Plans of batches: the data files of a Delta table to read next, and a check that no unread data is lost."""
 
 import logging
 from collections import OrderedDict
@@ -38,9 +38,9 @@ log = logging.getLogger("trident.spouts")
 
 
 class Place(NamedTuple):
-    """A place between two data files of a table: behind the first `file` new files of a version.
+    """A place between two data files of a table: after the first `file` new files of a version.
 
-    In a snapshot, it lies behind the first `file` of all files that the table has as of that version.
+    In a snapshot, it is the place after the first `file` of all files that the table has as of that version.
     """
 
     version: int
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The files between two places; as metadata, the name of a batch."""
+    """The files between two places. In the form of metadata it names a batch."""
 
     table: str
     """The table's id."""
@@ -79,7 +79,7 @@ class Limits(NamedTuple):
 
 
 class _Room:
-    """What is left for a batch. One file always fits into an empty batch."""
+    """The room that is left in a batch. One file always fits into an empty batch."""
 
     def __init__(self, limits: Limits, budget: Budget) -> None:
         self._files, self._bytes = limits.files, budget.bytes_within(limits.bytes)
@@ -87,7 +87,7 @@ class _Room:
         self._empty = True
 
     def takes(self, files: Sequence[DataFile]) -> int:
-        """Take files in their order for as long as they fit, and return how many."""
+        """Take files in their order as long as they fit, and return how many were taken."""
         for number, file in enumerate(files):
             rows = file.rows or 0
             full = self._files < 1 or self._bytes < file.size or (self._rows is not None and self._rows < rows)
@@ -124,8 +124,8 @@ class Planner:
     def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
         """Return the range that follows the batch `previous`; None if there is nothing new.
 
-        A range may be empty: it then keeps the place where the stream begins, or has passed versions without new rows.
-        Raises DataLossError if what was not read yet is lost, SourceChangedError if rows were changed or deleted.
+        A range may be empty: it then records the place where the stream begins, or skips versions without new rows.
+        Raises DataLossError if unread data is lost, and SourceChangedError if rows were changed or deleted.
         """
         before = None if previous is None else Range.from_metadata(previous)
         if before is None:
@@ -144,7 +144,7 @@ class Planner:
         return Range(look.id, place, end, self._check_of(_last_of(end)))
 
     def files_of(self, range_: Range) -> tuple[DataFile, ...]:
-        """Return the files of a range. Raises DataLossError if the log does not tell them any more."""
+        """Return the files of a range. Raises DataLossError if the table's log no longer names them."""
         start, end = range_.start, range_.end
         if start.snapshot:
             files = self._files_as_of(start.version)
@@ -159,7 +159,7 @@ class Planner:
         return tuple(files_)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how many versions of those that are known were read. Any thread may call this."""
+        """Return how many of the known versions were read. Any thread may call this."""
         measured = self._measured
         if measured is None:
             return None
@@ -171,7 +171,7 @@ class Planner:
     # --- where a plan begins -----------------------------------------------------------------------------------------
 
     def _first_place(self) -> Place:
-        """Return where a stream without a batch begins. It stays there for as long as the table is the same one."""
+        """Return the place where a stream without a batch begins, the same one as long as the table is the same."""
         if self._begun is None or not self._unchanged(self._begun):
             former = self._look
             look = self._look_again()
@@ -202,7 +202,7 @@ class Planner:
         return Place(version, 0)
 
     def _check_same_table(self, before: Range) -> None:
-        """Raise DataLossError if the table is another one than that of the batch `before`, or stands before it."""
+        """Raise DataLossError if the table is not that of the batch `before`, or is at an earlier version."""
         place, last = before.end, _last_of(before.end)
         if self._unchanged(place):
             return
@@ -222,9 +222,9 @@ class Planner:
         self._remember(place)
 
     def _unchanged(self, place: Place) -> bool:
-        """Return whether the commit before a place is as it was when this run saw it.
+        """Return whether the commit before a place is the same as when this run read it.
 
-        A commit never changes. So if it did, or if it is gone, the table may be another one.
+        A commit never changes. So if it did change, or is gone, the table may be another one.
         """
         last = _last_of(place)
         return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))
@@ -286,7 +286,7 @@ class Planner:
         return None if content is None else read_commit(version, content, self._folder.shown)
 
     def _check_commit(self, commit: Commit) -> None:
-        """Check that files can still be read as before, if a version changes the table's schema or its features."""
+        """If a version changes the table's schema or features, check that files can still be read as before."""
         shown = f"{self._folder.shown}, version {commit.version}"
         if commit.protocol is not None:
             protocol = commit.protocol
@@ -297,7 +297,7 @@ class Planner:
                 check_fields(self._schema, schema_from(commit.metadata["schemaString"]), shown)
 
     def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
-        """Return the new files of a version; none if it also changes or deletes rows, and the policy is to skip it."""
+        """Return the new files of a version; none if it changes or deletes rows and the policy is to skip it."""
         if commit.removed and self._policy == "fail":
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes "
@@ -337,7 +337,7 @@ class Planner:
         return None if commit is None else commit.check
 
     def _measure(self, start: Place, end: Place, look: Look) -> None:
-        """Note the last version that is known. While the run is behind, the log is listed now and then."""
+        """Record the latest version of the table. While the run is behind, the log is listed only now and then."""
         first, last = self._measured or (start.version, look.version)
         behind = end.file > 0 or end.snapshot
         if behind and monotonic() - self._listed > _LISTING_SECS:

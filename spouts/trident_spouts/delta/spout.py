@@ -44,13 +44,13 @@ class DeltaSpout:
         The fields to read, with the types that they have in the table; by default all fields that the table has when
         the topology is built. A field that was added to the table later is null in older rows.
     startingVersion : "snapshot", "earliest", "latest" or int
-        Where a new stream begins: with all rows that the table has, then what is added ("snapshot"); with what version
-        0 has added ("earliest"), or a later version (its number); or with what is added from now on ("latest"). A
-        stream that has a batch in the log goes on there.
+        Where a new stream begins: with all present rows of the table, followed by those that are added ("snapshot");
+        with the rows added by version 0 ("earliest") or by a later version (its number); or with the rows that are
+        added from now on ("latest"). A stream that has a batch in the log continues after that batch.
     onChange : "fail" or "skip"
         What happens at a version that deletes or changes rows (DELETE, UPDATE, MERGE, an overwrite). "fail" stops the
-        stream with SourceChangedError. "skip" leaves the version out, with all that it adds, and logs a warning, as
-        Delta's option ``skipChangeCommits`` does.
+        stream with SourceChangedError. "skip" leaves out the version, including the rows that it adds, and logs a
+        warning, as Delta's option ``skipChangeCommits`` does.
     maxFilesPerBatch : int
         The most data files in one batch.
     maxBytesPerBatch : int
@@ -62,14 +62,14 @@ class DeltaSpout:
     Raises
     ------
     DataLossError
-        The table was dropped and made anew, or restored; its log was cleaned up, or VACUUM has removed data files,
+        The table was dropped and created again, or restored; or its log was cleaned up, or VACUUM removed data files,
         before they were read.
     SourceChangedError
         A version deletes or changes rows, and `onChange` is "fail".
     SourceUnreadableError
         There is no table, or it uses a feature that this reader does not know: deletion vectors, mapped columns.
     SpoutContractError
-        The table has not the fields of the topology, or has them with other types.
+        The table lacks fields of the topology, or has them with other types.
     MissingPackageError
         The package deltalake is not installed.
 
@@ -156,7 +156,7 @@ def _version_error(message: str) -> TopologyError:
 
 
 class _DeltaExecutor(SpoutExecutor):
-    """Plans ranges of data files by the table's log, and emits them by reference."""
+    """The executor of a DeltaSpout. It plans ranges of data files by the table's log, and emits them by reference."""
 
     plans_ahead = True
 

@@ -1,4 +1,4 @@
-"""Looks at a Delta table with the package deltalake: what it is, what it holds, and whether the spout can read it."""
+"""The inspection of a Delta table with the package deltalake: its facts, its files, and whether it can be read."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ because many tables allow them and use them nowhere."""
 
 
 class Look(NamedTuple):
-    """A table as it was at one moment."""
+    """The facts about a table as of one moment."""
 
     id: str
     """The id that the table got when it was made."""
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
 
 def look_at(folder: TableFolder) -> Look:
-    """Return what a table is now. Raises SourceUnreadableError if there is none, or this reader cannot read it."""
+    """Return the present facts about a table. Raises SourceUnreadableError if it is missing or cannot be read."""
     table = _load(folder, None)
     metadata, protocol = table.metadata(), table.protocol()
     check_readable(protocol.min_reader_version, protocol.reader_features or (), metadata.configuration, folder.shown)
@@ -77,7 +77,7 @@ def vectors_error(shown: str, where: str) -> SourceUnreadableError:
 
 
 def schema_from(text: str) -> StructType:
-    """Return the fields of a table from its schema as JSON, which is Spark's own form."""
+    """Return the fields of a table from its schema, which is JSON in Spark's own form."""
     fields = StructType.fromJson(json.loads(text)).fields
     return schema_of([StructField(field.name, field.dataType, field.nullable) for field in fields])
 
@@ -97,7 +97,7 @@ def check_fields(declared: StructType, table: StructType, shown: str) -> None:
 
 
 def snapshot_files(folder: TableFolder, version: int) -> tuple[DataFile, ...]:
-    """Return all files of a table as of a version, in the order of their paths: the same ones at every call.
+    """Return all files of a table as of a version, in the order of their paths; the result is always the same.
 
     Raises DataLossError if the log does not reach back to that version any more.
     """

@@ -23,7 +23,7 @@ SCHEMES = ("hdfs://", "viewfs://")
 class ArrowPlace:
     """A folder of a file system of pyarrow, and a pattern below it.
 
-    The file system has no tags and no inodes: a file is told by size, time and checksum, as on another machine's disk.
+    The file system has no tags and no inodes. A file is identified by its size, time and checksum.
     """
 
     system: str
@@ -70,7 +70,7 @@ class ArrowPlace:
         return self.path(self.pattern) if self.pattern else self.address
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that are there now; `after` is of no use, because the file system lists in no order."""
+        """Yield the files that exist now. `after` is ignored, because the file system lists in no order."""
         pattern = self.pattern or "*"
         deep = "/" in pattern or "**" in pattern
         for about in _open_system(self.system).get_file_info(fs.FileSelector(self.root, recursive=deep)):
@@ -109,7 +109,7 @@ class ArrowFile(OpenFile):
         self._place, self._listed_name = place, name
 
     def status(self) -> ListedFile:
-        """Return the file that has the name now: Arrow does not tell which file it has opened."""
+        """Return the file that has the name now, because Arrow does not say which file it has opened."""
         return self._place.look(self._listed_name)
 
 

@@ -1,4 +1,4 @@
-"""Compressed files of lines. A batch reads such a file as a whole, because no byte of it tells where a line begins."""
+"""Compressed files of lines. A batch reads such a file as a whole: lines cannot be found in compressed bytes."""
 
 import bz2
 import gzip
@@ -18,7 +18,7 @@ class Content(Protocol):
 
 
 class _NotClosed:
-    """A file that Arrow reads and does not close: whoever opened it still checks that it is the planned one."""
+    """A file that Arrow reads and does not close, because its owner still has to check that it is the planned one."""
 
     closed = False
 
@@ -49,9 +49,9 @@ def is_compressed(name: str) -> bool:
 
 
 def unpacked(file: BinaryIO, name: str) -> Content:
-    """Return the content of an opened file; that of a compressed file, which its `name` tells, is unpacked.
+    """Return the content of an opened file, unpacked if the suffix of `name` says that the file is compressed.
 
-    To read it raises MalformedInputError if it is damaged or ends too early.
+    Reading it raises MalformedInputError if it is damaged or ends too early.
     """
     return _Unpacked(file, name) if is_compressed(name) else file
 

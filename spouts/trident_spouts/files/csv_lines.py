@@ -36,7 +36,7 @@ class CsvFormat:
 
     With a header, columns are matched with the fields by name, and other columns are ignored. Without one, each row has
     the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a field
-    that is no string. A row with more or fewer values than the header cannot be read.
+    that is not a string. A row with more or fewer values than the header cannot be read.
     """
 
     schema: StructType
@@ -46,11 +46,11 @@ class CsvFormat:
     values: ValueReader = STRICT
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
-    """The columns of the file that is read, by `bind`."""
+    """The columns of the file that is read, which `bind` sets."""
 
     @property
     def whole(self) -> bool:
-        """Return whether a file must be read at once, because nothing tells newlines in values from ends of rows."""
+        """Return whether a file must be read at once, because newlines in values look like ends of rows."""
         return self.options.multiLine
 
     @property
@@ -60,7 +60,7 @@ class CsvFormat:
     # --- the header -----------------------------------------------------------------------------------------------
 
     def bind(self, head: Callable[[], bytes], path: object) -> "CsvFormat":
-        """Return the format of the file `path`, of whose content `head` returns the beginning: its header at least.
+        """Return the format of the file `path`. `head` returns the beginning of its content, with at least the header.
 
         Raises MalformedInputError if the header lacks a field or has it twice.
         """
@@ -179,7 +179,7 @@ class CsvFormat:
     # --- the fast way: all rows at once ---------------------------------------------------------------------------
 
     def read_at_once(self, data: bytes) -> pa.Table | None:
-        """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow might read it otherwise."""
+        """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow may read it differently."""
         target, options = arrow_schema(self._fields), self.options
         if not data.strip(b"\r\n") or not options.grammar.plain(data):  # Arrow refuses data without a row
             return None

@@ -1,7 +1,7 @@
-"""The grammar of CSV: where values and rows begin and end. It is RFC 4180, with options by the names that Spark has.
+"""The grammar of CSV: where values and rows begin and end. It is that of RFC 4180, with options named as in Spark.
 
-Two readers follow it. The exact one below reads row by row, and says what is wrong with a row. `Grammar.plain` tells
-whether Arrow's reader, which is far faster and forgives much, would read the same.
+Two readers follow it. The exact one below reads row by row, and says what is wrong with a row. `Grammar.plain` decides
+whether Arrow's reader, which is far faster and more lenient, would read the same.
 """
 
 import re
@@ -14,7 +14,7 @@ _END_OF_ROW = re.compile(rb"\r?\n|\r?\Z")
 
 
 class Cell(NamedTuple):
-    """A value as it stands in a file, without its quotes."""
+    """A value as written in a file, without its quotes."""
 
     text: bytes
     quoted: bool
@@ -70,10 +70,10 @@ class Grammar:
         self._plain = re.compile(rb"(?:%b(?:%b|\r?\n))*+%b" % (field, separator, field))
 
     def plain(self, data: bytes) -> bool:
-        """Return whether Arrow reads the same rows and values as `row` does, if it reads `data` at all.
+        """Return whether Arrow would read the same rows and values as `row`, provided that it can read `data`.
 
-        Arrow ends a row at a lone carriage return, reads on behind a quote that does not end its value, and takes
-        newlines in quotes if they come in one block. Escapes other than doubled quotes are left to the exact reader.
+        Arrow ends a row at a lone carriage return, reads on after a quote that does not end its value, and accepts
+        newlines in quotes if they are in one block. Escapes other than doubled quotes are left to the exact reader.
         """
         if self._quoted is not None and self._quote != self._escape and self._escape in data:
             return False

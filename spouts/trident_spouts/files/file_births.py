@@ -1,6 +1,6 @@
 """The birth of a file, which is the time at which it was made.
 
-It tells a renamed file from a new file that got the inode of a deleted one.
+It distinguishes a renamed file from a new file that got the inode of a deleted one.
 """
 
 import ctypes

@@ -31,7 +31,7 @@ _BLANK = b" \t\r\n"
 class CorruptLine:
     """A line that cannot be read, and why.
 
-    The reason names no file and no number of a line: a folder may move, and a replayed batch must be the same.
+    The reason names no file and no line number, because a folder may move, and a replayed batch must be the same.
     """
 
     line: str
@@ -50,7 +50,7 @@ def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructTy
 
 
 def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
-    """Append two fields, an unreadable line and the reason: null in rows that were read. No `corrupt`: all were."""
+    """Append two fields, the unreadable line and the reason: null in readable rows. No `corrupt`: all are readable."""
     if corrupt is None:
         lines = reasons = pa.nulls(table.num_rows, pa.string())
     else:
@@ -76,7 +76,7 @@ class JsonFormat:
     whole = False
 
     def bind(self, head: Callable[[], bytes], path: object) -> "JsonFormat":
-        """Return the format itself: the files say nothing of their fields."""
+        """Return the format itself, because JSON files do not declare their fields."""
         return self
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
@@ -127,7 +127,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = STRICT) -> pa.Table | None:
-    """Return the tuples of the JSON objects in `data`; None if a line may be malformed; then read line by line.
+    """Return the tuples of the JSON objects in `data`; None if a line may be malformed and must be read by itself.
 
     (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
     """

@@ -54,7 +54,7 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes from `start` to `end`, at both of which lines begin, in chunks of whole lines: (offset, bytes).
+    """Yield the bytes from `start` to `end` in chunks of whole lines: (offset, bytes). Lines begin at both bounds.
 
     Raises EOFError, with the offset, if the file ends before `end`.
     """
@@ -85,7 +85,7 @@ def all_lines(content: Content, whole: bool = False) -> Iterator[tuple[int, byte
 
 
 def lines_before(path: "FileRef", offset: int) -> int:
-    """Return the number of lines before byte `offset` of a file; of its content, if the file is compressed."""
+    """Return the number of lines before byte `offset` of a file, or of the unpacked content of a compressed file."""
     if not offset:
         return 0
     with open(path, "rb") if isinstance(path, str) else path.open() as file:

@@ -10,11 +10,11 @@ from trident_spouts.files.places import FilePlace, ListedFile
 
 
 def list_files(place: FilePlace, by_name: bool = False, after: str = "", most: int | None = None) -> list[ListedFile]:
-    """Return the files that are there now, in the order in which they are read. A file with several links comes once.
+    """Return the files that exist now, in the order in which they are read. A file with several links comes once.
 
-    They are read in the order of their modification times; `by_name`: of their names. A place that lists names in their
-    order begins behind the name `after`, and ends after `most` files. Raises SourceUnreadableError if the files cannot
-    be listed.
+    Files are read in the order of their modification times, or with `by_name` of their names. A place that lists names
+    in their order begins after the name `after`, and ends after `most` files. Raises SourceUnreadableError if the files
+    cannot be listed.
     """
     order = _name_of if by_name else None
     files = sorted(islice(_list(place, after=after), most if by_name and place.sorted else None), key=order)

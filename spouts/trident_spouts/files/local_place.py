@@ -22,7 +22,7 @@ class LocalFile(OpenFile):
         self._listed_name = name
 
     def status(self) -> ListedFile:
-        """Return the file as it is now; it may have another name by now."""
+        """Return the file as it is now, even if it was renamed."""
         return ListedFile.of(self._listed_name, os.fstat(self.fileno()))
 
     def birth(self) -> int:
@@ -63,7 +63,7 @@ class LocalPlace:
 
     @property
     def address(self) -> str:
-        """Return the folder as the log names it: without links."""
+        """Return the folder as the log names it, with symbolic links resolved."""
         return os.path.realpath(self.root)
 
     def path(self, name: str) -> str:
@@ -86,7 +86,7 @@ class LocalPlace:
         return self.path(file.name)
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that are there now; `after` is of no use, because a folder has no order."""
+        """Yield the files that exist now. `after` is ignored, because a folder has no order."""
         if not self.pattern:
             yield from self._folder(hidden)
             return

@@ -17,7 +17,7 @@ _AT_ONCE = 16
 
 @dataclass(slots=True)
 class Manifest:
-    """A file of `place` that names files of `place`: one in each line, or as JSON in the form of Redshift's COPY."""
+    """A file in `place` that names other files there, one in each line, or as JSON in the form of Redshift's COPY."""
 
     place: FilePlace
     name: str
@@ -30,9 +30,9 @@ class Manifest:
     def names(self, time: float, complete_after: float) -> list[str]:
         """Return the names of all files that the manifest names, each once, in its order.
 
-        A last line without a newline may still be written; it counts from `complete_after` seconds after the last
-        write, or at once where files do not grow. `time` is the present time (seconds since 1970). Raises
-        SourceUnreadableError if the manifest cannot be read, MalformedInputError if it is none.
+        A last line without a newline may be incomplete; it counts once the last write was `complete_after` seconds ago,
+        or at once where files do not grow. `time` is the present time (seconds since 1970). Raises
+        SourceUnreadableError if the manifest cannot be read, and MalformedInputError if it is not a manifest.
         """
         try:
             now = self.place.look(self.name)
@@ -64,7 +64,7 @@ class Manifest:
             )
 
     def files(self, names: Sequence[str]) -> Iterator[ListedFile]:
-        """Yield the named files as they are now. Raises SourceUnreadableError if one is not there."""
+        """Yield the named files as they are now. Raises SourceUnreadableError if one is missing."""
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             for start in range(0, len(names), _AT_ONCE):
                 yield from threads.map(self._look, names[start : start + _AT_ONCE])

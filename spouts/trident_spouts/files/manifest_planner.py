@@ -1,4 +1,4 @@
-"""The choice of what the next batch reads of the files that a manifest names."""
+"""The choice of the files, among those that a manifest names, that the next batch reads."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class ManifestPosition:
-    """The place of a stream in its manifest: the names that were read to their end, counted, with their checksum.
+    """The place of a stream in its manifest: how many names were read to their end, and the checksum of these names.
 
     `begun` has an entry for the next file if a part of it was read.
     """
@@ -40,7 +40,7 @@ class ManifestPosition:
 
 
 class ManifestPlanner:
-    """The planner of one source's batches, of the files that `manifest` names; `planner` cuts the files."""
+    """The planner of the batches of one source, from the files that `manifest` names. `planner` cuts the files."""
 
     def __init__(self, manifest: Manifest, planner: Planner, complete_after: float) -> None:
         self._manifest = manifest
@@ -82,7 +82,7 @@ class ManifestPlanner:
         return ranges, ManifestPosition(read, self._manifest.checksum(names[:read]), ReadFiles(entries=begun))
 
     def _coming(self, names: list[str], begun: ReadFiles) -> list[ListedFile]:
-        """Return the files with the next names as they are now, at least as many as a batch takes."""
+        """Look up the files with the next names, at least as many as fit in a batch, and return them in order."""
         limits, files, count, size = self._planner.limits, list[ListedFile](), 0, 0
         for file in self._manifest.files(names):
             files.append(file)

@@ -1,4 +1,4 @@
-"""Objects of S3 and of stores with the like interface: listed by prefix and start-after, read by tag."""
+"""Objects of S3 and of stores with the same interface: listed by prefix, and read only if unchanged."""
 
 import glob
 import importlib
@@ -82,9 +82,9 @@ class ObjectPlace:
     # --- listing --------------------------------------------------------------------------------------------------
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the objects that are there now, in the order of their names, from behind `after`.
+        """Yield the objects that exist now and whose names come after `after`, in the order of their names.
 
-        The store lists a thousand objects a request, from where the first name that the pattern allows may be.
+        The store lists a thousand objects per request, beginning where the first name that fits the pattern may be.
         """
         start = literal_start(self.pattern)
         for file in self._objects(max(after, start[:-1])):
@@ -122,7 +122,7 @@ class ObjectPlace:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def open(self, file: ListedFile) -> "ObjectFile":
-        """Return the content of an object that has the tag of `file`. Nothing is asked of the store before a read."""
+        """Return the content of the object with the tag of `file`. No request is sent before the first read."""
         return ObjectFile(self, file)
 
     def for_arrow(self, file: ListedFile) -> "ObjectFile":
@@ -181,7 +181,7 @@ class ObjectFile(OpenFile):
 
 
 def _reason(error: Exception) -> str:
-    """Return what a store says, in one line; without queries, in which some stores have signatures."""
+    """Return a store's error message in one line, without the queries of URLs, which may hold signatures."""
     said = " ".join(str(error).partition("Debug source")[0].split())
     said = re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", said)
     head, _, body = said.partition(" <?xml")
@@ -206,7 +206,7 @@ def _errors() -> Any:
 
 @lru_cache(maxsize=8)
 def _open_store(bucket: str, options: tuple[tuple[str, str], ...], client: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client that keeps its connections. The cache's key holds the credentials: new ones get a new client."""
+    """Return a client, cached with its connections. New credentials get a new client: they are in the cache's key."""
     _obstore()
     from_url = importlib.import_module("obstore.store").from_url
     try:

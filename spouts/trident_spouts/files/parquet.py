@@ -70,7 +70,7 @@ class FilesEmission(Emission):
         yield read_parquet(path, self.schema)
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
+        """Return a DataFrame that scans exactly these files: Spark lists no folder, and no row goes to the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         if self.python_only(spark):
@@ -80,7 +80,7 @@ class FilesEmission(Emission):
         return spark.read.schema(self.schema).parquet(*(spark_path(str(path)) for path in self.paths))
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether Spark itself does not read the files: not on its disks, or with times in nanoseconds."""
+        """Return whether Spark itself cannot read the files: they are not on a disk, or have times in nanoseconds."""
         return not self._local or self._has_nanoseconds
 
     @property
@@ -110,7 +110,7 @@ class FilesEmission(Emission):
             raise unreadable_error(path, error) from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return how workers read the named fields; None if Arrow would read the files otherwise than Spark's own scan.
+        """Return a way for workers to read the named fields; None if Arrow would read the files differently from Spark.
 
         Raises SpoutContractError if only Spark could read what only Python can.
         """
@@ -125,7 +125,7 @@ class FilesEmission(Emission):
         return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
 
     def _only_spark(self) -> str:
-        """Return the error for files that only Spark could read, and cannot."""
+        """Return the error text for files that only Spark's own scan could read, if that scan cannot either."""
         why = "(times of Spark before 3.1, or spark.sql.caseSensitive=true)"
         where = os.path.dirname(str(self.paths[0]))
         if not self._local:
@@ -141,8 +141,8 @@ class FilesEmission(Emission):
     def check_planned(self) -> None:
         """Check that the files still have as many rows as when the batch was planned.
 
-        If they have, Spark reads all rows or fails, because it may not ignore damaged files. Raises
-        SourceUnreadableError if they have not.
+        Then Spark reads all rows or fails, because it may not ignore damaged files. Raises SourceUnreadableError if a
+        file has another number of rows.
         """
         if self.rows is None or not self._local:  # of an object, the readers check the tag
             return
@@ -170,7 +170,7 @@ def _worth(path: FileRef) -> int:
 
 
 def footer_schema(path: PlannedFile) -> StructType:
-    """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for one."""
+    """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for a column."""
     columns = _arrow_fields(footer(path))
     try:
         return spark_schema(columns)
@@ -183,8 +183,8 @@ def footer_schema(path: PlannedFile) -> StructType:
 def checked_footers(paths: Sequence[PlannedFile], schema: StructType) -> list[pq.FileMetaData]:
     """Return the footers of Parquet files.
 
-    Raises SpoutContractError if a column's type does not fit its declared field. A field for which the file has no
-    column is no error: it is read as null, as by Spark.
+    Raises SpoutContractError if a column's type does not fit its declared field. A field without a column in the file
+    is not an error: it is read as null, as by Spark.
     """
     read_footers = footers(paths)
     for path, metadata in zip(paths, read_footers, strict=True):

@@ -1,7 +1,7 @@
 """Reading of Parquet files by Python in Spark's workers: row groups form shares, and a Spark partition reads a share.
 
-For Spark's own operations, Spark's scan is quicker. For Python operations that scan is a detour: the JVM decodes the
-rows, writes them as Arrow, and sends them to a worker that could have read the file itself.
+For Spark's own operations, Spark's scan is faster. For Python operations it is a detour: the JVM decodes the rows,
+writes them as Arrow, and sends them to a worker that could have read the file itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timesta
 """What to do about times in nanoseconds, in words for messages."""
 
 _FEW = 16
-"""How many footers are read at once: to open an object takes some ten milliseconds, and no work."""
+"""How many footers are read at once. To open an object takes some ten milliseconds of waiting."""
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once: as many as Spark would send to a worker at once."""
@@ -63,7 +63,7 @@ def footer(path: FileRef) -> pq.FileMetaData:
 
 @lru_cache(maxsize=64)
 def _footer_with_tag(file: PlannedFile) -> pq.FileMetaData:
-    """Return the footer of an object, which is read once: its tag stands for the content."""
+    """Return the footer of an object. It is read once, because the tag identifies the content."""
     return _read_footer(file)
 
 
@@ -73,7 +73,7 @@ def _read_footer(path: FileRef) -> pq.FileMetaData:
 
 
 def footers(paths: Sequence[FileRef]) -> list[pq.FileMetaData]:
-    """Return the footers of several Parquet files; those of many files are read at once by several threads."""
+    """Return the footers of several Parquet files. If there are many, several threads read them."""
     if len(paths) <= _FEW:
         return [footer(path) for path in paths]
     with ThreadPoolExecutor(_FEW) as threads:

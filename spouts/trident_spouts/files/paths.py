@@ -16,7 +16,7 @@ _SCHEMES = (*object_place.SCHEMES, *arrow_place.SCHEMES)
 
 
 def absolute(path: str | PurePath) -> str:
-    """Return a path as an absolute one, or a URL as it is. Raises TopologyError if nothing reads the URL.
+    """Return a path as an absolute one, or a URL unchanged. Raises TopologyError for a URL that cannot be read.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
@@ -39,7 +39,7 @@ def absolute(path: str | PurePath) -> str:
 
 
 def _hidden(url: str) -> str:
-    """Return a URL with stars in place of what stands before its host."""
+    """Return a URL with stars in place of the user and password before its host."""
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     login, at, host = host.rpartition("@")
@@ -47,12 +47,12 @@ def _hidden(url: str) -> str:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path of `absolute` is a URL of an object store."""
+    """Return whether a path from `absolute` is a URL of an object store."""
     return path.startswith(object_place.SCHEMES)
 
 
 def manifest_of(path: str, storage: Storage) -> Manifest:
-    """Return the manifest at a path of `absolute`, which may name files of the same disk, bucket or file system."""
+    """Return the manifest at a path from `absolute`. It may name files of the same disk, bucket or file system."""
     scheme, _, rest = path.partition("://")
     root, _, name = rest.partition("/")
     if is_object(path):
@@ -63,7 +63,7 @@ def manifest_of(path: str, storage: Storage) -> Manifest:
 
 
 def place_of(path: str, storage: Storage) -> FilePlace:
-    """Return the place for a path of `absolute`: a folder, a file or a glob.
+    """Return the place for a path from `absolute`: a folder, a file or a glob.
 
     Raises SourceUnreadableError if the path is no glob and nothing is there.
     """

@@ -17,7 +17,7 @@ def wild_at(parts: Sequence[str]) -> int | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a name follows a pattern: ``*`` and ``?`` stay in their folder, ``**`` goes into folders.
+    """Return whether a name matches a pattern: ``*`` and ``?`` match no slash, ``**`` matches whole folders.
 
     >>> matches("a/b/c.txt", "**/*.txt"), matches("c.txt", "**/*.txt"), matches("a/b.txt", "*.txt")
     (True, True, False)
@@ -34,7 +34,7 @@ def _match(parts: list[str], pattern: list[str]) -> bool:
 
 
 def literal_start(pattern: str) -> str:
-    """Return the text with which each name begins that follows a pattern.
+    """Return the text with which all names begin that match a pattern.
 
     >>> literal_start("2024-*/x"), literal_start("[*]x")
     ('2024-', '*x')

@@ -1,4 +1,4 @@
-"""The seam between a FileSpout and where its files lie: what it asks of a disk, an object store or HDFS."""
+"""The protocol by which a FileSpout uses a disk, an object store or HDFS."""
 
 import io
 import os
@@ -10,8 +10,8 @@ from typing import BinaryIO, NamedTuple, Protocol
 class ListedFile(NamedTuple):
     """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root).
 
-    `tag` is the entity tag (ETag) by which an object store names a content: another content has another tag. It is
-    empty where there are no tags. Objects have no inode and no device.
+    `tag` is the entity tag (ETag) by which an object store identifies a content: other content has another tag. It is
+    empty if the place has no tags. Objects have no inode and no device.
     """
 
     mtime: int
@@ -34,7 +34,8 @@ class OpenFile(io.BufferedReader):
     def status(self) -> ListedFile:
         """Return the file as it is now.
 
-        Where files have tags, return it as it was listed: every read is of the content with that tag, or raises.
+        A file with a tag is returned as it was listed, because every read either gets the content with that tag or
+        fails.
         """
 
     def birth(self) -> int:
@@ -45,9 +46,9 @@ class OpenFile(io.BufferedReader):
 class FilePlace(Protocol):
     """A place of files: a folder or prefix, and a pattern below it. It is picklable, because it is sent to workers.
 
-    The names of files are relative to the folder. A disk, an object store and HDFS differ in nothing but this protocol.
-    An object store tells the content of a file by its tag, so that what was planned is what is read. Other places tell
-    it by size, time and a checksum.
+    The names of files are relative to the folder. A disk, an object store and HDFS implement this protocol; nothing
+    else differs between them. An object store identifies the content of a file by its tag, so that the planned content
+    is read. Other places identify it by size, time and a checksum.
     """
 
     @property
@@ -62,7 +63,7 @@ class FilePlace(Protocol):
 
     @property
     def sorted(self) -> bool:
-        """Return whether `files` yields the names in their order, and can begin behind a name."""
+        """Return whether `files` yields the names in their order, and can begin after a given name."""
         ...
 
     @property
@@ -75,7 +76,7 @@ class FilePlace(Protocol):
         ...
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that are there now: those that are hidden, or those that are not.
+        """Yield the files that exist now: the hidden ones if `hidden`, otherwise the others.
 
         A place that is `sorted` leaves out the names up to `after`. Raises OSError if the files cannot be listed.
         """
@@ -86,9 +87,9 @@ class FilePlace(Protocol):
         ...
 
     def open(self, file: ListedFile) -> OpenFile:
-        """Open a file by its name; if it has a tag, its content with that tag. Raises OSError if it cannot be read."""
+        """Open a file by its name (and tag, if it has one). Raises OSError if it cannot be read."""
         ...
 
     def for_arrow(self, file: ListedFile) -> str | BinaryIO:
-        """Return what Arrow reads the file from: a local path, else the opened file."""
+        """Return the source from which Arrow reads the file: a local path, or else the opened file."""
         ...

@@ -1,4 +1,4 @@
-"""The choice of what the next batch reads: which listed files, and which bytes of long text files."""
+"""The choice of the files that the next batch reads, and of the bytes of long text files."""
 
 import os
 import shlex
@@ -16,11 +16,11 @@ MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
 
 _LONG = 1 << 10
-"""The length (bytes) from which on two contents that begin alike are not so by chance."""
+"""The length (bytes) from which a common beginning of two contents cannot be chance."""
 
 
 class StaleListingError(Exception):
-    """The error that a listed file is gone, or that another file has its name by now."""
+    """The error if a listed file is gone, or another file has its name by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Limits:
 class Planner:
     """The planner of one source's batches.
 
-    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read if the place
-    lets files grow; unless it is compressed, if the format `unpacks` such files.
+    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read, if files of the
+    place can grow. Both do not hold for compressed files of a format that `unpacks` them.
     """
 
     place: FilePlace
@@ -48,7 +48,7 @@ class Planner:
     unpacks: bool = False
 
     def packed(self, name: str) -> bool:
-        """Return whether a file of this name is compressed, and read as what it unpacks to."""
+        """Return whether a file of this name is compressed, and is unpacked when it is read."""
         return self.unpacks and is_compressed(name)
 
     def cuts(self, name: str) -> bool:
@@ -65,8 +65,8 @@ class Planner:
         """Return `seen`, the record of the files that were read, with each file under the name it has in the listing.
 
         A renamed file is recognized by its inode and its content, and a file that differs from its entry in size or
-        time by its content. Raises SpoutContractError if the name of a file that was read leads to another file now, or
-        to a file that was written anew: it is not known which part of that file is unread.
+        time by its content. Raises SpoutContractError if the name of a file that was read now belongs to another or
+        rewritten file, of which it is not known which part is unread.
         """
         seen = self._in_order(seen)
         root = self.place.address
@@ -83,7 +83,7 @@ class Planner:
         return replace(seen, entries=entries, root=root)
 
     def _in_order(self, seen: ReadFiles) -> ReadFiles:
-        """Return the record of the files that were read, for the order in which files are read now.
+        """Return the record of the files that were read, converted to the order in which files are read now.
 
         Raises SpoutContractError if files that were read are known only by their place in the other order.
         """
@@ -101,7 +101,7 @@ class Planner:
         """Return the record of the files that were read, with names relative to another root than before.
 
         Either the spout's path covers more or fewer folders now, or the folder was moved. Raises SpoutContractError if
-        `root` is neither: none of the files that were read is there.
+        neither is the case, because none of the files that were read is there.
         """
         rebased = seen.below(root)
         if self._any_present(rebased, listing):
@@ -132,7 +132,7 @@ class Planner:
                 )
 
     def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
-        """Return the entries; that of a renamed file stands under the name that the file has now."""
+        """Return the entries, with renamed files under their new names."""
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
         present = {file.name: file.inode for file in listing if file.name in entries}
         moves: dict[str, str] = {}
@@ -156,7 +156,7 @@ class Planner:
         return self._checksum(file, entry.end) == entry.check
 
     def _same_birth(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether a file was made when the file that was read was; True if one of the times is not known."""
+        """Return whether a file has the creation time of the file that was read; True if either is not known."""
         born = self._birth(file)
         return born == entry.born or not (born and entry.born)
 
@@ -171,7 +171,7 @@ class Planner:
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
         """Return the entry with the file's inode and time of creation, its mtime unless it has grown, and a checksum.
 
-        Raises SpoutContractError if the file has not the content that was read.
+        Raises SpoutContractError if the file does not have the content that was read.
         """
         if not self._same_content(file, entry):
             raise SpoutContractError(
@@ -192,10 +192,12 @@ class Planner:
     ) -> tuple[list[FileRange], ReadFiles]:
         """Return the ranges that the next batch reads, and the record of the files that were read after it.
 
-        The bytes of the ranges stay within the limits and within `budget`. Of a file that cannot be cut all is read.
+        The bytes of the ranges stay within the limits and within `budget`. A file that cannot be cut is read as a
+        whole.
 
-        Without anything to read, there are no ranges, and the record is unchanged. `seen` is a result of `recognize`.
-        `time` is the present time (seconds since 1970). Raises StaleListingError if the listing is out of date.
+        If there is nothing to read, there are no ranges, and the record is unchanged. `seen` is a result of
+        `recognize`. `time` is the present time (seconds since 1970). Raises StaleListingError if the listing is out of
+        date.
         """
         ranges: list[FileRange] = []
         read: list[tuple[str, Entry]] = []
@@ -224,9 +226,9 @@ class Planner:
     def _check_not_packed_since(self, file: ListedFile, seen: ReadFiles, listing: list[ListedFile]) -> None:
         """Raise SpoutContractError if a compressed file unpacks to a file that was read: its lines would count twice.
 
-        So tools rotate logs. Files that were read and are gone are compared, and the file of the same name without the
-        suffix. Only a short beginning in common is no sign. Objects are not compared: nothing renames or packs them in
-        their place, and to unpack each new one here would read all of them twice.
+        Tools that rotate logs make such files. The file is compared with files that were read and are gone, and with
+        the file of the same name without the suffix. A short common beginning does not count. Objects are not compared:
+        they are not renamed or packed in place, and to unpack each new one here would read all of them twice.
         """
         if file.tag:
             return
@@ -277,7 +279,7 @@ class Planner:
         return whole_lines_end(file, start, now.size) if self.grows(now.name) else start
 
     def _next_line(self, file: OpenFile, now: ListedFile, end: int) -> int:
-        """Return the byte at which the next line of a file begins that was read up to byte `end` and has grown since.
+        """Return the byte at which the next line begins in a file that was read up to byte `end` and has grown since.
 
         The last line may have had no newline when it was read; then its newline may follow, and is skipped. Raises
         SpoutContractError if that line itself goes on, because a part of the line was read as a whole line.
@@ -304,7 +306,7 @@ class Planner:
         )
 
     def _cut(self, file: OpenFile, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:
-        """Return the byte up to which the batch reads a file for which it lacks room; None if it reads nothing of it.
+        """Return the byte up to which a batch reads a file that does not fit into it; None if it reads nothing.
 
         The room is `left` bytes. `first` says whether the batch has no range yet.
         """

@@ -1,4 +1,4 @@
-"""A file that is read by ranges over a network, and reads ahead while it is read in order."""
+"""A file that is read over a network by ranges of bytes, with reading ahead while it is read in order."""
 
 import io
 from collections.abc import Callable
@@ -14,8 +14,8 @@ _MOST = 8 << 20
 class RangeReader(io.RawIOBase):
     """The bytes of a file of known size, which `fetch` returns from one byte up to (not including) another.
 
-    Each request that follows on the one before is twice as long, so that a jump costs little, and a file that is read
-    in order few requests.
+    A request that continues the previous one is twice as long. So a jump costs little, and a file that is read in order
+    needs few requests.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], memoryview]) -> None:

@@ -19,8 +19,8 @@ _BLOCK = 1 << 20
 def checksum(file: BinaryIO, end: int) -> int:
     """Return a checksum of a file's content before byte `end`: of the first and the last kilobyte of that content.
 
-    The content identifies a file on another disk too, where the file has another inode. To read a kilobyte costs no
-    more than to open the file.
+    It identifies a file even on another disk, where the file has another inode. To read a kilobyte costs no more than
+    to open the file.
     """
     crc = 0
     for start in (0, max(0, end - _CHECKED_BYTES)):
@@ -30,7 +30,7 @@ def checksum(file: BinaryIO, end: int) -> int:
 
 
 def tag_checksum(tag: str) -> int:
-    """Return the checksum of an object's entity tag, which stands for the checksum of its content."""
+    """Return the checksum of an object's entity tag, which is used in place of a checksum of its content."""
     return zlib.crc32(tag.encode())
 
 
@@ -43,7 +43,7 @@ def identity(file: OpenFile, end: int) -> int:
 def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, int], int]:
     """Return what `checksum` returns for each end of a content that is read only once, and the content's size.
 
-    There is no checksum for an end behind the content.
+    There is no checksum for an end beyond the content.
 
     >>> import io
     >>> found, size = content_checksums(io.BytesIO(b"the cow"), [3, 9])
@@ -81,8 +81,8 @@ def iso_time(time_ns: int) -> str:
 class PlannedFile:
     """A file that a batch reads, as it was when the batch was emitted. It is picklable, because it is sent to workers.
 
-    When a worker reads, the path may lead to another file: a log that is rotated by renaming leaves its name to a new
-    file. So every reader checks the file that it has opened.
+    When a worker reads, the path may belong to another file: when a log is rotated by renaming, a new file gets its
+    name. So every reader checks the file that it has opened.
     """
 
     place: FilePlace
@@ -102,14 +102,14 @@ class PlannedFile:
         return self.path
 
     def open(self) -> OpenFile:
-        """Open the file that the path leads to now; an object with its planned content."""
+        """Open the file that the path names now, or an object with its planned content."""
         return self.place.open(self.file)
 
     def check_same_file(self, file: OpenFile) -> None:
         """Raise SourceUnreadableError unless an opened file is the planned file.
 
         Reads the file up to `end` if the plan has a checksum. The error fails the attempt, and the next attempt looks
-        for the planned file anew. On another machine the same file may have another device and inode: there only size
+        for the planned file again. On another machine the same file may have another device and inode: there only size
         and content are compared. An object with a tag needs no check: no read of it can be of another content.
         """
         if self.file.tag:
@@ -122,7 +122,7 @@ class PlannedFile:
             raise self._replaced()
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError unless the path still leads to the planned file, and that has not changed.
+        """Raise SourceUnreadableError unless the path still names the planned file, and the file has not changed.
 
         Spark opens the files that it scans itself, so only the path can be checked.
         """
@@ -179,7 +179,7 @@ def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *
     """Return the planned file, which has the given name now, after a check that it still holds the planned bytes.
 
     Raises SourceUnreadableError if the file cannot be read, SpoutContractError if it has changed. With `grows`, a file
-    that has only grown has not changed. An object with a tag is checked by whoever reads it.
+    that has only grown has not changed. An object with a tag is checked when it is read.
     """
     planned = f"FileSpout: txid {txid} was planned to read {place.path(name)} ({range_.size} bytes, modified "
     planned += f"{iso_time(range_.mtime)})"

@@ -1,4 +1,4 @@
-"""Reading of several files at once, where it takes long to open one: their tuples still come in order."""
+"""Reading of several files at once, for places where opening a file is slow. The tuples still come in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ _MOST_ITEMS = 8
 def read_in_order(
     items: Sequence[_Item], read: Callable[[_Item], Iterator[_Part]], weight: Callable[[_Item], int]
 ) -> Iterator[_Part]:
-    """Yield what `read` yields for each item, in the order of the items; short items are read ahead by threads.
+    """Yield the parts that `read` yields for each item, in the order of the items. Threads read short items ahead.
 
     `weight` returns about how many bytes an item has; 0 if it is not worth a thread.
 

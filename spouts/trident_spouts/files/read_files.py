@@ -1,4 +1,4 @@
-"""The record of which files were read, and up to which byte: so small that the metadata of every batch holds it."""
+"""The record of which files were read, and up to which byte. It is small, because every batch's metadata holds it."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is remembered of a file: the byte up to which it was read, and its modification time (ns) then.
+    """The record of one file: the byte up to which it was read, and its modification time (ns) then.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
     0: not known) identify the file under another name. `check`, the checksum of what was read (of an object: of its
@@ -57,7 +57,7 @@ class ReadFiles:
     by_name: bool = False
 
     def place(self, mtime: int, name: str) -> tuple[int, str]:
-        """Return what a file is sorted by."""
+        """Return the value by which a file is sorted."""
         return 0 if self.by_name else mtime, name
 
     def is_past(self, file: ListedFile) -> bool:
@@ -119,7 +119,7 @@ class ReadFiles:
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
-        """Return the record in a text of ``encode``, also in an old one without inodes, checksums, roots and births."""
+        """Return the record in a text from ``encode``, even an old one without inodes, checksums, roots and births."""
         cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _UNPACKED = 8
-"""About how many bytes a compressed byte unpacks to."""
+"""The approximate number of bytes to which a compressed byte unpacks."""
 
 
 class LineFormat(Protocol):
@@ -45,7 +45,7 @@ class LineFormat(Protocol):
         ...
 
     def bind(self, head: Callable[[], bytes], path: object) -> "LineFormat":
-        """Return the format of one file, of whose content `head` returns at least the first line."""
+        """Return the format of one file. `head` returns the beginning of its content, with at least the first line."""
         ...
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
@@ -74,11 +74,11 @@ class Stretch:
     whole: bool = False
     """Whether the file is read as a whole, and unpacked if it is compressed. It is never cut."""
     name: str = ""
-    """The name that the file had in the plan, which tells its compression; the path may lead to a new name."""
+    """The name that the file had in the plan, whose suffix shows its compression; the file may have a new name now."""
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes of lines the stretch has, and what it takes to open the file, in bytes."""
+        """Return the stretch's approximate bytes, plus the bytes that could be read in the time to open the file."""
         size = (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
         return size + (opening_bytes(self.path) if self.first == self.start else 0)
 
@@ -143,7 +143,7 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
 
 @contextmanager
 def _opened(path: FileRef) -> Iterator[BinaryIO]:
-    """Open a file; a planned one is checked, once more at the end: it may have been written anew in place meanwhile."""
+    """Open a file. A planned one is checked now, and again at the end, because it may be rewritten meanwhile."""
     if isinstance(path, str):
         with open(path, "rb") as file:
             yield file
@@ -166,7 +166,7 @@ def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[i
 
 
 def _head(file: BinaryIO, offset: int, data: bytes) -> bytes:
-    """Return the beginning of a file, of which the chunk `data` was read at `offset`; a later read goes on there."""
+    """Return the beginning of a file. `data` is the chunk just read at `offset`; later reads continue after it."""
     if not offset:
         return data
     at = file.tell()
@@ -196,7 +196,7 @@ COUNTED = pa.schema([pa.field("rows", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class ShareCounter:
-    """The function by which a worker counts the tuples of shares, which is far cheaper than to parse their lines."""
+    """The function by which a worker counts the tuples of shares, which is far cheaper than parsing their lines."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     line_format: LineFormat
@@ -215,7 +215,7 @@ class ShareCounter:
 class LinesEmission(Emission):
     """An emission of stretches of text or JSON files, which the workers read.
 
-    `rows` is None until the tuples were read or counted.
+    `rows` is None until the tuples have been read or counted.
     """
 
     stretches: tuple[Stretch, ...]
@@ -225,7 +225,7 @@ class LinesEmission(Emission):
 
     @property
     def bytes(self) -> int:
-        """Return the number of bytes of all stretches, as they lie on disk."""
+        """Return the number of bytes of all stretches on disk."""
         return sum(stretch.last - stretch.first for stretch in self.stretches)
 
     def arrow(self) -> pa.Table:
@@ -236,9 +236,9 @@ class LinesEmission(Emission):
         return table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame of the tuples, which the workers read in a partition for each core, or for each megabyte.
+        """Return a DataFrame of the tuples, which the workers read in one partition per core, or one per megabyte.
 
-        There are as many partitions as the smaller of the two. If the stretches are small, the driver reads them.
+        The smaller of the two numbers applies. If the stretches are small, the driver reads them.
         """
         read = self.reader(spark, self.line_format.schema.names)
         if read is None:
@@ -246,11 +246,11 @@ class LinesEmission(Emission):
         return read.numbers.mapInArrow(read.read, self.line_format.schema)
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether the workers read the lines, and not the driver, which reads few lines sooner."""
+        """Return whether the workers read the lines; if there are few, the driver reads them sooner."""
         return self._cut(spark) is not None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return how workers read the lines, with all fields; None if the driver can read the tuples sooner."""
+        """Return a way for workers to read the lines, with all fields; None if the driver can read them sooner."""
         cut = self._cut(spark)
         if cut is None:
             return None
@@ -258,7 +258,7 @@ class LinesEmission(Emission):
         return WorkerReader(numbers_frame(spark, len(cut)), read, schema, schema.names)
 
     def counters(self, spark: "SparkSession") -> Sequence[tuple[WorkerReader, Callable[[int], None]]]:
-        """Return how workers count the tuples of lines that they read, if nobody has counted them yet."""
+        """Return a way for workers to count the tuples of the lines, if they are not counted yet."""
         cut = self._cut(spark) if self.rows is None else None
         if cut is None:
             return ()

@@ -66,11 +66,11 @@ _LISTINGS = 5
 
 @dataclass(frozen=True, init=False, repr=False)
 class FileSpout:
-    r"""A spout of the files of a folder or glob, also of files that appear there while the topology runs.
+    r"""A spout of the files of a folder or glob, including files that appear there while the topology runs.
 
     The spout is transactional: the metadata of a batch is the exact list of its files with size, modification time and,
     for text and JSON, the byte range. The workers read the bytes. Files are read in the order of modification time,
-    then name (`orderBy`). Each file is read once, also over a restart.
+    then name (`orderBy`). Each file is read once, even across restarts.
 
     Parameters
     ----------
@@ -83,12 +83,12 @@ class FileSpout:
         * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``.
         * json: one object a line; needs `schema`. A missing field is null, an undeclared one is ignored. Dates and
           times are ISO 8601, binary is base64.
-        * csv: each row is a tuple; needs `schema`, of types without parts. Columns are matched with the fields by the
+        * csv: each row is a tuple; needs `schema`, without nested types. Columns are matched with the fields by the
           names in the header; other columns are ignored.
 
         Files of text, JSON and CSV may be compressed: ``.gz``, ``.bz2``, ``.zst``.
-        * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are read from
-          the file that is first in order when the fields are first needed.
+        * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are those of
+        the first file in order at the time when the fields are first needed.
     schema : str or StructType, optional
         The fields with their types. For text it can only rename the one string field.
     maxBytesPerBatch : int
@@ -111,21 +111,22 @@ class FileSpout:
         part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
         lose their times; names that hold a date keep the events in order.
     sep, quote, escape : str, optional
-        For CSV, one character each: what separates values, what may enclose them, and what stands before a quote within
-        quotes; without `escape` a quote is doubled (RFC 4180). Spark writes ``escape="\\"``.
+        For CSV, one character each: the separator of values, the quote that may enclose a value, and the character
+        before a quote within quotes; without `escape` such a quote is doubled (RFC 4180). Spark writes ``escape="\\"``.
         An empty `quote` means that no value is enclosed.
     header : bool
         For CSV, whether the first row of each file names the columns. Without it the columns are the fields in order.
     nullValue : str
-        For CSV, the value that means null if it stands without quotes; by default the empty one. An empty value in a
-        field that is no string is null in any case.
+        For CSV, the value that means null if it has no quotes; by default the empty one. An empty value in a field of
+        another type than string is null in any case.
     multiLine : bool
         For CSV, whether values in quotes may hold newlines. Then a file is read as a whole, and must not grow.
     numbers : "strict" or "lenient"
         With "lenient", JSON and CSV may write whole numbers as ``517.0``, and JSON may write numbers as ``"517"``. A
         fraction is never dropped.
     timeZone : str, optional
-        The zone of times in JSON and CSV that name none, for fields of type ``timestamp``; without it, they must.
+        The zone of times in JSON and CSV that name no zone, for fields of type ``timestamp``. Without it, times must
+        name their zone.
 
         Meaning of `sep`, `quote`, `escape`, `header`, `nullValue`, `multiLine`, `timeZone`:
         ``pyspark.sql.DataFrameReader.csv``, except for the defaults of `escape` and `header`.
@@ -133,21 +134,23 @@ class FileSpout:
     manifest : bool
         Whether `path` is a manifest: a file that names the files to read, in each line the path of one, relative to the
         manifest's folder or absolute. They are read in that order, each once, and must be complete. More names may be
-        put at its end, and no others. Also read is JSON as for Redshift's COPY: ``{"entries": [{"url": "s3://..."}]}``.
+        appended; other changes are refused. Also read is JSON as for Redshift's COPY: ``{"entries": [{"url":
+        "s3://..."}]}``.
     storage : dict of str to str, optional
         The options of an object store, such as ``{"endpoint": "https://host:9000", "region": "eu-central-1"}``, by the
-        names of the package obstore (``pip install 'trident-pyspark[objectstore]'``). What may be a secret is
-        ``"env:NAME"`` or ``"file:path"``: the variable or file holds it, on the driver and on every worker. Without
+        names of the package obstore (``pip install 'trident-pyspark[objectstore]'``). A value that may be a secret must
+        be ``"env:NAME"`` or ``"file:path"``: the variable or file holds it, on the driver and on every worker. Without
         credentials here, those of the environment (``AWS_ACCESS_KEY_ID`` and so on) or of the machine's role are used.
 
     Raises
     ------
     SourceUnreadableError
-        There is no such file or folder, or it cannot be read; a planned file has vanished; a file is compressed in
-        another way; an object store does not answer, or refuses.
+        There is no such file or folder, or it cannot be read; a planned file has vanished; a file has an unsupported
+        compression; an object store does not answer, or refuses a request.
     SpoutContractError
-        A file changed between plan and replay, or after it was read; a line went on after it was read; the path leads
-        to another folder than the one that the stream has read; a compressed file holds what was read unpacked.
+        A file changed between plan and replay, or after it was read; the last line of a file was extended after it was
+        read; the path names another folder than the one that the stream has read; a compressed file holds the content
+        of a file that was read unpacked.
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON or CSV; a header without a field; a damaged compressed file.
 
@@ -166,7 +169,7 @@ class FileSpout:
 
     Notes
     -----
-    Objects must not change at all: another entity tag (ETag) is another object, also if it only is longer.
+    Objects must not change at all: with another entity tag (ETag) it is another object, even if it is only longer.
 
     A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is
     followed. A copied or restored file is recognized by its content. Any other change to a file that was read is an
@@ -278,13 +281,13 @@ class FileSpout:
 
     @property
     def form(self) -> str:
-        """The format and the fields as which files are read, as text; the plan of every batch has it."""
+        """The format and the fields in which files are read, as text, which the plan of every batch holds."""
         return f"{self.format} ({ddl(self.schema)})"
 
     def changedSince(self, position: Metadata) -> str | None:
-        """Return, in words, how this spout reads files otherwise than before; None if it reads them alike.
+        """Return in words how this spout reads files differently from before; None if it reads them in the same way.
 
-        `position` is the plan of the stream's last batch. A start warns of the change.
+        `position` is the plan of the stream's last batch. A start logs the result as a warning.
         """
         before = position.get("as") if isinstance(position, dict) else None
         if before in (None, self.form):  # plans of earlier versions of this library do not say how files were read
@@ -401,7 +404,7 @@ class _FileExecutor(SpoutExecutor):
         return self._known[1]
 
     def _recognize(self, seen: ReadFiles) -> ReadFiles:
-        """Return the files that were read, as they are listed. Raises SpoutContractError if another file has a name."""
+        """Return the record with the names in the listing. Raises SpoutContractError for a name of another file."""
         try:
             return self._planner.recognize(seen, self._listing)
         except SpoutContractError:
@@ -431,7 +434,7 @@ class _FileExecutor(SpoutExecutor):
                 )
 
     def _listed_after(self, seen: ReadFiles) -> str:
-        """Return the name behind which a listing begins, as all up to it was read long ago; "" before the first."""
+        """Return the name after which a listing may begin, since all files up to it were read long ago; "" if none."""
         alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
         return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
 
@@ -463,7 +466,7 @@ class _FileExecutor(SpoutExecutor):
         return Stretch(file, *bounds, *bounds, whole, range_.name)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
-        """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""
+        """Return the planned file, even if it was renamed since. Raises SpoutError if it is gone or has changed."""
         try:
             return check_unchanged(range_, self._place, range_.name, txid, grows=self._planner.grows(range_.name))
         except SpoutError:

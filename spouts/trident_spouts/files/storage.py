@@ -33,15 +33,15 @@ class Storage:
     """The options of an object store, by name. It is picklable, because it is sent to workers.
 
     A value is a text, or ``env:NAME`` or ``file:path``: then the environment variable or the file holds the text, on
-    the driver and on every worker, and is read again for each file. What may be a secret is given in no other way, so
-    that neither the program, nor a plan, nor a message holds it.
+    the driver and on every worker, and is read again for each file. A value that may be a secret must be given in this
+    way, so that neither the program, nor a plan, nor a message holds it.
     """
 
     options: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, str] | None) -> "Storage":
-        """Return the options as given by a user. Raises TopologyError if one is no text, or holds a secret.
+        """Return the options as given by a user. Raises TopologyError if one is not text, or holds a secret.
 
         >>> Storage.of({"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}).shown()
         {'region': 'eu-central-1', 'secret_access_key': 'env:MY_SECRET'}
@@ -65,13 +65,13 @@ class Storage:
         return cls(tuple(sorted((options or {}).items())))
 
     def shown(self) -> dict[str, str]:
-        """Return the options as they were given, which holds no secret."""
+        """Return the options as they were given, without secrets."""
         return dict(self.options)
 
     def read(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the options of the store and those of its HTTP client, with their values read.
 
-        Raises SourceUnreadableError if a variable or file is not there; the message never shows a content.
+        Raises SourceUnreadableError if a variable or file is missing; the message never shows a content.
         """
         values = {name: _value(name, value) for name, value in self.options}
         client = {name: values.pop(name) for name in _OF_CLIENT if name in values}

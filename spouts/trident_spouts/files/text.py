@@ -20,7 +20,7 @@ class TextFormat:
     whole = False
 
     def bind(self, head: Callable[[], bytes], path: object) -> "TextFormat":
-        """Return the format itself: the files say nothing of their fields."""
+        """Return the format itself, because text files do not declare their fields."""
         return self
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Checks of options on how values are read. Those for the files of one format are options of a FileSpout."""
+"""Checks of the options that say how values are read, and of those that a FileSpout has for one format only."""
 
 from typing import get_args
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from trident_spouts.files.values import Numbers
 
 
 def check_options(format: str, csv: CsvOptions, numbers: str, timeZone: str | None) -> None:
-    """Raise TopologyError if an option is wrong, or has no meaning in the format."""
+    """Raise TopologyError if an option is wrong, or does not apply to the format."""
     _check_signs(csv)
     check_values("FileSpout", numbers, timeZone)
     changed = [name for name, value in vars(csv).items() if value != getattr(CsvOptions, name)]
@@ -54,7 +54,7 @@ def check_values(spout: str, numbers: str, zone: str | None) -> None:
 
 
 def check_flat(source: str, fields: StructType) -> None:
-    """Raise TypeDeclarationError, with the name of the source, if a field has a type with parts."""
+    """Raise TypeDeclarationError, with the name of the source, if a field has a nested type."""
     for field in fields.fields:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
             raise TypeDeclarationError(

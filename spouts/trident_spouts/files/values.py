@@ -1,4 +1,4 @@
-"""Values of text and JSON files as values of the declared types: strictly, or with lenient numbers."""
+"""Conversion of values of text and JSON files to the declared types, strictly or with lenient numbers."""
 
 import base64
 import binascii
@@ -43,15 +43,15 @@ class JsonNumber(float):
 class ValueReader:
     """The reading of values into declared types.
 
-    With `lenient`, 517.0 and "517" are whole numbers too, and "5.5" is a number: what other programs write for columns
-    with missing values. A fraction is never dropped. `zone` is the time zone of times that name none.
+    With `lenient`, 517.0 and "517" are also read as whole numbers, and "5.5" as a number; some programs write columns
+    with missing values so. A fraction is never dropped. `zone` is the time zone of times that name no zone.
     """
 
     lenient: bool = False
     zone: str | None = None
 
     def from_json(self, value: Any, kind: pa.DataType) -> Any:
-        """Return a JSON value as a Python value of type `kind`; unchanged if it has none, so `to_arrow` refuses it.
+        """Return a JSON value as a Python value of type `kind`; unchanged if it cannot be one: `to_arrow` refuses it.
 
         >>> ValueReader(lenient=True).from_json(517.0, pa.int64()), ValueReader().from_json("2024-02-29", pa.date32())
         (517, datetime.date(2024, 2, 29))
@@ -73,7 +73,7 @@ class ValueReader:
         return self._of_text(value, kind) if isinstance(value, str) else value
 
     def from_text(self, text: str, kind: pa.DataType) -> Any:
-        """Return a text as a value of type `kind`. Raises ValueError or decimal.InvalidOperation if it is none.
+        """Return a text as a value of type `kind`. Raises ValueError or decimal.InvalidOperation if it cannot be one.
 
         >>> ValueReader().from_text("-7", pa.int64()), ValueReader().from_text("TRUE", pa.bool_())
         (-7, True)
@@ -94,9 +94,9 @@ class ValueReader:
         return self._of_text(text, kind)
 
     def column_from_texts(self, texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-        """Return a column of texts as values of type `kind`, which is no string.
+        """Return a column of texts as values of type `kind`, which must not be a string type.
 
-        Raises ValueError, decimal.InvalidOperation or an ArrowException if a text is none.
+        Raises ValueError, decimal.InvalidOperation or an ArrowException if a text cannot be such a value.
 
         >>> ValueReader().column_from_texts(pa.array(["7", None]), pa.int64()).to_pylist()
         [7, None]
@@ -107,7 +107,7 @@ class ValueReader:
         return to_arrow([None if text is None else self.from_text(text, kind) for text in texts.to_pylist()], kind)
 
     def hint(self, value: Any, kind: pa.DataType) -> str:
-        """Return what an error adds for a value that is none of type `kind`: the option that would read it, if any."""
+        """Return a hint for an error about a value that is not of type `kind`: the option that would read it, or ""."""
         if not self.lenient and ValueReader(True, self.zone).reads(value, kind):
             return ' (numbers="lenient" reads it)'
         if self.zone is None and ValueReader(self.lenient, "UTC").reads(value, kind):

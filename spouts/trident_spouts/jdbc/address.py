@@ -11,7 +11,7 @@ from trident.base.redis_address import redacted
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Address:
-    """The address of a database. Each text may be ``env:NAME`` or ``file:path`` that holds it, read at each connection.
+    """The address of a database. Each text may be ``env:NAME`` or ``file:path``, which is read at each connection.
 
     `connect_timeout`: the seconds after which a server counts as unreachable.
     """
@@ -24,7 +24,7 @@ class Address:
     def connect(self) -> Any:
         """Return a new connection of psycopg, in autocommit mode.
 
-        Raises psycopg.OperationalError if there is none, and SourceUnreadableError if the address cannot be read.
+        Raises psycopg.OperationalError if it cannot connect, and SourceUnreadableError if the address cannot be read.
 
         >>> Address("env:NOT_SET_ANYWHERE", None, None, 5).connect()
         Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Columns of a database as fields: the field of each type, and rows in CSV as Arrow columns, each value exact."""
+"""Columns of a database as fields: the field type for each column type, and rows in CSV as exact Arrow columns."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ _WIDER = {
 
 
 def natural_type(column: ColumnType, type_name: str) -> DataType | None:
-    """Return the type of the field that holds every value of a column; None if there is none."""
+    """Return the field type that can hold every value of a column; None if there is none."""
     if type_name != "numeric":
         return _TYPES.get(type_name)
     precision, scale = column.precision, column.scale
@@ -86,7 +86,7 @@ def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How rows are asked for and read: an expression of SQL for each field, and whether rows tell their version."""
+    """The way to query and read rows: an SQL expression for each field, and whether rows have a version (xmin)."""
 
     source: Source
     schema: StructType
@@ -95,7 +95,7 @@ class RowFormat:
 
     @property
     def select(self) -> str:
-        """The list behind SELECT."""
+        """The list of expressions after SELECT."""
         return ", ".join((*self.expressions, *([_VERSION] if self.versioned else [])))
 
     def table(self, chunks: Iterable[bytes]) -> tuple[pa.Table, str]:
@@ -134,7 +134,7 @@ class RowFormat:
             raise MalformedInputError(f"JdbcSpout: {self.source.name}{self._explained(str(error))}") from None
 
     def _check_precision(self, column: pa.ChunkedArray, at: int) -> None:
-        """Raise MalformedInputError if a decimal has more digits than declared: the reader of CSV lets these pass."""
+        """Raise MalformedInputError if a decimal has more digits than declared, which the CSV reader does not check."""
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
@@ -151,7 +151,7 @@ class RowFormat:
 
 
 def row_format(relation: Relation, source: Source, schema: StructType) -> RowFormat:
-    """Return how the fields of `schema` are read. Raises TypeDeclarationError if a column is of another type."""
+    """Return the row format for the fields of `schema`. Raises TypeDeclarationError if a column has another type."""
     by_name = {column.name: column for column in relation.columns}
     expressions = []
     for field in schema.fields:
@@ -181,7 +181,7 @@ def _expression(column: ColumnType, field: StructField, relation: Relation, sour
 
 
 def _holds(declared: spark.DecimalType, natural: DataType | None) -> bool:
-    """Return whether a decimal holds every value of a column; of a column without precision each value is checked."""
+    """Return whether a decimal can hold every value of a column, or each value is checked when it is read."""
     if not isinstance(natural, spark.DecimalType):
         return True
     return declared.scale >= natural.scale and declared.precision - declared.scale >= natural.precision - natural.scale

@@ -1,7 +1,7 @@
 """The rows of a query as CSV, in chunks of whole rows.
 
-It talks to libpq through ``psycopg.pq``: psycopg's own ``Cursor.copy`` makes a generator and a wait of each row, which
-costs more than all else that is done with a row of moderate size.
+It calls libpq through ``psycopg.pq``, because psycopg's own ``Cursor.copy`` runs a generator and a wait for each row,
+which costs more than all other work on a row of moderate size.
 """
 
 import selectors
@@ -16,8 +16,8 @@ _CHUNK_BYTES = 8 << 20
 def copied(connection: Any, query: str) -> Iterator[bytes]:
     """Yield the rows of a query as CSV, in chunks; a null is empty, an empty text is two quotation marks.
 
-    Raises the client's error if the server refuses the query, or is lost. A connection whose rows were not all read is
-    to be closed.
+    Raises psycopg's error if the server refuses the query or the connection is lost. If not all rows are read, the
+    connection must be closed.
     """
     client, libpq = postgres_client(), connection.pgconn
     states = client.pq.ExecStatus
@@ -58,7 +58,7 @@ def _next_result(libpq: Any, selector: selectors.BaseSelector) -> Any:
 
 
 def _expect(result: Any, status: Any) -> None:
-    """Raise the error that a result tells, unless it has this status."""
+    """Raise the error in a result, unless the result has this status."""
     client = postgres_client()
     if result is None:
         raise client.OperationalError("the connection was lost")

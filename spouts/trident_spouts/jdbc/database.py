@@ -1,4 +1,4 @@
-"""Reading from a database, again and again where a connection is lost: only reads are sent, so each may be repeated."""
+"""Reading from a database, with repetitions if the connection is lost, which is safe because only reads are sent."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ ONE_MOMENT = f"begin isolation level repeatable read read only; {_SETTINGS}"
 
 
 class ColumnType(NamedTuple):
-    """What the server says of a column: the number of its type, and for decimals precision and scale."""
+    """The server's description of a column: the number of its type, and for decimals precision and scale."""
 
     name: str
     oid: int
@@ -66,7 +66,7 @@ class Session:
 
 
 class Database:
-    """A connection to a database for one thread, opened when it is needed. `patience`: the seconds of trying again."""
+    """A connection to a database for one thread, opened when needed. `patience`: for how many seconds to try again."""
 
     def __init__(self, address: Address, patience: float) -> None:
         self.address = address
@@ -74,7 +74,7 @@ class Database:
         self._connection: Any = None
 
     def read(self, work: Callable[[Session], T], begin: str = EACH_STATEMENT, *, keep: bool = False) -> T:
-        """Return what `work` reads in one transaction; it may be called again, from its beginning.
+        """Return what `work` reads in one transaction. If the connection is lost, `work` is called again.
 
         With `keep` the transaction stays open until `close`. Raises SourceUnreadableError if the server refuses a
         statement, or cannot be reached for `patience` seconds.

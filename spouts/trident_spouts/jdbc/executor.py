@@ -1,4 +1,4 @@
-"""A JdbcSpout at work in one run."""
+"""The executor of a JdbcSpout, for one run."""
 
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ class _Opened(NamedTuple):
 
 
 class JdbcExecutor(SpoutExecutor):
-    """Plans ranges of a column by asking the database, and emits them by reference."""
+    """The executor of a JdbcSpout. It asks the database to plan ranges of a column, and emits them by reference."""
 
     plans_ahead = True
 
@@ -80,7 +80,7 @@ class JdbcExecutor(SpoutExecutor):
             self._opened_.planner.release()
 
     def _opened(self) -> _Opened:
-        """Return what the database says of the source; it is asked when this is called first."""
+        """Return the database's description of the source, which is read at the first call."""
         if self._opened_ is None:
             self._opened_ = self._database.read(self._look)
         return self._opened_
@@ -110,7 +110,7 @@ class JdbcExecutor(SpoutExecutor):
         return _Opened(form, column, planner)
 
     def _check_types(self, session: Session) -> None:
-        """Raise TypeDeclarationError if a column has another type than its field by now."""
+        """Raise TypeDeclarationError if the type of a column no longer fits its field."""
         row_format(look_up(session, self._source.source), self._source.source, self._source.schema)
 
     # --- the log ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class JdbcExecutor(SpoutExecutor):
 
 
 def _pages(after: str | None, stored: list[Any]) -> tuple[Page, ...]:
-    """Return pages that the log keeps without their beginnings; each begins where the one before ends."""
+    """Return the pages stored in a plan, without their beginnings; each begins where the one before ends."""
     pages: list[Page] = []
     for to, rows, digest in stored:
         pages.append(Page(pages[-1].to if pages else after, to, rows, digest))

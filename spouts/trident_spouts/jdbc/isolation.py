@@ -1,13 +1,13 @@
-"""Which values of a growing column are final: no transaction can add a row at or below them any more.
+"""The final values of a growing column: no transaction can add a row at or below them any more.
 
-A row gets its value before its transaction commits, so a row with a smaller value may appear after one with a greater
-value was seen. A value that was seen is final once every transaction has ended that may have taken a smaller one:
+A row gets its value before its transaction commits, so a row with a smaller value may appear after a row with a greater
+value. A value that was seen is final once every transaction has ended that may have taken a smaller one:
 
-- a number comes from a sequence while a statement inserts the row, which has locked the table before it does so. The
-  transactions in question hold such a lock when the value is seen;
+- a number comes from a sequence during the insertion of the row, for which the transaction has locked the table.
+  The transactions in question hold such a lock when the value is seen;
 - a time is usually that of the transaction's beginning. The transactions in question are all that run.
 
-Locks are listed after the value was seen. A transaction that had ended before that is visible to every later statement.
+Locks are listed after the value was seen. The rows of a transaction that ended before are visible to later statements.
 """
 
 import logging
@@ -48,13 +48,13 @@ union select '{_PREPARED}' || gid from pg_prepared_xacts where database = curren
 def under_way(session: Session, by_clock: bool) -> frozenset[str]:
     """Return the transactions that may still add rows with values below those that this transaction has seen.
 
-    The transaction must have read the table before; that is how the tables below a view are known.
+    This transaction must have read the source before, because its own locks name the tables below a view.
     """
     return frozenset(number for (number,) in session.rows(_ALL if by_clock else _WRITERS))
 
 
 def check_sequence(session: Session, relation: Relation, source: Source, column: str, lag: float) -> None:
-    """Raise TopologyError if sessions reserve numbers of the column in advance (CACHE), and there is no lag."""
+    """Raise TopologyError if sessions reserve numbers of the column in advance (CACHE) and `lag` is 0."""
     if lag or not relation.versioned or source.table is None:
         return
     sequence = f"pg_get_serial_sequence({literal(source.table)}, {literal(column)})::regclass"
@@ -74,7 +74,7 @@ class _Seen(NamedTuple):
 
 
 class Finality:
-    """Finds the greatest value that is final. `lag`: the seconds for which a value is kept back in any case."""
+    """Finds the greatest final value. `lag`: the seconds for which a value is held back in any case."""
 
     def __init__(self, column: OrderColumn, lag: float) -> None:
         self._column, self._lag = column, lag
@@ -85,7 +85,7 @@ class Finality:
     def of(self, greatest: str, transactions: frozenset[str], time: float) -> str | None:
         """Return the greatest final value; None if no value is.
 
-        `greatest` is the greatest value that was seen, and `transactions` those that were under way after that.
+        `greatest` is the greatest value that was seen, and `transactions` those that were running after that.
         """
         value = self._column.value(greatest)
         last = self._waiting[-1].value if self._waiting else self._final[1] if self._final else None

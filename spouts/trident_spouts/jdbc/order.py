@@ -1,4 +1,4 @@
-"""The column by which rows are ordered: which types it may have, and its values in plans, in SQL and as numbers."""
+"""The column by which rows are ordered: its possible types, and its values in plans, in SQL and as numbers."""
 
 import datetime
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class OrderType(NamedTuple):
 
     read: Callable[[str], Value]
     unit: str | None
-    """What a difference of two values counts; None if there is none."""
+    """The unit of the difference of two values; None if it has none."""
     by_clock: bool = False
     """Whether values are times, which a transaction usually takes when it begins."""
 
@@ -51,7 +51,7 @@ class OrderColumn(NamedTuple):
 
     @property
     def past(self) -> str:
-        """The condition on rows whose value lies in the past: the clock gives it to no later transaction."""
+        """The SQL condition on rows whose value is in the past, so that no later transaction gets it from the clock."""
         if not self.type.by_clock:
             return "true"
         clock = "now()"
@@ -61,16 +61,16 @@ class OrderColumn(NamedTuple):
         return f"{self.sql} < {clock}{'::date' if self.type_name == 'date' else ''}"
 
     def literal(self, text: str) -> str:
-        """Return a value, given as the text that the database wrote, as SQL."""
+        """Return a value as an SQL literal. `text` is the value as the database wrote it."""
         return f"{literal(text)}::{self.type_name}"
 
     def between(self, after: str | None, to: str) -> str:
-        """Return the condition on rows behind `after`, up to `to`."""
+        """Return the SQL condition on rows after the value `after`, up to and including `to`."""
         behind = "" if after is None else f"{self.sql} > {self.literal(after)} and "
         return f"{behind}{self.sql} <= {self.literal(to)}"
 
     def value(self, text: str) -> Value:
-        """Return a value that the database wrote. Raises SourceUnreadableError if Python cannot hold it."""
+        """Return the Python value of a text that the database wrote. Raises SourceUnreadableError if there is none."""
         try:
             value = self.type.read(text)
             if value == value:  # unlike NaN
@@ -83,7 +83,7 @@ class OrderColumn(NamedTuple):
         )
 
     def amount(self, text: str | None) -> int:
-        """Return a value as a number of `unit` from the beginning of its type."""
+        """Return a value as a number of units (`unit`) from the origin of its type."""
         value = 0 if text is None else self.value(text)
         if isinstance(value, datetime.datetime):
             return int((value.replace(tzinfo=None) - _EPOCH).total_seconds())
@@ -91,7 +91,7 @@ class OrderColumn(NamedTuple):
 
 
 def order_column(relation: Relation, source: Source, name: str, *, texts: bool) -> OrderColumn:
-    """Return the column `name`. Raises an error if there is none, or its type has no order that a plan can rest on."""
+    """Return the column `name`. Raises an error if there is none, or its type has no order that plans can use."""
     by_name = {column.name: column for column in relation.columns}
     if name not in by_name:
         raise SourceUnreadableError(

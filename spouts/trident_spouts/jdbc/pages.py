@@ -14,15 +14,15 @@ from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Relation, literal
 
 _NO_SNAPSHOT = ("22023", "42704", "55000")
-"""The errors of a server, by version and cause, for a snapshot that nobody keeps open."""
+"""The SQLSTATEs, by version and cause, for a snapshot that no transaction keeps open."""
 
 
 class Page(NamedTuple):
-    """The rows behind the value `after`, up to the value `to`: how many there are, and a digest of them.
+    """The rows after the value `after`, up to and including the value `to`, with their number and a digest of them.
 
-    Values are texts, as the database writes them. The digest is the sum of the rows' versions (the system column xmin):
-    every row that is written gets a version that no row had before, so rows that are as many and have the same sum are
-    the same rows. It is empty if rows tell no version.
+    Values are texts, as the database writes them. The digest is the sum of the rows' versions (the system column xmin).
+    Every row that is written gets a new version, so an equal number of rows with an equal sum are the same rows. It is
+    empty if rows have no versions.
     """
 
     after: str | None
@@ -32,9 +32,9 @@ class Page(NamedTuple):
 
 
 def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> str:
-    """Return the query of the pages of about `size` rows into which `rows`, a condition, is divided, in order.
+    """Return the query that divides the rows of the condition `rows` into pages of about `size` rows, in order.
 
-    Rows with equal values lie in one page, however many they are: they have the same rank.
+    Rows with equal values are in one page, however many they are, because they have the same rank.
     """
     digest = "sum(n * version::text::bigint)::text" if relation.versioned else "''"
     version = "xmin" if relation.versioned else "0"
@@ -49,7 +49,7 @@ def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> 
 
 
 def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
-    """Return the pages that a query of `pages_sql` gives; the first begins behind `after`."""
+    """Return the pages that a query of `pages_sql` gives. The first page begins after the value `after`."""
     pages: list[Page] = []
     for to, rows, digest in session.rows(query):
         pages.append(Page(pages[-1].to if pages else after, to, rows, digest))
@@ -58,7 +58,7 @@ def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads a page. `replans`: a failed batch is planned anew.
+    """The function by which a worker reads a page. `replans`: whether a failed batch is planned again.
 
     `snapshot` is the number of a snapshot that the driver's transaction keeps open; None if it keeps none.
     """
@@ -78,7 +78,7 @@ class PageReader:
         return table
 
     def _rows(self, database: Database, page: Page) -> tuple[pa.Table, str]:
-        """Return the rows as of the snapshot; as of now if that is gone, and then the digest shows a change."""
+        """Return the rows as of the snapshot, or as of now if the snapshot is gone; the digest then reveals changes."""
         rows = self.column.between(page.after, page.to)
         query = f"select {self.format.select} from {self.format.source.sql} where {rows}"
 

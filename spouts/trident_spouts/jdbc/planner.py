@@ -1,4 +1,4 @@
-"""Plans of batches: which ranges of the order column come next, with all that a later run needs to go on."""
+"""Plans of batches: the ranges of the order column that come next, with all that a later run needs to continue."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ LATEST = "latest"
 _log = logging.getLogger("trident.spouts")
 
 _LEAST_PAGE = 10_000
-"""The rows that are worth a partition of their own: below, a connection and a Spark task cost more than the rows."""
+"""The least rows that are worth a partition of their own: for fewer, a connection and a Spark task cost more."""
 
 _MOST_PAGES = 1000
 """The most pages of a snapshot, all of which the metadata of its first batches name: some 30 bytes each."""
@@ -29,9 +29,9 @@ class Plan(NamedTuple):
     """A batch. The log keeps it as a JSON object; its last value is where the next batch begins."""
 
     table: int | None
-    """The number of the table, which a table that is made anew under its name has not; None for a query."""
+    """The number of the table, which is another one after the table is re-created; None for a query."""
     after: str | None
-    """The value behind which the batch begins; None at the beginning of the table."""
+    """The value after which the batch begins; None at the beginning of the table."""
     pages: tuple[Page, ...]
     left: tuple[Page, ...] | None = None
     """The pages of a snapshot that later batches read; None if the table is read incrementally."""
@@ -54,7 +54,7 @@ def page_rows(limit: int, partitions: int) -> int:
 
 
 def check_starting(column: OrderColumn, starting: str | None) -> None:
-    """Raise TopologyError if a stream cannot begin behind the value `starting`, because the column has another type."""
+    """Raise TopologyError if a stream cannot begin after the value `starting`, because the column has another type."""
     if starting in (None, LATEST):
         return
     try:
@@ -71,7 +71,7 @@ def check_starting(column: OrderColumn, starting: str | None) -> None:
 
 
 class _Look(NamedTuple):
-    """What the database says of the end of the table at one moment."""
+    """The end of the table at one moment, and the transactions that may still add rows before it."""
 
     greatest: str | None
     past: str | None
@@ -80,14 +80,14 @@ class _Look(NamedTuple):
     standby: bool
     table: int | None
     transactions: frozenset[str]
-    """The transactions that were under way after that."""
+    """The transactions that were running after that."""
 
 
 class IncrementalPlanner:
-    """Plans what was added behind the last batch, as far as it is final.
+    """Plans batches of the rows that were added after the last batch, as far as they are final.
 
     `check` is called with the transaction of each plan, and raises an error if the rows cannot be read any more. The
-    stream begins behind the value `starting`, with None at the beginning, or, if it is `LATEST`, at the end.
+    stream begins after the value `starting`; None means the beginning, and `LATEST` the end.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class IncrementalPlanner:
         self._finality = Finality(column, lag)
         self._warned: set[str] = set()
         self._first: str | None = None
-        """The value behind which this run began to read."""
+        """The value after which this run began to read."""
         self._greatest: str | None = None
         """The greatest value that the last plan has seen."""
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:
-        """Return the batch behind `previous`, of about `limit` rows; None if there is nothing final that is new.
+        """Return the batch after `previous`, of about `limit` rows; None if there are no new final rows.
 
-        Raises DataLossError if the table is not the one that was read, or ends before what was read of it.
+        Raises DataLossError if the table is not the one that was read, or ends before rows that were read.
         """
         return self._database.read(lambda session: self._next(session, previous, limit, time))
 
@@ -148,7 +148,7 @@ class IncrementalPlanner:
         )
 
     def _look(self, session: Session) -> _Look:
-        """Look at the end of the table, and then at the transactions that may still add rows before it."""
+        """Read the end of the table, and then the transactions that may still add rows before it."""
         column, source = self._column, self._column.source
         greatest = f"(select max({column.sql}) from {source.sql})::text"
         past = f"(select max({column.sql}) from {source.sql} where {column.past})::text"
@@ -196,7 +196,7 @@ class IncrementalPlanner:
             _log.warning("JdbcSpout: %s. Reading goes on behind what was read", loss)
 
     def read_so_far(self, previous: Plan | None) -> ReadSoFar | None:
-        """Return how far the column was read since this run began, in its own unit; None if it has none."""
+        """Return how far the column was read since this run began, in the column's unit; None if it has no unit."""
         column = self._column
         if self._greatest is None or column.type.unit is None:
             return None
@@ -206,7 +206,7 @@ class IncrementalPlanner:
 
 
 class SnapshotPlanner:
-    """Plans the whole table as of the moment of the first plan, and then nothing any more."""
+    """Plans batches of the whole table as of the moment of the first plan, and then no more."""
 
     def __init__(
         self,
@@ -223,11 +223,12 @@ class SnapshotPlanner:
         self.snapshot: str | None = None
         """The number of the snapshot that the transaction of the first plan keeps open; None if there is none.
 
-        It lets the workers read what other transactions change meanwhile. Nothing rests on it: each page is checked.
+        It lets the workers read rows as they were before other transactions changed them. It only helps: each page is
+        checked.
         """
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:
-        """Return the batch behind `previous`, of about `limit` rows; None if all was planned."""
+        """Return the batch after `previous`, of about `limit` rows; None if all rows were planned."""
         if previous is None:
             left = self._all_pages(limit)
             after, read = None, 0
@@ -239,7 +240,7 @@ class SnapshotPlanner:
         return Plan(self._relation.oid, after, pages, left[len(pages) :], read + rows) if pages else None
 
     def _all_pages(self, limit: int) -> tuple[Page, ...]:
-        """Return the pages of the whole table, as of the moment at which this is called first."""
+        """Return the pages of the whole table, as of the moment of the first call."""
         if self._pages is None:
             self._pages = self._database.read(lambda session: self._exported(session, limit), ONE_MOMENT, keep=True)
             self._total = sum(page.rows for page in self._pages)
@@ -264,13 +265,13 @@ class SnapshotPlanner:
         return ReadSoFar(previous.read if previous else 0, self._total, "rows") if self._total else None
 
     def release(self) -> None:
-        """Let go of the snapshot: the server may clean up again what it shows."""
+        """Release the snapshot, so that the server may clean up old versions of rows."""
         self.snapshot = None
         self._database.close()
 
 
 def _within(pages: Sequence[Page], limit: int) -> int:
-    """Return how many pages a batch of `limit` rows takes, which is one at least."""
+    """Return how many pages a batch of `limit` rows takes, at least one."""
     rows = 0
     for number, page in enumerate(pages):
         rows += page.rows

@@ -1,4 +1,4 @@
-"""What is read: a table, a view or a query, as SQL, and the columns that it has."""
+"""The source of a JdbcSpout as SQL, which is a table, a view or a query, and its columns."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 
 def quoted(name: str) -> str:
-    """Return a name as an identifier of SQL, which is taken as it is written.
+    """Return a name as a quoted identifier of SQL.
 
     >>> print(quoted("Order"))
     "Order"
@@ -31,7 +31,7 @@ def literal(text: str) -> str:
 
 
 def table_sql(table: object) -> str:
-    """Return the name of a table as SQL. Raises TopologyError if it is none.
+    """Return the name of a table as SQL. Raises TopologyError if it is not a name.
 
     >>> print(table_sql('shop.Orders'), table_sql('"a.b"'))
     "shop"."Orders" "a.b"
@@ -46,7 +46,7 @@ def table_sql(table: object) -> str:
 
 
 class Source(NamedTuple):
-    """A table by its quoted name, or a query; `name` is how messages call it."""
+    """A table by its quoted name, or a query; `name` is its name in messages."""
 
     name: str
     table: str | None
@@ -54,12 +54,12 @@ class Source(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """The source as an item behind FROM."""
+        """The source as an item after FROM."""
         return self.table if self.table is not None else f"(\n{self.query}\n) as query"
 
 
 class Relation(NamedTuple):
-    """A source as the database knows it at one moment."""
+    """The database's description of a source at one moment."""
 
     oid: int | None
     """The number that the database gave to the table when it was made; None for a query."""
@@ -71,7 +71,7 @@ class Relation(NamedTuple):
 
 
 def look_up(session: Session, source: Source) -> Relation:
-    """Return what the database knows of a source. Raises SourceUnreadableError if it is no table, view or query."""
+    """Return the database's description of a source. Raises SourceUnreadableError if it is no table, view or query."""
     columns = tuple(session.columns(f"select * from {source.sql} limit 0"))
     oids = ", ".join(sorted({str(column.oid) for column in columns})) or "0"
     named = "case typtype when 'e' then 'enum' else format_type(oid, null) end"

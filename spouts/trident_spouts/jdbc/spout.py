@@ -48,8 +48,8 @@ class JdbcSpout:
     """A spout of the rows of a PostgreSQL table, view or query: those that are added, or the table as of one moment.
 
     The driver plans ranges of the column `orderBy` and logs them, each with the number of its rows and a digest of
-    their versions; Spark's workers read the rows with psycopg, so neither Java's driver nor a jar is needed. Each row
-    is read once, also over a restart. Needs PostgreSQL 12 or newer, and its primary server.
+    their versions; Spark's workers read the rows with psycopg, so no JDBC driver and no jar is needed. Each row is read
+    once, even across restarts. Needs PostgreSQL 12 or newer, and its primary server.
 
     Parameters
     ----------
@@ -60,38 +60,39 @@ class JdbcSpout:
     table : str, optional
         The table or view, ``"orders"`` or ``"shop.orders"``, spelled as in the database.
     schema : str or StructType, optional
-        The fields to read, by the names of their columns. A type must hold every value of the column: the column's own,
-        a wider one, or ``string`` for its text. Without `schema`, all columns are read, and their types asked for when
-        the topology is built.
+        The fields to read, by the names of their columns. A type must hold every value of the column: the column's own
+        type, a wider one, or ``string`` for its text. Without `schema`, all columns are read, and the database is asked
+        for their types when the topology is built.
     orderBy : str
         The column whose values only grow: an integer from a sequence, a numeric, a date or a timestamp. In the mode
-        "snapshot" any column by which the table can be divided, also a text. It should have an index.
+        "snapshot", any column by which the table can be divided, even a text column. It should have an index.
     query : str, optional
         In place of `table`: a SELECT.
     mode : "incremental" or "snapshot"
-        "incremental" reads the rows that are there, and those that are added, as soon as no transaction can add a row
-        before them. "snapshot" reads the table as of the moment of the first plan, and then ends.
+        "incremental" reads present rows and rows that are added, as soon as no transaction can add a row before them.
+        "snapshot" reads the table as of the moment of the first plan, and then ends.
     kind : "transactional" or "opaque"
-        What a failed attempt does: a transactional one reads the same rows again, and fails if they have changed; an
-        opaque one is planned anew, from what is there. Take "opaque" where rows are updated or deleted soon after they
-        come.
+        What happens after a failed attempt: a transactional batch reads the same rows again, and fails if they have
+        changed; an opaque batch is planned again from the present rows. Use "opaque" if rows are updated or deleted
+        soon after they come.
     startingFrom : "earliest", "latest", or a value
-        Where a stream begins that was not read before: at the first row; behind the last one; or behind a value of
-        `orderBy`, an int, Decimal, date, or datetime (with a zone if the column has one).
+        Where a new stream begins: at the first row; after the last row; or after a value of `orderBy`, an int, Decimal,
+        date, or datetime (with a zone if the column has one).
     isolationLag : duration
-        For how long rows are kept back beside what the database tells of transactions under way. 0 is exact for values
-        that the database gives when a row is inserted (identity, serial, ``now()``). Where programs give the values,
-        the longest time between the taking of a value and the commit.
+        How long rows are held back, in addition to waiting for running transactions. 0 is exact for values that the
+        database gives when a row is inserted (identity, serial, ``now()``). If programs choose the values, give the
+        longest time between the choice of a value and the commit.
     onDataLoss : "fail" or "warn"
-        What happens if the table was dropped and made anew, or ends before what was read of it. "fail": DataLossError
-        stops the stream. "warn": a warning tells it, and reading goes on behind what was read.
+        What happens if the table was dropped and created again, or ends before rows that were read. "fail":
+        DataLossError stops the stream. "warn": a warning is logged, and reading continues after the rows that were
+        read.
     maxRowsPerBatch : int
         The rows in a batch; more only if more rows have the same value of `orderBy`.
     numPartitions : int
-        Into how many ranges a full batch is divided, each read by one task. Ranges of fewer than 10,000 rows are not
-        divided.
+        The number of ranges into which a full batch is divided, each read by one task. Ranges of fewer than 10,000 rows
+        are not divided.
     user, password : str, optional
-        In place of those in `url`; also as ``env:NAME`` or ``file:path``.
+        In place of those in `url`; each may be ``env:NAME`` or ``file:path``.
     retrySecs : duration
         How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run says
         how often). It must be shorter than ``messageTimeoutSecs``.
@@ -103,7 +104,7 @@ class JdbcSpout:
     DataLossError
         The table is not the one that was read, or planned rows of a transactional batch have changed.
     SourceUnreadableError
-        The server cannot be reached, refuses us, is a standby, or has no such table or column.
+        The server cannot be reached, refuses the connection, is a standby, or has no such table or column.
     TypeDeclarationError
         A column has a type that no field holds exactly, or another one than declared. The message names the column.
     MalformedInputError

@@ -36,7 +36,7 @@ _REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": "",
     "UNSUPPORTED_VERSION": "",
 }
-"""The errors that do not pass by themselves, by their names in librdkafka, each with the way out."""
+"""The errors that are not temporary, by their names in librdkafka, each with the way out."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker without topic ids sends."""
@@ -64,7 +64,7 @@ class Cluster:
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
         self._silent: set[str] = set()
-        """The partitions that did not answer last: a warning tells of each once."""
+        """The partitions that did not answer last time. Each is warned of once."""
         self._config = {**config, "error_cb": self._heard}
         self._admin = self._connected()
         committed = isolation == "read_committed"
@@ -84,7 +84,7 @@ class Cluster:
     # --- topics ----------------------------------------------------------------------------------------------------
 
     def matching(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return the names of the topics that match a pattern as a whole, without those that Kafka made for itself."""
+        """Return the names of the topics that match a pattern as a whole, without Kafka's internal topics."""
         listed = self._ask("list the topics", lambda secs: self._admin.list_topics(timeout=secs).topics)
         return sorted(name for name in listed if pattern.fullmatch(name) and not name.startswith("__"))
 
@@ -124,19 +124,20 @@ class Cluster:
     def earliest(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
         """Return the first offset that each partition still has.
 
-        A partition whose leader is away is left out; with `every`, it is waited for, like a broker. So it is below.
+        A partition whose leader is away is left out; with `every`, the call waits for it, as for a broker. The methods
+        below treat `every` in the same way.
         """
         return self._offsets("the earliest", partitions, self._kafka.admin.OffsetSpec.earliest(), every)
 
     def ends(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
         """Return the offset up to which each partition can be read.
 
-        With read_committed that is the last stable offset: the first one of a transaction that is still open.
+        With read_committed that is the last stable offset: the first offset of the earliest open transaction.
         """
         return self._offsets("the latest", partitions, self._kafka.admin.OffsetSpec.latest(), every)
 
     def high_watermarks(self, partitions: Iterable[tuple[str, int]]) -> Offsets:
-        """Return the offset behind the last record of each partition, also of transactions that are still open."""
+        """Return the offset after the last record of each partition, including records of open transactions."""
         latest = self._kafka.admin.OffsetSpec.latest()
         return self._offsets("the latest", partitions, latest, isolation=self._uncommitted)
 
@@ -203,7 +204,7 @@ class Cluster:
             self._admin = self._connected()
 
     def _refusal(self, error: "KafkaError | None") -> str:
-        """Return what a broker refuses, and the way out; "" for an error that may pass."""
+        """Return in words what a broker refuses, and the way out; "" for an error that may be temporary."""
         name = "" if error is None else error.name()
         if error is None or name not in self.refusals:
             return ""

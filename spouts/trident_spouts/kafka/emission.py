@@ -36,8 +36,8 @@ class KafkaEmission(Emission):
     group: str
     """The group under which Spark's workers keep consumers, and what these have read ahead, from batch to batch.
 
-    By Spark's own group, a new one for each query, every batch would connect anew. It must be another one in another
-    run, whose options may differ, and for a topic that was made anew.
+    With Spark's own groups, a new one for each query, every batch would connect again. The group must be different in
+    another run, whose options may differ, and for a topic that was re-created.
     """
     splits: bool = False
     """Whether the options let Spark cut a range into several partitions."""
@@ -54,7 +54,7 @@ class KafkaEmission(Emission):
         return table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame of Spark's Kafka source over exactly these ranges; no message passes the driver.
+        """Return a DataFrame of Spark's Kafka source over exactly these ranges. No message passes through the driver.
 
         Raises SparkSetupError if the session has no Kafka connector.
         """
@@ -94,7 +94,7 @@ class KafkaEmission(Emission):
         return len(self.ranges) == 1 and not self.splits
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError if a topic was made anew while Spark read it."""
+        """Raise SourceUnreadableError if a topic was deleted or re-created while Spark read it."""
         self.check_read()
 
 

@@ -1,4 +1,4 @@
-"""A KafkaSpout at work in one run."""
+"""The executor of a KafkaSpout, for one run."""
 
 import re
 import uuid
@@ -36,7 +36,7 @@ class KafkaSource(NamedTuple):
 
 
 class KafkaExecutor(SpoutExecutor):
-    """Plans ranges of offsets by asking the cluster, and emits them by reference."""
+    """The executor of a KafkaSpout. It asks the cluster to plan ranges of offsets, and emits them by reference."""
 
     plans_ahead = True
 

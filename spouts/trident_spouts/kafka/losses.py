@@ -1,4 +1,4 @@
-"""Lost data: offsets that a stream would read next and that Kafka no longer has, and what follows from that."""
+"""Lost data, which are offsets that a stream would read next and Kafka no longer has, and the policy for them."""
 
 import logging
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ _SHOWN = 3
 
 
 def retention_loss(topic: str, partition: int, position: int, earliest: int) -> str:
-    """Return the loss of a partition whose first records were deleted before they were read."""
+    """Return in words the loss of a partition whose first records were deleted before they were read."""
     return (
         f"{topic}-{partition} has lost the offsets {position} to {earliest - 1} before they were read (retention, or "
         f"deleted records)"
@@ -21,23 +21,23 @@ def retention_loss(topic: str, partition: int, position: int, earliest: int) -> 
 
 
 def truncation_loss(topic: str, partition: int, position: int, end: int) -> str:
-    """Return the loss of a partition that is shorter than what was read of it."""
+    """Return in words the loss of a partition that ends before offsets that were read."""
     what = "Kafka has lost records, or was restored"
     return f"{topic}-{partition} ends at offset {end} and was read up to {position}: {what}"
 
 
 def anew_loss(topic: str, former: str | None, present: str | None) -> str:
-    """Return the loss of a topic that was deleted and made anew under its name."""
+    """Return in words the loss of a topic that was deleted and created again under its name."""
     return f"topic {topic!r} was deleted and made anew (id {former} before, {present} now)"
 
 
 def deleted_loss(topic: str) -> str:
-    """Return the loss of a topic that was deleted."""
+    """Return in words the loss of a topic that was deleted."""
     return f"topic {topic!r} was deleted, with what was not read of it"
 
 
 class Losses:
-    """What a spout does about lost data: it raises DataLossError, or goes on and logs a warning, once for each loss."""
+    """The policy of a spout for lost data: raise DataLossError, or go on and log a warning, once for each loss."""
 
     def __init__(self, policy: OnDataLoss) -> None:
         self.policy = policy

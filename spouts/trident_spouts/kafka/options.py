@@ -1,4 +1,4 @@
-"""Options of Kafka's clients: secrets, and the same options for the Java client within Spark's reader.
+"""Options of Kafka's clients: their secrets, and their translation for the Java client in Spark's reader.
 
 Users write them once, under the names of librdkafka, the library beneath confluent-kafka. A value may be ``env:NAME``
 or ``file:path``: then the environment variable or the file holds it, and no program has to hold a password.
@@ -36,7 +36,7 @@ _OURS = ALWAYS_OURS | {
     "endingTimestamp": "maxOffsetsPerBatch",
     "endingOffsetsByTimestamp": "maxOffsetsPerBatch",
 }
-"""The options that a KafkaSpout sets itself, in its clients and in Spark's reader, each with what says the same."""
+"""The options that a KafkaSpout sets in its clients and in Spark's reader, each with the parameter to use instead."""
 
 _SECRET = re.compile(r"password|secret|jaas|token|key\.pem|ssl\.keystore\.key", re.IGNORECASE)
 
@@ -63,9 +63,9 @@ def check_options(
     ours: Mapping[str, str] = _OURS,
     error: Callable[[str], Exception] = _refused,
 ) -> None:
-    """Raise an error unless `options` map texts to values and leave out `ours`. `error` makes it of a message.
+    """Raise ``error(message)`` unless `options` map texts to values and contain none of `ours`.
 
-    `ours` are the options that the `owner` sets itself, each with the parameter that says the same.
+    `ours` are the options that the `owner` sets itself, each with the parameter to use instead.
     """
     if not isinstance(options, Mapping):
         raise error(
@@ -97,7 +97,7 @@ def shown(options: Mapping[str, Option]) -> dict[str, Option]:
 def resolved(name: str, value: Option, error: Callable[[str], Exception] = _refused) -> Option:
     """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds.
 
-    Raises what `error` makes of a message if there is no such variable or file. The message never shows the content.
+    Raises ``error(message)`` if there is no such variable or file. The message never shows the content.
 
     >>> resolved("sasl.password", "env:NOT_SET_ANYWHERE")
     Traceback (most recent call last):
@@ -123,8 +123,8 @@ def client_options(
 def java_options(options: Mapping[str, Option]) -> dict[str, str]:
     """Return the options of a client of confluent-kafka as those of Spark's reader: the Java client's, with a prefix.
 
-    Certificates and keys go along as text, so the workers need no files. Options that only librdkafka knows do no
-    harm: the Java client ignores them.
+    Certificates and keys are included as text, so that workers need no files. The Java client ignores options that only
+    librdkafka knows.
     """
     java = {name: _java_value(value) for name, value in options.items() if name not in _TRANSLATED}
     java |= _sasl(options) | _tls(options)
@@ -173,7 +173,7 @@ def _tls(options: Mapping[str, Option]) -> dict[str, str]:
 
 
 def _pem(options: Mapping[str, Option], part: str) -> str:
-    """Return a certificate or key in PEM, given itself or by the path of its file; "" if it is not given."""
+    """Return a certificate or key in PEM, which `options` hold as text or as the path of a file; "" if missing."""
     text, path = options.get(f"ssl.{part}.pem"), options.get(f"ssl.{part}.location")
     if text is not None or path is None:
         return str(text or "")

@@ -1,4 +1,4 @@
-"""Plans of batches: which offsets come next, and whether what was not read yet is still there."""
+"""Plans of batches: the offsets to read next, and a check that no unread offsets are lost."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class Planner:
         self._topics: dict[str, Topic] = {}
         """The topics that the spout reads, as they were at the last look."""
         self._started = False
-        """Whether the topics were looked at once: what appears after that is new, and not where "latest" points to."""
+        """Whether the topics were looked at once. Later topics begin at the earliest offset, even with "latest"."""
         self._gone: set[str] = set()
         """The topics that were read and are deleted: they are not waited for again."""
         self._begun: dict[str, Position] = {}
@@ -52,8 +52,8 @@ class Planner:
     def next(self, previous: Topics, budget: Budget = NO_LIMIT) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
 
-        The first batch of a stream that begins at the end, or at a time, may be empty: frozen, it keeps the place where
-        the stream begins. Raises DataLossError if what was not read yet is lost.
+        The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the place
+        where the stream begins. Raises DataLossError if unread offsets are lost.
         """
         topics, ends = self._look(previous)
         positions, losses = self._positions(previous, topics, ends)
@@ -75,14 +75,14 @@ class Planner:
     # --- the topics ------------------------------------------------------------------------------------------------
 
     def _reads(self, name: str) -> bool:
-        """Return whether the spout reads a topic of this name. A stream's former spout may have read others."""
+        """Return whether the spout reads a topic of this name. The stream's former spout may have read other topics."""
         return name in self._names if isinstance(self._names, tuple) else bool(self._names.fullmatch(name))
 
     def _look(self, previous: Topics) -> tuple[dict[str, Topic], Offsets]:
-        """Return the topics to read and the ends of their partitions, which belong together.
+        """Return the topics to read and the ends of their partitions, consistent with each other.
 
-        The ends are asked for between two descriptions of the topics. If both are equal, no topic was made anew in
-        between, because each has an id of its own.
+        The ends are read between two descriptions of the topics. If both descriptions are equal, no topic was
+        re-created in between, because each topic has an id of its own.
         """
         for _ in range(_LOOKS):
             ends = self._cluster.ends(partitions_of(self._topics))
@@ -114,7 +114,7 @@ class Planner:
     def _positions(
         self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
     ) -> tuple[dict[str, Position], list[str]]:
-        """Return where each topic stands after the batch `previous`, and what was lost with topics that are gone."""
+        """Return the position of each topic after the batch `previous`, and the losses of topics that are gone."""
         losses = [deleted_loss(name) for name in previous if self._reads(name) and name not in topics]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
         positions = self._beginnings(fresh, not previous)
@@ -131,7 +131,7 @@ class Planner:
         return positions, losses
 
     def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
-        """Return where topics begin that no batch names yet. With `first`, the stream has no batch at all."""
+        """Return the first positions of topics that no batch names yet. `first`: the stream has no batch at all."""
         unknown = {n: topic for n, topic in fresh.items() if n not in self._begun or self._begun[n].id != topic.id}
         if unknown:
             # As with Spark's source: what appears later is read from its beginning, unless its offsets are given.
@@ -152,7 +152,7 @@ class Planner:
         }
 
     def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
-        """Return the losses of partitions that are shorter than what was read, and set these to their ends."""
+        """Return the losses of partitions that end before their position, and set these positions to the ends."""
         beyond = [partition for partition, offset in _each(positions) if offset > ends.get(partition, offset)]
         marks = self._cluster.high_watermarks(
             beyond
@@ -166,7 +166,10 @@ class Planner:
         return losses
 
     def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
-        """Return the losses of partitions whose next offsets were deleted, and set these to where they go on."""
+        """Move each partition whose next offset was deleted past the deleted ones. Returns the losses, one a partition.
+
+        With the policy "latest" it moves to the partition's end, otherwise to its earliest offset.
+        """
         behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
         losses = []
         for (name, number), earliest in self._cluster.earliest(behind).items():
@@ -194,16 +197,16 @@ class Planner:
 
 
 class Replays:
-    """Checks that what a batch was planned to read is still there."""
+    """Checks that the planned offsets of a batch still exist."""
 
     def __init__(self, cluster: Cluster, losses: Losses) -> None:
         self._cluster = cluster
         self._losses = losses
 
     def present(self, ranges: tuple[OffsetRange, ...], planned: Topics) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a batch as far as they are still there, for another attempt at the batch.
+        """Return the ranges of a batch as far as they still exist, for another attempt at the batch.
 
-        Raises DataLossError if something is lost, unless the policy is to go on without it.
+        Raises DataLossError if offsets are lost, unless the policy is to go on without them.
         """
         topics = self._cluster.describe_all(planned)
         losses = []
@@ -223,7 +226,7 @@ class Replays:
         return tuple(each for each in there if each.size)
 
     def check_read(self, names: set[str], planned: Topics) -> None:
-        """Raise SourceUnreadableError if a topic was deleted or made anew while it was read."""
+        """Raise SourceUnreadableError if a topic was deleted or re-created while it was read."""
         topics = self._cluster.describe_all(names)
         for name in sorted(names):
             if name not in topics or not _same(planned[name], topics[name]):
@@ -233,7 +236,7 @@ class Replays:
 def _grown(offsets: list[int], topic: Topic) -> list[int]:
     """Return a copy of a topic's offsets, with 0 for each new partition.
 
-    Whatever a new partition holds came after the topic was first read, and what it has lost since then counts as lost.
+    All records of a new partition came after the topic was first read, so records that it has lost count as lost.
     """
     return offsets + [0] * (topic.partitions - len(offsets))
 

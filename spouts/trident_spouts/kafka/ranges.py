@@ -1,4 +1,4 @@
-"""Ranges of offsets, the metadata that names them, and how a batch is cut to its limit."""
+"""Ranges of offsets, the metadata that names them, and the division of a batch's limit among partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Topic(NamedTuple):
 
 
 class TopicRange(NamedTuple):
-    """What a batch has of one topic: the offsets [start, end) of each of its partitions, by the partition's number.
+    """The part of a batch from one topic: the offsets [start, end) of each partition, by the partition's number.
 
     A partition without tuples in the batch has equal offsets: they are its position.
     """
@@ -59,7 +59,7 @@ def to_metadata(topics: Mapping[str, TopicRange]) -> Metadata:
 
 
 def from_metadata(metadata: Metadata) -> Topics:
-    """Return the ranges that a batch's metadata names; none before the first batch.
+    """Return the ranges that a batch's metadata names; none for None, before the first batch.
 
     Raises SpoutContractError if the metadata is not of a KafkaSpout.
     """
@@ -89,9 +89,10 @@ def partitions_of(topics: Mapping[str, Topic]) -> list[tuple[str, int]]:
 
 
 def limited(lags: Sequence[int], limit: int) -> list[int]:
-    """Return how much of each lag a batch takes: all if that is at most `limit`, else a share in proportion.
+    """Return how much of each lag a batch takes: all if the sum is at most `limit`, else a proportional share.
 
-    The sum of the result is `limit` then. Every partition's turn comes: of several batches each takes a share again.
+    In the second case the sum of the result is `limit`. The shares are computed for every batch, so no partition
+    starves.
 
     >>> limited([10, 0, 30], 8), limited([1, 1, 1], 2), limited([3, 4], 10)
     ([2, 0, 6], [1, 1, 0], [3, 4])

@@ -54,7 +54,7 @@ class RangeReader:
     def read(self, ranges: tuple[OffsetRange, ...]) -> pa.Table:
         """Return all messages in the ranges.
 
-        Raises SourceUnreadableError if Kafka does not answer, or has not got an offset any more.
+        Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset.
         """
         if not ranges:
             return _SCHEMA.empty_table()
@@ -74,7 +74,7 @@ class RangeReader:
         return table
 
     def close(self) -> None:
-        """Close the consumers. One that is still reading is closed when it has read."""
+        """Close the consumers. A consumer that is still reading is closed when it has finished."""
         self._closed = True
         while self._free:
             self._free.pop().close()
@@ -108,7 +108,7 @@ class _Reading:
             yield _batch(messages)
 
     def _receive(self) -> list[Message]:
-        """Return what comes next of the ranges; nothing after a moment of silence."""
+        """Return the next messages of the ranges; none if no message comes for a moment."""
         # `consume` waits until it has as many messages as it is asked for: so one is waited for, and more are taken.
         consumer = self._consumer
         messages = consumer.consume(1, 0.2)
@@ -116,7 +116,7 @@ class _Reading:
         return [message for message in messages if self._belongs(message)]
 
     def _belongs(self, message: Message) -> bool:
-        """Return whether a message is in a range. A later one, and the end of the partition, end the range."""
+        """Return whether a message is in a range. A later message, or the end of the partition, ends the range."""
         error = message.error()
         range_ = self._open.get((message.topic(), message.partition()))
         if error is not None and error.name() != "_PARTITION_EOF":
@@ -136,7 +136,7 @@ class _Reading:
         self._consumer.incremental_unassign([self._kafka.TopicPartition(range_.topic, range_.partition)])
 
     def _check(self, error: Any, range_: OffsetRange | None) -> None:
-        """Raise SourceUnreadableError for an error that does not pass by itself."""
+        """Raise SourceUnreadableError for an error that is not temporary."""
         if range_ is not None and error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"):
             raise SourceUnreadableError(f"KafkaSpout: Kafka has not all of {range_} any more: {error.str()}")
         if error.fatal() or error.name() in _REFUSALS:

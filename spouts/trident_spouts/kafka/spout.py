@@ -24,11 +24,11 @@ _MOST_OFFSETS = 500_000
 
 @dataclass(frozen=True, init=False, repr=False)
 class KafkaSpout:
-    """A spout of the messages of Kafka topics, each read once, also over crashes and restarts.
+    """A spout of the messages of Kafka topics, each read once, even across crashes and restarts.
 
     The metadata of a batch is, for each partition of each topic, the exact range of offsets. On Spark the ranges are
     read by Spark's own Kafka connector, on the embedded engine by confluent-kafka, which also plans the batches. The
-    position of a stream lies in the topology's log: no consumer group commits anything.
+    position of a stream is kept in the topology's log; no consumer group commits offsets.
 
     The fields of a tuple are ``key binary, value binary, topic string, partition int, offset bigint, timestamp
     timestamp, headers array<struct<key: string, value: binary>>``, as in Spark's source; headers are null if a message
@@ -44,22 +44,22 @@ class KafkaSpout:
         In place of `topics`: a regular expression that the whole name of a topic matches. Topics that appear later are
         read from their beginning.
     kind : "transactional" or "opaque"
-        What a replay within a run reads: the same offsets again, or what is there by then, from the same beginning on.
-        Either is exactly-once. A transactional replay waits for a partition whose leader is away; an opaque one leaves
-        the partition for later.
+        What a replay within a run reads: the same offsets again, or what exists by then, from the same beginning on.
+        Either is exactly-once. A transactional replay waits for a partition whose leader is away; an opaque replay
+        leaves the partition for later.
     startingOffsets : "earliest", "latest", datetime or mapping
-        Where a new stream begins: at the first offset that is there, at the end, at the first message at or after a
-        time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping
-        leaves out begin at the earliest. A stream that has a batch in the log goes on there. Topics and partitions that
-        appear later begin at the earliest.
+        Where a new stream begins: at the first offset that exists, at the end, at the first message at or after a time
+        (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping leaves
+        out begin at the earliest offset. A stream that has a batch in the log continues after that batch. Topics and
+        partitions that appear later begin at the earliest offset.
     maxOffsetsPerBatch : int
-        The most offsets in one batch, of all partitions together; each gets a share in proportion to what waits in it.
+        The most offsets in one batch, of all partitions together. Each gets a share in proportion to its lag.
     isolationLevel : "read_committed" or "read_uncommitted"
         Whether messages of transactions count only once these are committed.
     onDataLoss : "fail", "earliest" or "latest"
-        What happens if Kafka has no longer what comes next: retention passed the position, a topic was deleted or made
-        anew, a partition is shorter than what was read. "fail" stops the stream with DataLossError. The others log a
-        warning and go on, from the first offset that is there, or from the end.
+        What happens if Kafka no longer has the next offsets: retention has deleted them, a topic was deleted or
+        re-created, or a partition ends before the position. "fail" stops the stream with DataLossError. The others log
+        a warning and go on from the first offset that exists ("earliest") or from the end ("latest").
     options : mapping, optional
         Options of the clients under the names of librdkafka: ``security.protocol``, ``sasl.mechanism``,
         ``sasl.username``, ``sasl.password``, ``ssl.ca.location`` and so on; they are translated for Spark's connector.
@@ -71,7 +71,7 @@ class KafkaSpout:
     Raises
     ------
     DataLossError
-        What comes next is lost, and `onDataLoss` is "fail".
+        The next offsets are lost, and `onDataLoss` is "fail".
     SourceUnreadableError
         No broker answers, a broker refuses the user, or a topic does not exist. Each attempt waits 20 seconds.
     MissingPackageError

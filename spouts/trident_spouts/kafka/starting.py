@@ -1,4 +1,4 @@
-"""Where a stream begins to read its topics: the forms of `startingOffsets`."""
+"""The forms of `startingOffsets`, which say where a stream begins to read its topics."""
 
 import datetime
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ StartingOffsets: TypeAlias = Literal["earliest", "latest"] | datetime.datetime |
 
 
 def check_starting(starting: object) -> None:
-    """Raise TopologyError if `startingOffsets` is of no form that is known."""
+    """Raise TopologyError if `startingOffsets` has none of the known forms."""
     if isinstance(starting, datetime.datetime):
         if starting.tzinfo is None:
             raise TopologyError(
@@ -40,10 +40,10 @@ def _is_pair(pair: tuple[object, object]) -> bool:
 
 
 def first_offsets(starting: StartingOffsets, topics: Mapping[str, Topic], cluster: Cluster) -> Offsets:
-    """Return the offset from which each partition of topics that were never read is read.
+    """Return the first offset to read of each partition, for topics that were never read.
 
     Raises SourceUnreadableError if a partition does not answer, and TopologyError if `starting` names an offset that
-    is not there.
+    does not exist.
     """
     partitions = partitions_of(topics)
     if isinstance(starting, datetime.datetime):

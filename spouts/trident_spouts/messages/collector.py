@@ -12,7 +12,7 @@ _FIXED_BYTES = 8
 
 
 class Collector:
-    """Takes the messages of one batch. ``nextTuple`` of a RichSpout gets it."""
+    """Takes the messages of one batch. It is passed to ``nextTuple`` of a RichSpout."""
 
     def __init__(self, take: Callable[[Any, MessageId | None, str | None], None]) -> None:
         self._take = take
@@ -20,23 +20,23 @@ class Collector:
     def emit(self, values: Any, messageId: MessageId | None = None, stream: str | None = None) -> None:
         """Emit a message: a tuple of its fields, a dict or Row, or the value of the only field.
 
-        Where the spout declares several streams, one message may have a tuple on each of them: emit them under one id,
-        in the call of ``nextTuple`` in which the message was delivered. It is acknowledged once all are durable.
+        If the spout declares several streams, one message may have a tuple on each of them: emit these under one id, in
+        the call of ``nextTuple`` in which the message was delivered. It is acknowledged once all of them are durable.
 
         Parameters
         ----------
         values : tuple, dict, Row or a value
         messageId : str or int
-            What ``ack`` and ``fail`` name the message by. It must be the same at every delivery of the message, also
-            in another process, and another message must not have it. A spout with ``tracking = "none"`` gives none.
+            The id by which ``ack`` and ``fail`` name the message. It must be the same at every delivery of the message,
+            even to another process, and no other message may have it. A spout with ``tracking = "none"`` gives no ids.
         stream : str, optional
-            The stream that the tuple goes to, where `outputFields` declares several. Omitted: ``"default"``.
+            The stream that the tuple goes to, if `outputFields` declares several. Omitted: ``"default"``.
 
         Raises
         ------
         SpoutContractError
-            The id is missing, is not a str or an int, or was given where ids are not tracked; there is no such stream;
-            or one call of ``nextTuple`` emits more messages than `maxOverflow`.
+            The id is missing, is not a str or an int, or was given although ids are not tracked; there is no such
+            stream; or one call of ``nextTuple`` emits more messages than `maxOverflow`.
         """
         self._take(values, messageId, stream)
 

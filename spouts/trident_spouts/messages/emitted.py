@@ -1,4 +1,4 @@
-"""The messages that one call of ``nextTuple`` emits: checked, with those left out that came before."""
+"""The messages that one call of ``nextTuple`` emits, checked and without those that came before."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from trident_spouts.messages.seen_messages import MessageId
 
 @dataclass(slots=True)
 class Message:
-    """A message with its tuples, each behind the number of its stream; `size` is about how many bytes they have."""
+    """A message with its tuples, each preceded by its stream's number; `size` is their approximate size in bytes."""
 
     id: MessageId | None
     tuples: list[tuple[int, Any]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Known:
 class Emitted:
     """The messages that one call of ``nextTuple`` emits.
 
-    `tracked`: None where messages have no ids. `most`: how many messages a call may emit.
+    `tracked`: whether messages are tracked; None if they have no ids. `most`: how many messages a call may emit.
     """
 
     def __init__(self, name: str, tracked: bool | None, streams: Streams, most: int, known: Known) -> None:
@@ -66,7 +66,7 @@ class Emitted:
         self._of(message).add(number, values)
 
     def _of(self, message: MessageId | None) -> Message:
-        """Return the message of this id, a new one where this call has none of it yet."""
+        """Return the message of this id; make a new one if this call has not emitted it yet."""
         if message is not None and message in self._own:
             return self._own[message]
         # Kept first: this message, too, was delivered, and fails with the others.

@@ -1,4 +1,4 @@
-"""The executor of a RichSpout: gathers messages into batches, and tells each message's end to its source."""
+"""The executor of a RichSpout, which gathers messages into batches, and acknowledges or fails each message."""
 
 import logging
 from collections import deque
@@ -38,8 +38,8 @@ class _Batch:
 class MessageExecutor(SpoutExecutor):
     """An executor that calls ``nextTuple`` while it plans, so that an idle source makes no batch.
 
-    Batches have numbers of their own (`SeenMessages`). A batch that was planned ahead keeps its messages when the plan
-    of an earlier one changes: they were delivered to this run, and would not come again.
+    Batches have numbers of their own (`SeenMessages`). A batch that was planned ahead keeps its messages when an
+    earlier batch is planned again, because they were delivered to this run and would not come again.
     """
 
     plans_ahead = True
@@ -115,11 +115,11 @@ class MessageExecutor(SpoutExecutor):
         return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
 
     def _is_void(self, seen: SeenMessages) -> bool:
-        """Return whether a position rests on a batch of this run that has failed since.
+        """Return whether a position is that of a batch of this run that has failed since.
 
-        The run has not heard of the failure yet when it asks for this plan, and will not use it. Messages that failed
-        and come again now would count as seen: they would be left out here, and be acknowledged although no batch has
-        them.
+        A run that asks for such a plan does not know of the failure yet, and will not use the plan. Messages that
+        failed and come again now would count as seen: they would be left out here, and be acknowledged although no
+        batch has them.
         """
         known = max(self._committed, self._begun or 0)
         return any(
@@ -128,14 +128,14 @@ class MessageExecutor(SpoutExecutor):
         )
 
     def _planned_ahead(self, number: int) -> _Batch | None:
-        """Return the next batch that was planned ahead of this one, which has failed and finds no messages any more."""
+        """Return the next batch that was planned ahead. The batch before it has failed, and has no messages left."""
         later = min((planned for planned in self._batches if planned > number), default=None)
         return None if later is None else self._batches.pop(later)
 
     def _gather(self, seen: SeenMessages, budget: Budget) -> _Batch | None:
-        """Return a batch of the messages that are there now; None if there are none.
+        """Return a batch of the messages that are available now; None if there are none.
 
-        First come those that an earlier call emitted beyond its batch. Messages that `seen` has are left out, and
+        Messages that an earlier call emitted beyond its batch come first. Messages in `seen` are left out, and are
         acknowledged once their batch is committed.
         """
         self._begin()  # nothing to do, unless `activate` has failed
@@ -159,12 +159,12 @@ class MessageExecutor(SpoutExecutor):
             raise
 
     def _may_ask(self, gathered: int) -> bool:
-        """Return whether `maxPending` leaves room for another message."""
+        """Return whether `maxPending` allows another message."""
         most = self._spout.maxPending
         return most is None or len(self._in_flight) + gathered < most
 
     def _ask(self, known: Known) -> bool:
-        """Call ``nextTuple`` once, and keep what it emits. Return whether it emitted anything, known messages too."""
+        """Call ``nextTuple`` once, and keep its messages. Return whether it emitted any, including known messages."""
         emitted = Emitted(self._name, _tracks(self._spout), self._streams, self._spout.maxOverflow, known)
         try:
             call(self._spout, "nextTuple", Collector(emitted.take))
@@ -189,7 +189,7 @@ class MessageExecutor(SpoutExecutor):
         return _Batch((), ArrowEmission(table))
 
     def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
-        """Acknowledge messages that came a second time, as far as their batch (the number) is committed."""
+        """Acknowledge messages that came a second time, if their batch is committed. `again`: the batches' numbers."""
         for message, number in again.items():
             if number <= self._committed:
                 self._ack(message)
@@ -218,7 +218,7 @@ class MessageExecutor(SpoutExecutor):
         self.fail_with_reason(attempt, "the batch failed")
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
-        """Have the messages of a failed attempt delivered again. Untracked ones stay for the next attempt."""
+        """Ask the source to deliver a failed attempt's messages again. Untracked ones stay for the next attempt."""
         number = self._numbers.pop(attempt.txid, None)
         if number is None or number not in self._batches or not self._tracked:
             return
@@ -238,12 +238,12 @@ class MessageExecutor(SpoutExecutor):
                 call(self._spout, "close")
 
     def _fail(self, messages: Iterable[MessageId], reason: str) -> None:
-        """Have messages delivered again, where they are tracked."""
+        """Ask the source to deliver messages again, if they are tracked."""
         for message in messages if self._tracked else ():
             self._tell("fail", message, reason)
 
     def _ack(self, message: MessageId) -> None:
-        """Acknowledge a message. If that fails, it is tried again with the next plan, a few times."""
+        """Acknowledge a message. If that fails, try again at the next plans, a few times."""
         calls = self._unacknowledged.pop(message, 0) + 1
         if not self._tell("ack", message) and calls < ACKS:
             self._unacknowledged[message] = calls
@@ -251,7 +251,7 @@ class MessageExecutor(SpoutExecutor):
     def _tell(self, method: str, message: MessageId, *arguments: str) -> bool:
         """Call `ack` or `fail`, and return whether it did not raise.
 
-        An error is only logged: the other messages are to hear of their end, too.
+        An error is only logged, so that the other messages are acknowledged or failed, too.
         """
         try:
             call(self._spout, method, message, *arguments)

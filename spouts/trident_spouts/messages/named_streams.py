@@ -1,4 +1,4 @@
-"""The named streams of a RichSpout: their tuples travel as one table, in which each tuple has its stream's number."""
+"""The named streams of a RichSpout, whose tuples are emitted as one table that has each tuple's stream number."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -41,7 +41,7 @@ def number_of(stream: str | None, names: Sequence[str], where: str) -> int:
 
 
 def streams_table(rows: Sequence[tuple[int, Any]], streams: Streams, where: str) -> pa.Table:
-    """Return tuples, each behind its stream's number, as one table with the fields of all streams.
+    """Return tuples, each preceded by its stream's number, as one table with the fields of all streams.
 
     Raises SpoutContractError if a tuple does not have the fields of its stream.
     """

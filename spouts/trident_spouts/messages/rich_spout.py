@@ -1,4 +1,4 @@
-"""RichSpout: the base class of a source whose messages are acknowledged one by one, as a queue wants it."""
+"""RichSpout: the base class of sources, such as queues, whose messages are acknowledged one by one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Tracking: TypeAlias = Literal["tracked", "emission", "none"]
 
 
 class RichSpout(ABC):
-    """A source of messages: ``nextTuple`` emits them, and ``ack`` or ``fail`` tells what became of each one.
+    """A source of messages: ``nextTuple`` emits them, and ``ack`` or ``fail`` is called for each one later.
 
     The library calls all methods on one thread, one at a time. It gathers messages into batches: it calls ``nextTuple``
     until a call emits nothing, or the batch has `maxRows` messages, `maxBytes` bytes, or took `maxSecs` seconds.
@@ -26,9 +26,9 @@ class RichSpout(ABC):
 
     - ``"tracked"``: every message has a `messageId`. ``ack`` comes after every state and output holds the message's
       batch. ``fail`` comes when the batch failed or ran out of time; the source should deliver the message again, and
-      the batch is made anew from what comes then. Ids of messages that a batch holds are kept with it in the log. So a
-      message that is delivered twice, because the driver or the queue died before the ack, is counted once: it is
-      acknowledged and left out. The spout is opaque: exactly once with transactional and opaque states.
+      a new batch is made of the messages that come then. Ids of messages that a batch holds are kept with it in the
+      log. So a message that is delivered twice, because the driver or the queue died before the ack, is counted once:
+      it is acknowledged and left out. The spout is opaque: exactly once with transactional and opaque states.
     - ``"emission"``: a message is acknowledged at once, before its batch is computed. A batch that fails is computed
       again from memory. If the driver dies, the messages under way are lost.
     - ``"none"``: messages have no ids, and ``ack`` and ``fail`` are not called.
@@ -40,16 +40,17 @@ class RichSpout(ABC):
         ``{"orders": "id long", "errors": "line string"}``; `TridentTopology.newStreams` begins them.
     tracking : "tracked", "emission" or "none"
     maxRows, maxBytes, maxSecs : int, int, float
-        How much a batch gathers. What one call of ``nextTuple`` emits beyond it waits in order for the next batches,
-        and ``nextTuple`` is not called before it is gone. A message with tuples on several streams is never divided.
+        How much a batch gathers. Messages that one call of ``nextTuple`` emits beyond it wait in order for the next
+        batches, and ``nextTuple`` is not called while some wait. A message with tuples on several streams is never
+        divided.
     maxOverflow : int
         How many messages one call may emit; more are an error.
     maxPending : int or None
         ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
     remember : int
         How many acknowledged ids are kept in the log, beside those that wait for their ack. An ack may be lost on its
-        way to the queue, which then delivers the message again: give as many as the queue hands out at most without an
-        ack (RabbitMQ's prefetch count). Each batch stores them.
+        way to the queue, which then delivers the message again. Give the number of messages that the queue hands out at
+        most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class RichSpout(ABC):
     Notes
     -----
     Meaning: Storm's ``IRichSpout``. There, a message id may be any object; here it is a str or an int that is the same
-    at every delivery of the message, also by another process, because it is what tells two deliveries of one message
+    at every delivery of the message, even to another process, because it distinguishes two deliveries of one message
     from two messages.
     """
 
@@ -90,7 +91,7 @@ class RichSpout(ABC):
         return SpoutKind.OPAQUE if self.tracking == "tracked" else SpoutKind.NON_TRANSACTIONAL
 
     def open(self) -> None:  # noqa: B027  may be left out
-        """Connect. Called once in each run, when it first becomes active: at its start, unless it starts inactive."""
+        """Connect. Called once in each run, when the run first becomes active: usually at its start."""
 
     def activate(self) -> None:  # noqa: B027
         """Begin to take messages. Called after ``open``, and once whenever an inactive run becomes active again."""
@@ -100,10 +101,10 @@ class RichSpout(ABC):
         """Emit the next message, or several, by ``collector.emit``; nothing if there is none now. Must not wait."""
 
     def ack(self, messageId: MessageId) -> None:  # noqa: B027
-        """Forget a message of this run, whose batch is committed. May raise, and is called again then."""
+        """Acknowledge a message of this run, whose batch is committed. If this raises, it is called again."""
 
     def fail(self, messageId: MessageId, reason: str) -> None:  # noqa: B027
-        """Have a message delivered again, because its batch failed."""
+        """Arrange that a message is delivered again, because its batch failed."""
 
     def deactivate(self) -> None:  # noqa: B027
         """Take no more messages: the run becomes inactive, or ends. Acks and fails of messages under way still come."""

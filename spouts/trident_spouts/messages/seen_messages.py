@@ -1,4 +1,4 @@
-"""The ids of messages that batches hold, frozen with each batch: they tell a second delivery of a message."""
+"""The ids of messages that batches hold, frozen with each batch, to recognise a second delivery of a message."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ MessageId: TypeAlias = str | int
 class SeenMessages:
     """The position of a stream of messages: a batch of it, and the messages of this batch and of earlier ones.
 
-    The stream numbers its own batches from 1 on; txids would not do, because a batch group gives them to the batches of
-    other streams too. `batches` holds the ids of each batch that is still known, in order.
+    The stream numbers its own batches from 1 on; txids would not do, because they also count the batches of other
+    streams in the batch group. `batches` holds the ids of each batch that is still known, in order.
     """
 
     number: int = 0
@@ -34,8 +34,8 @@ class SeenMessages:
     def then(self, ids: Sequence[MessageId], committed: int, remember: int) -> "SeenMessages":
         """Return the position after one more batch, which holds `ids`.
 
-        Of batches up to the number `committed` only the newest `remember` ids are kept. The queue has heard of those,
-        but it may not have taken note.
+        Of batches up to the number `committed` only the newest `remember` ids are kept. Their acks were sent, but the
+        queue may not have received them.
         """
         kept: list[tuple[int, tuple[MessageId, ...]]] = [(self.number + 1, tuple(ids))]
         for number, earlier in reversed(self.batches):
@@ -52,7 +52,7 @@ class SeenMessages:
 
 
 def seen_in(metadata: Any, spout: str) -> SeenMessages:
-    """Return the position that the log kept; the one before the first batch for None.
+    """Return the position that the log kept; for None, the position before the first batch.
 
     Raises SpoutContractError if another kind of spout wrote it. `spout` begins the message.
     """

@@ -1,4 +1,4 @@
-"""Entries of streams as tuples: the declared fields by their names, and what a tuple may say of the entry besides."""
+"""Entries of streams as tuples: the declared fields by their names, and fields for the entry's id, stream and time."""
 
 import decimal
 import hashlib
@@ -26,7 +26,7 @@ _MOST_MILLISECONDS = 253_402_300_799_999
 
 
 def digest_of(entry: Entry) -> str:
-    """Return the digest of an entry, which look.lua makes too.
+    """Return the digest of an entry, the same as look.lua computes.
 
     >>> digest_of((b"1-0", [b"word", b"cow"]))
     'ea24f7098e106663'
@@ -38,7 +38,7 @@ def digest_of(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryFormat:
-    """The fields of the tuples: those of the entry that are declared, and the names of fields that tell the rest.
+    """The fields of the tuples: the declared fields of entries, and the names of fields for the rest.
 
     `id`, `stream` and `time` name fields for the entry's id, its stream, and the milliseconds of the id as a time;
     `others` names a field for a map of what is not declared. None: the tuples have no such field.
@@ -110,8 +110,8 @@ def _fields(parts: list[bytes]) -> dict[bytes, bytes]:
 def _values(entries: Sequence[Entry], names: Sequence[bytes]) -> list[list[bytes | None]]:
     """Return the values of each named field, None for an entry that lacks it.
 
-    Most streams have the same fields in the same order in every entry. Then no entry needs a dict of its own, which
-    would cost more than all the rest.
+    In most streams all entries have the same fields in the same order. Then no dict is made for each entry, which would
+    cost more than all other work.
     """
     first = entries[0][1][::2] if entries else []
     if all(parts[::2] == first for _, parts in entries):

@@ -12,7 +12,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def order(entry_id: str) -> tuple[int, int]:
-    """Return what ids are compared by; their text is not in order.
+    """Return the key by which ids are compared; their texts do not sort in order.
 
     >>> order("9-1") < order("10-0")
     True
@@ -22,7 +22,7 @@ def order(entry_id: str) -> tuple[int, int]:
 
 
 def read_id(text: str) -> str | None:
-    """Return an id that a user wrote in full form; None if it is none. Without a sequence it is 0, as for XREAD.
+    """Return an id that a user wrote, in full form; None if it is not an id. A missing sequence is 0, as for XREAD.
 
     >>> read_id("1526985054069"), read_id("7-3"), read_id("$")
     ('1526985054069-0', '7-3', None)
@@ -35,7 +35,7 @@ def read_id(text: str) -> str | None:
 
 
 def before(time: datetime.datetime) -> str:
-    """Return the greatest id below those of entries that were added at `time` or later.
+    """Return the greatest id that is less than those of entries that were added at `time` or later.
 
     >>> before(datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC))
     '999-18446744073709551615'

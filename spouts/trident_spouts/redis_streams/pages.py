@@ -1,4 +1,4 @@
-"""Pages: ranges of ids that a plan names and a worker reads, with what they hold, so that a change is noticed."""
+"""Pages: ranges of ids that a plan names and a worker reads, with counts and digests, so that a change is noticed."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -24,9 +24,10 @@ SHARE_PAGES = 10
 
 
 class Page(NamedTuple):
-    """The entries of a stream behind the id `after`, up to the id `to`: how many they are, and the last one's digest.
+    """The entries of a stream after the id `after`, up to the id `to`, with their number and the last one's digest.
 
-    As long as it is the same stream (the digest), entries between two ids can only vanish (the number).
+    As long as it is the same stream, which the digest shows, entries between two ids can only vanish, which the number
+    shows.
     """
 
     stream: str
@@ -47,7 +48,7 @@ def shares_of(pages: Sequence[Page]) -> tuple[tuple[Page, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads the pages of a share. `replans`: a failed batch is planned anew."""
+    """The function by which a worker reads the pages of a share. `replans`: whether a failed batch is planned again."""
 
     address: Address
     format: EntryFormat

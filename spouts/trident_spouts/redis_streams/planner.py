@@ -1,4 +1,4 @@
-"""Plans of batches: pages of several streams in turn, and the positions behind them, with every loss told."""
+"""Plans of batches: pages of several streams in turn, the positions after them, and reports of all losses."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
 
 @dataclass(slots=True)
 class Plan:
-    """A batch under construction: its pages, the positions of all streams behind it, and whether it is worth a batch.
+    """A batch under construction: its pages, the positions of all streams after it, and whether to make a batch of it.
 
-    A batch without entries is planned if it keeps a position that a restart could not find again: where a stream began
-    to be read, or where it goes on after a loss.
+    A batch without entries is planned if it records a position that a restart could not find again: the beginning of a
+    stream, or the place where it continues after a loss.
     """
 
     positions: dict[str, Position]
@@ -59,7 +59,7 @@ class Planner:
     def next(self, known: Mapping[str, Position], txid: int, budget: Budget = NO_LIMIT) -> Plan | None:
         """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
 
-        Raises DataLossError if entries were lost and that is not accepted.
+        Raises DataLossError if entries were lost and `onDataLoss` is "fail".
         """
         new = [stream for stream in self._starts if stream not in known]
         self._begin([stream for stream in new if stream not in self._begun])
@@ -80,7 +80,7 @@ class Planner:
             self._begun[stream] = begin(look.last if latest and look else start, look)
 
     def _round(self, plan: Plan, waiting: list[str], room: int, bytes_left: int) -> list[str]:
-        """Add a page of each stream as far as there is room, and return the streams that have more.
+        """Add a page of each stream as far as there is room, and return the streams that have more entries.
 
         There is room for `room` entries and `bytes_left` bytes.
         """
@@ -103,9 +103,9 @@ class Planner:
         return later + more
 
     def _checked(self, plan: Plan, stream: str, look: Look | None) -> Position:
-        """Return the stream's position, moved if something was lost. Raises DataLossError, or tells it by a warning.
+        """Return the stream's position, moved if entries were lost. A loss raises DataLossError, or logs a warning.
 
-        An id behind which entries are read stays the same: only one that the stream does not have any more is left.
+        The position's id is kept unless the stream no longer reaches it.
         """
         position = plan.positions[stream]
         lost = loss(position, look)
@@ -123,7 +123,7 @@ class Planner:
         return moved
 
     def _look(self, asked: Sequence[tuple[str, str, int, int]]) -> list[Look | None]:
-        """Look at each stream behind an id, for a page.
+        """Ask the servers for a look at each stream, with the page of entries after an id.
 
         `asked`: stream, id, the most entries of the page, and the bytes at which the page ends.
         """

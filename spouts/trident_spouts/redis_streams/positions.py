@@ -1,9 +1,9 @@
-"""Positions in streams, and what shows that entries were lost behind a position: deleted, trimmed, or rolled back.
+"""Positions in streams, and the detection of entries lost after a position: deleted, trimmed, or rolled back.
 
-A stream only grows at its end: the server refuses an id below the last one. So in one life of a stream, between two ids
-that it has given out, entries can only vanish, and as many entries as before are the same entries. A position remembers
-what the stream was there. Each look, which the server takes in one moment, is compared with it, and the number of
-entries that were ever added must come out right.
+A stream only grows at its end: the server refuses an id below the last one. So until a stream is deleted, entries
+between two of its ids can only vanish, and if there are as many as before, they are the same ones. A position remembers
+the state of the stream at its place. Each look, which the server takes at one moment, is compared with it, and the
+number of entries that were ever added must agree.
 """
 
 from typing import Any, NamedTuple
@@ -21,18 +21,18 @@ class Position(NamedTuple):
     added: int | None = None
     """The number of entries that were ever added up to `id`; None if it is not known."""
     next: str | None = None
-    """The id of the entry behind `id`; None if there was none, or it is not known."""
+    """The id of the entry after `id`; None if there was none, or it is not known."""
     deleted: str = ZERO
-    """The greatest id of a deleted entry that is accounted for: it was deleted before reading began, or was told."""
+    """The greatest id of a deleted entry that is no new loss: it was deleted before reading began, or was reported."""
 
     @property
     def comparable(self) -> bool:
-        """Whether a look can show what was lost: not while nothing is known of the stream at `id`."""
+        """True if a look can show losses: something is known of the stream at `id`."""
         return self.added is not None or self.next is not None
 
 
 class Look(NamedTuple):
-    """A stream as it was at one moment, and its page of entries behind a position. The fields are those of look.lua."""
+    """A stream as it was at one moment, and its page of entries after a position. The fields are those of look.lua."""
 
     length: int
     last: str
@@ -41,16 +41,16 @@ class Look(NamedTuple):
     deleted: str
     """The greatest id of an entry that XDEL has deleted; `ZERO` if there is none. Trimming is not counted."""
     first: str
-    """The id of the first entry that is there; `ZERO` if there is none."""
+    """The id of the first present entry; `ZERO` if there is none."""
     digest: str
     """The digest of the entry at the position; empty if there is no such entry."""
     entries: int
     size: int
-    """About how many bytes the entries of the page have."""
+    """The approximate number of bytes of the page's entries."""
     to: str
     to_digest: str
     next: str
-    """The id of the entry behind the page; empty if the page ends where the stream ends."""
+    """The id of the entry after the page; empty if the page ends where the stream ends."""
 
     @classmethod
     def of_reply(cls, reply: list[Any]) -> "Look | None":
@@ -59,12 +59,12 @@ class Look(NamedTuple):
         return cls(*parts) if parts else None
 
     def all_behind(self, entry_id: str) -> bool:
-        """Return whether every entry that is there has a greater id."""
+        """Return whether all present entries have greater ids."""
         return self.length == 0 or order(self.first) > order(entry_id)
 
 
 def begin(entry_id: str, look: Look | None) -> Position:
-    """Return the position at which reading begins: whatever is not there at this moment was never there.
+    """Return the position at which reading begins. Entries that are missing at this moment do not count as lost.
 
     `entry_id` may be an id that the stream has not given out yet.
     """
@@ -75,9 +75,9 @@ def begin(entry_id: str, look: Look | None) -> Position:
 
 
 def begin_again(position: Position, look: Look | None) -> Position:
-    """Return where reading goes on after a loss.
+    """Return the position at which reading goes on after a loss.
 
-    That is at `position`; at the last id if that lies before it; and at the beginning of a stream that is gone.
+    That is `position`, or the stream's last id if that is before it, or the beginning if the stream is gone.
     """
     if look is None:
         return begin(ZERO, None)
@@ -85,7 +85,7 @@ def begin_again(position: Position, look: Look | None) -> Position:
 
 
 def after_page(position: Position, look: Look | None) -> Position:
-    """Return the position behind the page of `look`, which was taken at `position`."""
+    """Return the position after the page of `look`, which was taken at `position`."""
     if look is None or order(look.last) < order(position.id):
         return position
     added = None if position.added is None else position.added + look.entries
@@ -99,7 +99,7 @@ def after_page(position: Position, look: Look | None) -> Position:
 
 
 def loss(position: Position, look: Look | None) -> str | None:
-    """Return in words what was lost between `position` and `look`, which was taken there; None if nothing was."""
+    """Return in words what was lost between `position` and `look`, which was taken there; None if nothing was lost."""
     if not position.comparable:
         return None
     if look is None:
@@ -109,7 +109,7 @@ def loss(position: Position, look: Look | None) -> str | None:
 
 
 def _another_life(position: Position, look: Look) -> str | None:
-    """Return why this is not the stream that was read, or is an older copy of it; None if nothing says so."""
+    """Return in words why this is another stream than the one read, or an older copy of it; None if it is not."""
     if order(look.last) < order(position.id):
         return (
             f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and made anew, or the "
@@ -132,7 +132,7 @@ def _another_life(position: Position, look: Look) -> str | None:
 
 
 def _vanished(position: Position, look: Look) -> str | None:
-    """Return which entries behind the position are not there any more; None if none is missing."""
+    """Return in words which entries after the position have vanished; None if none has."""
     all_behind = look.all_behind(position.id)
     if position.added is not None and (all_behind or not look.next):
         return _miscount(position, look.added - position.added - (look.length if all_behind else look.entries))

@@ -1,6 +1,6 @@
-"""Reading from the servers behind an address: a single server, or a cluster, whose servers say where a stream is.
+"""Reading from the servers at an address: a single server, or a cluster, whose servers say where a stream is.
 
-Only reads are sent, so every request may be sent again: after a lost connection, and to another server.
+Only reads are sent, so every request may be sent again, after a lost connection or to another server.
 """
 
 import time
@@ -22,7 +22,7 @@ _MOST_MOVES = 5
 """How often requests are sent on to other servers before the stream counts as being moved."""
 
 COMMANDS = "xrange, xinfo, exists, eval_ro and info"
-"""What a user of the server must be allowed to do."""
+"""The commands that the server's user must be allowed to call."""
 
 _NOT_NOW = {"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "READONLY"}
 
@@ -32,7 +32,7 @@ class NotNowError(Exception):
 
 
 class StreamServers:
-    """The connections of one thread to the servers behind an address, opened when they are first needed.
+    """The connections of one thread to the servers at an address, opened when they are first needed.
 
     `patience` (seconds): how long requests are sent again before SourceUnreadableError is raised.
     """
@@ -41,9 +41,9 @@ class StreamServers:
         self._address, self._patience = address, patience
         self._open: dict[Address, Any] = {}
         self._homes: dict[str, Address] = {}
-        """The server of each stream that another server of the cluster sent us away for."""
+        """The server of each stream for which another server of the cluster has redirected a request."""
         self._known: dict[Address, None] = {}
-        """The servers that were ever such a home, in order. They are asked when those in the url are gone."""
+        """All servers that redirections ever named, in order, to ask when those in the url are gone."""
         self._turn = 0
 
     def ask(self, requests: Sequence[tuple[str, Words]], check: Callable[[list[Any]], None] | None = None) -> list[Any]:
@@ -111,7 +111,7 @@ class StreamServers:
         raise NotNowError(f"the cluster is moving the stream {requests[waiting[0]][0]!r}")
 
     def _followed(self, request: tuple[str, Words], reply: Any, asked: Address) -> Any:
-        """Return the reply, or that of the server to which it sends this one request; note a server for all others."""
+        """Return the reply. Follow an ASK redirection; after MOVED, note the stream's server and return the error."""
         if not isinstance(reply, AskError):  # of which MovedError is a kind
             return reply
         server = asked.at(reply.host or None, int(reply.port))
@@ -148,7 +148,7 @@ class StreamServers:
         return connection
 
     def _check(self, reply: Any) -> None:
-        """Raise an error for a reply that is one."""
+        """Raise the error that a reply holds, if any."""
         if not isinstance(reply, redis.ResponseError):
             return
         said = str(reply)

@@ -47,10 +47,10 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, init=False, repr=False)
 class RedisStreamSpout:
-    """A spout of the entries of one or more Redis Streams, also of entries that are added while the topology runs.
+    """A spout of the entries of one or more Redis Streams, including entries that are added while the topology runs.
 
     The driver plans ranges of ids and logs them, with the number of their entries and a digest of the last one; Spark's
-    workers read the entries. Each entry is read once, also over a restart. Needs Redis 7.0 or newer, or Valkey.
+    workers read the entries. Each entry is read once, even across restarts. Needs Redis 7.0 or newer, or Valkey.
 
     Parameters
     ----------
@@ -59,23 +59,23 @@ class RedisStreamSpout:
         its servers, or several with commas between them. Or ``env:NAME`` or ``file:path``: then the environment
         variable or the file holds the url, on the driver and on every worker.
     streams : str or sequence of str
-        The keys of the streams. Of each, the entries are read in the order of their ids; a batch takes entries of all
-        streams in turn. A stream that does not exist yet is waited for.
+        The keys of the streams. The entries of each are read in the order of their ids; a batch takes entries of all
+        streams in turn. A stream need not exist yet.
     schema : str or StructType, optional
         The fields of entries, with their types. A field that an entry lacks is null. Values are read as those of CSV:
-        numbers in decimal, dates and times in ISO 8601, an empty value of a field that is no string as null; `binary`
-        has the bytes as they are. If an entry has a field twice, the last value counts. Without `schema`, a tuple is
-        ``id string, stream string, fields map<string,string>``.
+        numbers in decimal, dates and times in ISO 8601, an empty value of a field of another type than string as null;
+        `binary` has the bytes unchanged. If an entry has a field twice, the last value counts. Without `schema`, a
+        tuple is ``id string, stream string, fields map<string,string>``.
     kind : "transactional" or "opaque"
-        What a failed attempt does: a transactional one reads the same entries again, and fails if they are not there
-        any more; an opaque one is planned anew, from what is there.
+        What happens after a failed attempt: a transactional batch reads the same entries again, and fails if they are
+        gone; an opaque batch is planned again from the present entries.
     startingIds : str, datetime, or mapping from stream to these
-        Where a stream begins that was not read before: "earliest"; "latest", only entries that are added from now on;
-        an id, only entries after it (as XREAD); a datetime with a zone, entries from this time on. The log keeps the
-        place from the first batch on, which may be empty.
+        Where a new stream begins: "earliest"; "latest", only entries that are added from now on; an id, only entries
+        after it (as XREAD); a datetime with a zone, entries from this time on. The first batch, which may be empty,
+        records the place in the log.
     onDataLoss : "fail" or "warn"
         What happens if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
-        on the server. "fail": DataLossError stops the stream. "warn": a warning tells it, and reading goes on.
+        on the server. "fail": DataLossError stops the stream. "warn": a warning is logged, and reading goes on.
     maxEntriesPerBatch, maxBytesPerBatch : int
         The most entries in a batch, and the bytes at which it ends.
     idField, streamField, timeField, othersField : str, optional
@@ -84,7 +84,7 @@ class RedisStreamSpout:
     numbers : "strict" or "lenient"
         With "lenient", whole numbers may be written as ``517.0``. A fraction is never dropped.
     timeZone : str, optional
-        The zone of times that name none, for fields of type ``timestamp``; without it, they must name one.
+        The zone of times that name no zone, for fields of type ``timestamp``; without it, times must name their zone.
     retrySecs : duration
         How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run
         says how often). It must be shorter than ``messageTimeoutSecs``.
@@ -94,9 +94,9 @@ class RedisStreamSpout:
     Raises
     ------
     DataLossError
-        Entries were lost before they were read, or, of a transactional batch, before they were read again.
+        Entries were lost before they were read, or, for a transactional batch, before they were read again.
     SourceUnreadableError
-        The server cannot be reached, refuses us, is a replica, or has something else under a stream's name.
+        The server cannot be reached, refuses the connection, is a replica, or has another type under a stream's key.
     MalformedInputError
         A value is not of its declared type. The message names stream, entry and field.
 

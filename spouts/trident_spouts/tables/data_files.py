@@ -1,7 +1,7 @@
-"""Reading of a table's data files: Parquet files with the size and the rows that the table's log tells of them.
+"""Reading of a table's data files: Parquet files whose sizes and numbers of rows the table's log contains.
 
-The log tells enough to cut the files into shares without a look at their footers. A worker that reads a part of a file
-reads those row groups whose middle lies in the part, as Spark's own scan does.
+The log contains enough to cut the files into shares without reading their footers. A worker that reads a part of a file
+reads the row groups whose middle is in the part, as Spark's own scan does.
 """
 
 import decimal
@@ -34,13 +34,13 @@ class DataFile:
     """A Parquet file of a table, as the table's log describes it."""
 
     path: str
-    """The path as the table's `Storage` takes it."""
+    """The path to pass to the table's `Storage`."""
 
     size: int
     """The size in bytes."""
 
     rows: int | None = None
-    """The number of rows; None if the log does not tell it."""
+    """The number of rows; None if the log does not contain it."""
 
     constants: tuple[tuple[str, Any], ...] = ()
     """The partition columns, which the file itself lacks, each with its value: a Python value, or its text."""
@@ -55,7 +55,7 @@ class Storage(Protocol):
         ...
 
     def open(self, path: str) -> pa.NativeFile:
-        """Return an opened file. Raises FileNotFoundError if there is none, another OSError if it cannot be read."""
+        """Return an opened file. Raises FileNotFoundError if it is missing, or another OSError if it cannot be read."""
         ...
 
 
@@ -180,7 +180,7 @@ def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(metadata: pq.FileMetaData, part: Part) -> list[int]:
-    """Return the row groups whose middle lies in the part, by their sizes: each group is in exactly one part."""
+    """Return the row groups whose middle, by their sizes, is in the part, so that each group is in exactly one part."""
     if part.parts == 1:
         return list(range(metadata.num_row_groups))
     sizes = [max(1, metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups)]
@@ -203,7 +203,7 @@ def _cast(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
 
 
 def _constant(value: Any, field: pa.Field, where: str) -> pa.Scalar:
-    """Return the value of a partition column, which may be given as text, as a scalar of the field's type."""
+    """Return the value of a partition column as a scalar of the field's type. `value` may be given as text."""
     kind = field.type
     if value is None or value == "":  # tables write a missing value as an empty text, too
         return pa.scalar(None, kind)

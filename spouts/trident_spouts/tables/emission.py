@@ -29,7 +29,7 @@ class DataFilesEmission(Emission):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows; None if the table's log does not tell it for every file."""
+        """Return the number of rows; None if the table's log lacks it for a file."""
         rows = [file.rows for file in self.files if file.rows is not None]
         return sum(rows) if len(rows) == len(self.files) else None
 
@@ -44,7 +44,7 @@ class DataFilesEmission(Emission):
         return pa.Table.from_batches(batches, arrow_schema(self.schema))
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame of the rows, which the workers read; no row passes the driver."""
+        """Return a DataFrame of the rows, which the workers read. No row passes through the driver."""
         read = self.reader(spark, self.schema.names)
         if read is None:
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
@@ -55,7 +55,7 @@ class DataFilesEmission(Emission):
         return bool(self.files)
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return how workers read the named fields; None if there is no file."""
+        """Return a way for workers to read the named fields; None if there are no files."""
         if not self.files:
             return None
         cut = shares(self.files, parallelism(spark))

@@ -1,4 +1,4 @@
-"""Calls of a user's map: one at a time and with a limited number of keys; results are checked, errors translated."""
+"""Calls of a user's map, one at a time, with a limited number of keys. Results are checked, and errors translated."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, L
 T = TypeVar("T")
 
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, NotImplementedError)
-"""Errors that show a mistake in the user's program. Any other error may be a trouble of the store that passes."""
+"""Errors that show a mistake in the user's program. Any other error may be a temporary trouble of the store."""
 
 
 class MapCalls:
@@ -27,12 +27,12 @@ class MapCalls:
 
     @property
     def fenced(self) -> bool:
-        """Whether the map can put on a condition, as a FencedBackingMap does."""
+        """True if the map has a conditional put, as a FencedBackingMap has."""
         return isinstance(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
-        """Whether the map can list and remove its keys."""
+        """True if the map can list and remove its keys."""
         return isinstance(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -54,10 +54,10 @@ class MapCalls:
         return values
 
     def put(self, keys: list[bytes], values: list[bytes], expected: bytes | None) -> bool:
-        """Store each value under its key, and return whether that was done.
+        """Store each value under its key, and return whether the values were stored.
 
-        A map that can put on a condition stores all values in one step, and only if the meta entry has the value
-        `expected`; any other map always stores them. The caller passes at most `most` keys.
+        A map with a conditional put stores all values in one step, and only if the meta entry has the value `expected`;
+        any other map always stores them. The caller passes at most `most` keys.
         """
         user_map = self._made_map()
         if not isinstance(user_map, FencedBackingMap):  # it cannot compare: the put has no condition
@@ -112,7 +112,7 @@ class MapCalls:
         return user_map
 
     def _call(self, function: Callable[..., T], *args: Any, of: object = None) -> T:
-        """Call a function of the map. Errors name the function `of`, if it is given, in place of `function`.
+        """Call a function of the map. Errors name the function `of` if it is given, otherwise `function`.
 
         Raises UserFunctionError for a mistake of the user's program, StateUnavailableError for any other error.
         """

@@ -18,7 +18,7 @@ MakeMap = Callable[[StateIdentity], BackingMap]
 
 
 class BackingOptions(TypedDict, total=False):
-    """The options of a BackingMapState beside the maker of its map; `BackingMapState.opaque` explains them."""
+    """The options of a BackingMapState, except for `makeMap`; `BackingMapState.opaque` explains them."""
 
     values: ValueForm
     most: int
@@ -64,7 +64,7 @@ class BackingMapState:
         makeMap
             A function that is called with a `StateIdentity` (``topology``, ``name``) and returns the map of that state.
             Each state needs a map of its own. Give a class, a ``functools.partial`` of a class, or a function with a
-            return annotation, so that `explain` can say before the start whether the map can put on a condition.
+            return annotation, so that `explain` can say before the start whether the map has a conditional put.
         values
             ``"packed"``, or ``"json"`` if programs other than this library read the map.
         most
@@ -81,7 +81,7 @@ class BackingMapState:
     def transactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
         """Return a state in which a batch that is applied again changes no value that it wrote before.
 
-        See `TransactionalMap`. The state keeps (txid, prev, value) too. Parameters as in `opaque`.
+        See `TransactionalMap`. Like an opaque state it keeps (txid, prev, value). Parameters as in `opaque`.
         """
         return cls(StateKind.TRANSACTIONAL, makeMap, **options)
 
@@ -95,12 +95,12 @@ class BackingMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "server", which means the store behind the map."""
+        """Where the state is kept beyond a run: on a "server", which here means the store behind the map."""
         return "server"
 
     @property
     def fenced(self) -> bool:
-        """Whether the map is known to put on a condition; otherwise the state cannot refuse a former driver's write."""
+        """True if the map is known to have a conditional put. Without it a former driver's write is not refused."""
         made = _made_by(self.makeMap)
         return made is not None and hasattr(made, "multiPutIf")
 
@@ -126,7 +126,7 @@ def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
 
 
 def _made_by(make: MakeMap) -> object:
-    """Return the class of the maps that `make` makes; None if it cannot be known without a call of `make`."""
+    """Return the class of the maps that `make` returns; None if only a call of `make` would show it."""
     make = _unwrapped(make)  # type: ignore[assignment]
     if isinstance(make, type):
         return make

@@ -1,8 +1,9 @@
-"""The update rules of Trident's three kinds of states: which keys a batch writes, and with which values it combines.
+"""The update rules of Trident's three kinds of states: the keys that a batch writes, and the values that it combines.
 
 A rule gets one row for each key of the batch: the triple (txid, prev, value) that is stored for the key. The table of
-the rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it brings the same values as
-before; the rules differ in whether they rely on that.
+the rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it has the same values as before;
+the rules differ in whether they rely on that.
+
 (A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable_map` turns any key of a map
 into such a state.)
 """
@@ -21,7 +22,7 @@ from trident_state.state_shape import StateKind
 
 @dataclass(frozen=True, slots=True)
 class BatchEffect:
-    """The effect of a batch on some keys: which of them it writes (`rows`), and the values it combines with (`base`).
+    """The effect of a batch on some keys: which of them it writes (`rows`), and the values to combine with (`base`).
 
     The new value of a written key is its `base` combined with the batch's value, and its `base` becomes prev.
     """
@@ -55,9 +56,10 @@ class NonTransactionalMap:
 
 
 class TransactionalMap:
-    """The rule by which a batch that is applied again leaves the values that it wrote before as they are.
+    """The rule by which a batch that is applied again does not change the values that it wrote before.
 
-    Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; the value before is kept too, for committed reads.
+    Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; the value before it is kept, too, for committed
+    reads.
 
     >>> stored = Triples(np.array([4, 5]), pa.array([10, 20]), pa.array([1, 2]))
     >>> TransactionalMap.turn(stored, 5).rows.tolist()
@@ -72,7 +74,7 @@ class TransactionalMap:
 
 
 class OpaqueMap:
-    """The rule by which a batch that is applied again computes the values that it wrote before again, from prev.
+    """The rule by which a batch that is applied again computes the values that it wrote anew, from prev.
 
     Meaning: ``org.apache.storm.trident.state.map.OpaqueMap``.
 

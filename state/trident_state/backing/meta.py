@@ -1,4 +1,4 @@
-"""The meta entry of a user's map: which state the map holds, and that state's fence, marker and open record."""
+"""The meta entry of a user's map: the identity of the map's state, and the state's fence, marker and open record."""
 
 import msgspec
 

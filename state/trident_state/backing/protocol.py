@@ -1,7 +1,7 @@
-"""BackingMap: two methods that a user's map must have, one more for fencing, and two more for scan and reset.
+"""BackingMap: the two methods that a user's map must have, one more for fencing, and two more for scan and reset.
 
-Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values carry the
-txid and the value before. A map holds one state; its meta entry, under a key that no tuple can have, says which. One
+Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values contain the
+txid and the value before it. A map holds one state; its meta entry, under a key that no tuple can have, says which. One
 thread at a time calls the map (not always the same thread). A method may raise any error: the call is then repeated,
 unless the error shows a mistake in the program, such as a TypeError.
 """
@@ -17,9 +17,9 @@ META = b"$state"
 class BackingMap(Protocol):
     """A map from bytes to bytes, with the two methods that every map must have.
 
-    The one condition on `multiPut` is that, when it returns, what it wrote is stored. A state over such a map is
-    exactly-once as long as only one driver runs and the map loses nothing.
-    Meaning: ``org.apache.storm.trident.state.map.IBackingMap``.
+    The only requirement on `multiPut` is that the values are stored when it returns. A state over such a map is
+    exactly-once as long as only one driver runs and the map loses nothing. Meaning:
+    ``org.apache.storm.trident.state.map.IBackingMap``.
     """
 
     def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
@@ -33,14 +33,14 @@ class BackingMap(Protocol):
 
 @runtime_checkable
 class FencedBackingMap(BackingMap, Protocol):
-    """A map that can also put on a condition.
+    """A map that also has a conditional put.
 
-    A state over such a map stays exactly-once even if a second driver starts, if a former driver writes late, and if
-    the map falls back to an older copy of itself.
+    A state over such a map stays exactly-once even if a second driver starts, a former driver writes late, or the map
+    falls back to an older copy of itself.
     """
 
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
-        """Store each value under its key if the value under the key `guard` is `expected`; return whether that was so.
+        """Store each value under its key if the value under the key `guard` is `expected`; return whether it was.
 
         The comparison and the writes must be one atomic step. `expected` None means that nothing is stored under the
         key `guard`. `guard` may be one of `keys`.

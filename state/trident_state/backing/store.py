@@ -39,9 +39,9 @@ from trident_state.store import read_again
 
 
 class _Change(NamedTuple):
-    """What an update writes for some of its keys: the numbers of the keys written (`rows`) and their new `records`.
+    """The changes by an update to some of its keys: the numbers of the keys to write (`rows`) and their new `records`.
 
-    `values` are the values after the update of all of these keys, also of those that are not written.
+    `values` are the values of all these keys after the update, including the keys that are not written.
     """
 
     rows: list[int]
@@ -52,10 +52,10 @@ class _Change(NamedTuple):
 class BackingStore:
     """The store of a BackingMapState (one group). See `trident_state.store.Store` for what each method promises.
 
-    If the map can put on a condition and a batch has less than `most` keys, an `apply` is one read and one atomic write
-    of entries and marker, on the condition that the meta entry is the one that was read. Otherwise the meta entry first
-    records which txid is open, then the entries are written in pieces, and the marker moves last. A map that can put on
-    a condition writes each of these pieces on the condition that the meta entry has not changed meanwhile.
+    If the map has a conditional put and a batch has less than `most` keys, an `apply` is one read and one atomic write
+    of entries and marker, on the condition that the meta entry is still the one that was read. Otherwise the meta entry
+    first records which txid is open, then the entries are written in pieces, and the marker moves last. With a
+    conditional put each piece is written only if the meta entry has not changed meanwhile.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class BackingStore:
         return Applied(after, len(written), len(keys) - len(written))
 
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
-        """Return what the update writes for the keys in `part`; `records` are the stored records of all its keys."""
+        """Return the changes by an update to its keys in `part`; `records` are the stored records of all its keys."""
         stored = unpack_records(self._records, records[part], self._where)
         check_none_later(self._where, stored.txids, meta.marker, update.txid)
         effect = self._rule.turn(stored, update.txid)
@@ -184,7 +184,7 @@ class BackingStore:
         return -1 if meta is None else meta.marker
 
     def snapshot(self) -> int:
-        """Return `durable()` and do nothing else: the map stores what it is given."""
+        """Return `durable()` and do nothing else, because the map itself stores all values."""
         return self.durable()
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -211,8 +211,8 @@ class BackingStore:
     def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
         """Return the values of the given keys as of `asOf`.
 
-        The caller has checked before that the marker permits the read. This method checks it again after it has read
-        the values, because a map cannot be read as of one moment.
+        The caller has checked that the marker permits the read. This method checks it again after it has read the
+        values, because a map cannot be read as of one moment.
         """
         stored = unpack_records(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
@@ -249,7 +249,7 @@ class BackingStore:
             self._lease = None
 
     def leave(self) -> None:
-        """Let no further write to the map begin. A run calls this at its end if a write does not return."""
+        """Prevent further writes to the map from beginning. A run calls this at its end if a write does not return."""
         self._leaving = True
 
     def close(self) -> None:

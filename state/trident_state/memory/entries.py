@@ -1,8 +1,8 @@
 """The entries of a memory store, by slot (the number of a key): the key, and the triple (txid, prev, value).
 
-The triples lie in NumPy rows, one row per slot. The keys of a batch lie anywhere in a large state, and the processor
-fetches what is not in its cache line by line. A row takes one cache line or two; separate columns for txid, value, prev
-and the two flags would take five.
+The triples are kept in NumPy rows, one row per slot. The keys of a batch are scattered over a large state, and the
+processor fetches memory that is not in its cache line by line. A row takes one cache line or two; separate columns for
+txid, value, prev and the two flags would take five.
 
 Values of fixed width (numbers, dates, timestamps, decimals) are kept as their bits. All others are kept as Python
 objects that Arrow made. No other code holds these objects: a caller gets values as an Arrow array.
@@ -30,7 +30,7 @@ _COPY_ENTRIES = 262_144
 _TABLE_BYTES = 24
 """The bytes of the hash table per key, on average: a table entry has 8, and a quarter to a half of them are in use."""
 _OBJECT_BYTES = 64
-"""The bytes that a Python object takes beside those of the value that it holds."""
+"""The bytes that a Python object takes in addition to those of its value."""
 
 _Txids = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -42,7 +42,7 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""For each width in bits the NumPy type as which values are copied, never computed with. NumPy copies complex fast."""
+"""For each width in bits the NumPy type in which values are copied, not computed with. NumPy copies complex fast."""
 
 
 class Cells(msgspec.Struct, frozen=True):
@@ -117,10 +117,10 @@ class Column:
 
 
 def _columns_of(kind: pa.DataType) -> list[Column] | None:
-    """Return the columns of a struct's fields; None if the values are no structs, or cannot be kept field by field.
+    """Return the columns of a struct's fields; None if the values are not structs, or cannot be kept field by field.
 
     NumPy copies rows that refer to objects one by one, so a struct with one such field is kept as one object. So is a
-    struct with a field that is never null: where the struct is null, the field would have to be.
+    struct with a field that is not nullable, because the field would have to be null where the struct is null.
     """
     if not kinds.is_struct(kind) or not kind.num_fields or not all(field.nullable for field in kind):
         return None
@@ -161,7 +161,7 @@ class Triples(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """The triples of all slots; a slot into which none was put has txid 0 and nulls."""
+    """The triples of all slots. A slot without a triple has txid 0 and nulls."""
 
     def __init__(self, column: Column, versioned: bool) -> None:
         fields: list[tuple[str, npt.DTypeLike]] = [("txid", np.int64), ("value", column.dtype)]
@@ -216,7 +216,7 @@ def _as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 
 class Entries:
-    """The entries of one store. One thread writes them; it and each reader hold a lock while they touch triples."""
+    """The entries of one store. One thread writes them. Writer and readers hold a lock while they use triples."""
 
     def __init__(self, value: pa.DataType, kind: StateKind) -> None:
         self.index = KeyIndex()
@@ -232,7 +232,7 @@ class Entries:
 
     @property
     def bytes(self) -> int:
-        """The estimated bytes of all entries, which grow with each entry, and not in leaps as the arrays do."""
+        """The estimated bytes of all entries. They grow with each entry, unlike the arrays, which grow in leaps."""
         return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
@@ -246,7 +246,7 @@ class Entries:
             self._rows.reserve(max(count, 2 * len(self._rows)))
 
     def take(self, slots: Slots | slice) -> Triples:
-        """Return a copy of the triples in the given slots; slot -1 means no slot, and gives txid NOTHING and nulls."""
+        """Return a copy of the triples in the given slots; txid NOTHING and nulls for slot -1, which means no slot."""
         triples = self._rows.take(slots)  # for slot -1 this takes the last row, which is overwritten below
         if not isinstance(slots, slice) and len(absent := (slots < 0).nonzero()[0]):
             triples.txids[absent] = NOTHING
@@ -264,7 +264,7 @@ class Entries:
         self._object_bytes += self._object_growth(before, after)
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Give slots to new keys, each of which comes once, and return the slots. They hold no triples yet."""
+        """Assign slots to new keys, and return the slots, which hold no triples yet. Each key must come once."""
         self.reserve(len(self) + len(encoded))
         return self.index.insert(encoded, hashes)
 

@@ -14,10 +14,10 @@ from trident_state.store import Home
 class MemoryMapState:
     """A state in the driver's memory: the default, which needs no server.
 
-    With a ``checkpointLocation`` the state is durable: snapshots under the checkpoint keep it, and the log keeps the
+    With a ``checkpointLocation`` the state is durable: there are snapshots under the checkpoint, and the log keeps the
     frozen batches after the last snapshot. Without a ``checkpointLocation`` nothing outlives the run. A count by word
-    takes about 100 bytes of memory per key, snapshots not included.
-    Meaning: ``org.apache.storm.trident.testing.MemoryMapState``, which is always opaque and never durable.
+    takes about 100 bytes of memory per key, in addition to snapshots. Meaning:
+    ``org.apache.storm.trident.testing.MemoryMapState``, which is always opaque and never durable.
 
     Make one by `opaque`, `transactional` or `nonTransactional`.
 
@@ -59,7 +59,7 @@ class MemoryMapState:
     def transactional(cls, *, maxBytes: int | None = None, ttlSecs: Duration | None = None) -> "MemoryMapState":
         """Return a transactional state, which is exact with transactional and opaque spouts.
 
-        It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
+        It is exact even with an opaque spout, because a batch is frozen before it is applied, and a replay of a frozen
         batch applies the same values. `maxBytes`, `ttlSecs`: as in `opaque`.
         """
         return cls(StateKind.TRANSACTIONAL, maxBytes, read_ttl(ttlSecs, StateKind.TRANSACTIONAL))
@@ -74,7 +74,7 @@ class MemoryMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "checkpoint", under which its snapshots and the log lie."""
+        """Where the state is kept beyond a run: in the "checkpoint", with its snapshots and the log."""
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:

@@ -4,12 +4,12 @@ Keys get slots 0, 1, 2, ... in the order in which they come, and keep them. One 
 up keys meanwhile: it finds a key that is being inserted either entirely or not at all.
 
 The index is a hash table in NumPy arrays, so that a few passes over arrays serve a whole batch of keys. A dict would
-need a Python object for every key, hold the GIL all the while, and have a third of the speed.
+need a Python object for every key, hold the GIL all the time, and be three times slower.
 
 Each key has a head of 16 bytes, laid out like Arrow's binary view: the key's length (4 bytes), then the key itself if
 it has at most 12 bytes. The head of a longer key holds the length, the key's first 4 bytes and the key's number (8
-bytes) among the long keys. The bytes of long keys lie one after the other in one heap, in the order in which the keys
-came. So most keys (a number, a date, a word) are compared with one access to distant memory.
+bytes) among the long keys. The bytes of long keys are stored one after the other in one heap, in the order in which the
+keys came. So most keys (a number, a date, a word) are compared with a single access to uncached memory.
 """
 
 from typing import TypeVar
@@ -47,11 +47,11 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
     @property
     def heap_bytes(self) -> int:
-        """The number of bytes that the long keys take beside their heads."""
+        """The number of bytes that the long keys take in addition to their heads."""
         return self.end + 8 * len(self.long)
 
     def equal(self, encoded: pa.Array, heads: Heads, slots: Slots) -> npt.NDArray[np.bool_]:
-        """Return for each key, given with its head, whether it is the key that is stored in the slot given for it."""
+        """Return for each key, given with its head, whether it equals the key stored in the slot given for it."""
         wanted, stored = _words(heads), _words(self.heads.take(slots))
         alike = np.equal(wanted[:, 0], stored[:, 0])
         equal = alike & np.equal(wanted[:, 1], stored[:, 1])
@@ -76,7 +76,7 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
 
 class KeyHeap:
-    """The growing arrays, in the order of the slots, of which each `StoredKeys` shows a part. One thread appends."""
+    """The growing arrays of heads and bytes, of which each `StoredKeys` shows a part. One thread appends."""
 
     def __init__(self) -> None:
         self._heads = np.zeros(1024, np.complex128)
@@ -88,9 +88,9 @@ class KeyHeap:
         return StoredKeys(self._heads[:count], _large(self._data, self._offsets[: long + 1]), end)
 
     def append(self, stored: StoredKeys, encoded: pa.Array) -> StoredKeys:
-        """Append the `encoded` keys behind the `stored` keys, and return all of them.
+        """Append the `encoded` keys to the `stored` keys, and return all of them.
 
-        What lies behind the `stored` keys is overwritten, because only an append that failed can have left it there.
+        Anything after the `stored` keys is overwritten, because only a failed append can have left it there.
         """
         count, known, end = len(stored.heads), len(stored.long), stored.end
         heads = heads_of(encoded)
@@ -110,14 +110,14 @@ class KeyHeap:
 
 
 def heap_bytes_of(encoded: pa.Array) -> int:
-    """Return the number of bytes that the given keys take in the heap, beside their heads."""
+    """Return the number of bytes that the given keys take in the heap, in addition to their heads."""
     words = _words(heads_of(encoded))
     lengths = words[_is_long(words), 0] & _LENGTH
     return int(lengths.sum()) + 8 * len(lengths)
 
 
 def heads_of(encoded: pa.Array) -> Heads:
-    """Return the heads of the given keys; the head of a long key holds no number yet."""
+    """Return the heads of the given keys, without the numbers of long keys."""
     if not len(encoded):
         return np.zeros(0, np.complex128)
     views = encoded.cast(pa.binary_view())
@@ -144,7 +144,7 @@ def _large(data: Bytes, offsets: Offsets) -> pa.LargeBinaryArray:
 
 
 def take_rows(encoded: pa.Array, rows: Slots) -> pa.Array:
-    """Return the keys of the given rows, which ascend; `encoded` itself if the rows are all of its rows."""
+    """Return the keys of the given rows, which must ascend; `encoded` itself if these are all of its rows."""
     return encoded if len(rows) == len(encoded) else encoded.take(pa.array(rows))
 
 
@@ -164,9 +164,9 @@ class Keys(msgspec.Struct, frozen=True):
     """The index of a store's keys as it stood at one moment: the hash table, and the first `count` keys.
 
     A table of 2**b positions has an entry of 64 bits at each: 0 if the position is free, otherwise the leading 64 - b
-    bits of a key's hash and, below them in b bits, the key's slot + 1. The entry of a key lies at the position that the
-    leading b bits of the hash name, or at the next free one. The thread that inserts keys writes into the same table: a
-    reader skips entries with a slot of `count` or above, which this thread has added since.
+    bits of a key's hash and, below them in b bits, the key's slot + 1. The entry of a key is at the position that the
+    leading b bits of the hash name, or at the next free one. The thread that inserts keys writes into the same table,
+    so a reader skips entries with a slot of `count` or above, which were added later.
     """
 
     table: Hashes
@@ -192,7 +192,7 @@ class Keys(msgspec.Struct, frozen=True):
         return slots
 
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
-        """Move each row's position on to the next entry that may be the row's key, and put its slot into `candidates`.
+        """Advance each row's position to the next entry that may be the row's key, and put its slot into `candidates`.
 
         For a row whose search ends at a free position, `candidates` stays as it is.
         """
@@ -219,15 +219,15 @@ class KeyIndex:
 
     @property
     def keys(self) -> Keys:
-        """The keys as they are now; keys that are inserted later do not show in the result."""
+        """The present keys. Keys that are inserted later do not show in the result."""
         return self._keys
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Give slots to keys that have none yet, each of which comes once, and return the slots.
+        """Assign slots to keys that have none yet, and return the slots. Each key must come once.
 
-        After an insert that failed, the next one may bring the same keys or others. The entries that the failed one
-        left in the table name slots that hold no key, or another key by now. A look-up rejects such an entry because
-        the bytes of the keys differ, as it rejects any key with a similar hash.
+        After a failed insert, the next one may have the same keys or others. The table entries that the failed insert
+        left behind name slots that hold no key, or another key by now. A look-up rejects such an entry because the
+        bytes of the keys differ, as it rejects any key with a similar hash.
         """
         slots = np.arange(len(self), len(self) + len(encoded), dtype=np.int64)
         if not len(slots):
@@ -250,7 +250,7 @@ def _slot_bits(table: Hashes) -> np.uint64:
 
 
 def _first_position(hashes: Hashes, table: Hashes) -> Slots:
-    """Return for each hash, or entry of a table in its place, the position at which a search for it begins."""
+    """Return for each hash, or for each table entry given as a hash, the position at which a search for it begins."""
     return (hashes >> np.uint64(65 - len(table).bit_length())).astype(np.int64)
 
 
@@ -271,7 +271,7 @@ def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
 
 
 def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
-    """Return a new table, with room for more, of keys given by the leading bits of their hashes and by slot + 1.
+    """Return a new table with spare room for keys, given by the leading bits of their hashes and by slot + 1.
 
     One pass over the sorted entries lays out the table: each entry lies at the position where the search for it begins,
     or right after the entry before it.

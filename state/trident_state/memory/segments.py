@@ -28,7 +28,7 @@ _NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a manifest says of a segment: it holds the entries that changed after batch `since`, up to batch `txid`."""
+    """A segment as a manifest describes it. It holds the entries that changed after batch `since`, up to `txid`."""
 
     name: str
     since: int
@@ -78,7 +78,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
 def write_segment(
     folder: Path, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
 ) -> Segment:
-    """Write the entries in `batches` as a new segment, durably, and return what a manifest says of it.
+    """Write the entries in `batches` as a new segment, durably, and return its description for a manifest.
 
     The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file is left behind.
     """
@@ -135,11 +135,11 @@ def delete_segments(folder: Path, names: Iterable[str]) -> None:
 
 
 def strays(folder: Path, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
-    """Return the names of segments in `folder` that `manifest` does not name, and that drivers before `epoch` wrote.
+    """Return the names of segments in `folder` that `manifest` does not name and that drivers before `epoch` wrote.
 
     Only segments of `log` are returned ("": of any log), because epochs of different logs cannot be compared. A segment
-    of a later driver is left out, because that driver may be about to publish a manifest that names it; with `epoch`
-    None no segment is left out for its epoch.
+    of a later driver is left out, because that driver may be about to publish a manifest that names it. If `epoch` is
+    None, segments of all epochs are returned.
     """
     named = {segment.name for segment in manifest.segments} if manifest else set()
     matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()

@@ -1,9 +1,9 @@
-"""Snapshots of a memory state: which entries the next segment holds, how a snapshot is published, how it is loaded.
+"""Snapshots of a memory state: the choice of entries for the next segment, the publishing and the loading.
 
 Only entries that changed since the last snapshot are written, so that the cost grows with the changes and not with the
-state. A new segment also takes in the last segments before it that are not much larger than itself, and replaces them:
-each segment holds more than twice the rows of the next one. So there are few segments, and together they hold at most
-about twice as many rows as the state has keys.
+state. A new segment also includes, and replaces, the last segments before it that are not much larger than itself, so
+that each segment holds more than twice the rows of the next one. So there are few segments, and together they hold at
+most about twice as many rows as the state has keys.
 """
 
 import logging
@@ -94,11 +94,11 @@ class Snapshots:
         return True
 
     def seconds_since_last(self) -> float:
-        """Return the seconds since a snapshot was last published, loaded or tried in vain."""
+        """Return the seconds since a snapshot was last published or loaded, or since the last attempt failed."""
         return self._clock.monotonic() - self._last
 
     def postpone(self) -> None:
-        """Let `seconds_since_last` count from now, because a snapshot failed."""
+        """Make `seconds_since_last` count from now, because a snapshot failed."""
         self._last = self._clock.monotonic()
 
     def create_manifest(self, lease: Lease, birth: int) -> None:
@@ -109,8 +109,8 @@ class Snapshots:
     def delete(self, lease: Lease | None) -> None:
         """Delete the manifest, if `lease` is not None, and then every segment of this state.
 
-        Without a lease the manifest stays, and names files that are gone, until the log is deleted. Raises FencedError
-        if `lease` is not in force; then nothing is deleted.
+        Without a lease the manifest stays until the log is deleted, and names missing files. Raises FencedError, and
+        deletes nothing, if `lease` is not in force.
         """
         if self.folder is None:
             return
@@ -122,7 +122,7 @@ class Snapshots:
             self.folder.rmdir()
 
     def publish_ttl(self, lease: Lease) -> None:
-        """Publish the manifest again with this driver's time to live, if the manifest holds another one."""
+        """Publish the manifest again with this driver's time to live, if the manifest has another one."""
         manifest = self._manifest
         if self.folder is not None and manifest is not None and manifest.ttl != self._ttl:
             self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
@@ -137,8 +137,9 @@ class Snapshots:
     def since(self, entries: Entries) -> int:
         """Return the txid after which an entry must have changed to go into the next segment.
 
-        It lies before the segments that the next one replaces: the last ones that are not more than twice as large as
-        all that comes after them, and each segment from the first damaged file on, which has to be written again.
+        It is the txid before the segments that the next one replaces. These are the last segments that are at most
+        twice as large as all that comes after them, and all segments from the first damaged file on, which must be
+        rewritten.
         """
         assert self._manifest is not None
         since, rows = self._manifest.txid, len(entries.changed(self._manifest.txid))
@@ -150,7 +151,7 @@ class Snapshots:
         return since
 
     def _intact(self, segment: Segment) -> bool:
-        """Return whether the file of a segment has its full size; if not, log that its entries are written again."""
+        """Return whether the file of a segment has its full size; if not, log that its entries are rewritten."""
         assert self.folder is not None
         try:
             intact = (self.folder / segment.name).stat().st_size == segment.bytes
@@ -173,7 +174,7 @@ class Snapshots:
         return manifest.segments[0].txid if manifest.segments else manifest.txid
 
     def incomplete(self) -> bool:
-        """Return whether a file that the manifest names is gone, or has not its full size."""
+        """Return whether a file that the manifest names is missing, or does not have its full size."""
         named = self._manifest.segments if self._manifest is not None and self.folder is not None else ()
         return not all(map(self._intact, named))
 
@@ -222,7 +223,8 @@ class Snapshots:
     def load(self) -> Entries:
         """Return the entries of the segments that the manifest names; no entries without a manifest.
 
-        Raises StateOwnedError or StateShapeError if the snapshot is that of another state, or of another shape or kind.
+        Raises StateOwnedError if the snapshot is that of another state, and StateShapeError if it has another shape or
+        kind.
         """
         entries = Entries(self._shape.value, self._kind)
         if self._manifest is None or self.folder is None:
@@ -267,7 +269,7 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:
-    """Put the rows of a segment into `entries`, except those that expired: of batch `expired` and earlier."""
+    """Put the rows of a segment into `entries`, except expired rows, which are those of batch `expired` and earlier."""
     if expired > 0:
         batch = batch.filter(pc.greater(batch.column("txid"), expired))
     keys, txids, *columns = batch.columns

@@ -26,7 +26,7 @@ from trident_state.store import Home, read_again
 _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
-"""The entries that an `apply` writes before it lets readers go on: so few that a reader waits far less than 1 ms."""
+"""The entries that an `apply` writes before it lets readers continue: so few that a reader waits far less than 1 ms."""
 
 _COLLECT_FROM = 4096
 """With fewer entries than this, the store does not look for entries that no read can see any more."""
@@ -34,7 +34,7 @@ _COLLECT_FROM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a snapshot is due: after `bytes` bytes of entries were written, or `seconds` after the last snapshot."""
+    """The pace of snapshots: one is due after `bytes` bytes of entries were written, or `seconds` after the last."""
 
     bytes: int = 64 * 2**20
     seconds: float = 30.0
@@ -47,16 +47,18 @@ class MemoryStore:
     on: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
     100,000 keys), and a thread writes, fsyncs and publishes the copy. The end of an `apply`, and `groups_of`, start a
     snapshot if `pace` says that one is due. `snapshot` takes one at once. `close` takes a last one, so that the next
-    start has no batch to apply again. If a snapshot fails, the failure is logged, nothing is lost, and the snapshot is
-    tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps no batches for it.
+    start need not apply batches again. If a snapshot fails, the failure is logged, nothing is lost, and the snapshot is
+    tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps no batches for the
+    state.
 
     **Expiry.** With a time to live (`ttl`, seconds) each commit moves the cutoff: a value that was last changed at or
     before the cutoff has expired (`trident_state.expiry`). The next collection frees the memory of expired values. A
-    collection happens when the state has grown by half since the last one, so that a batch pays for its own keys only.
+    collection happens when the state has grown by half since the last one, so that its cost is spread over the batches.
 
     **Locks.** An `apply`, and the copying of a cut, hold the writer's lock (`_writing`). A reader holds another lock
     (`_triples`) for as long as it takes to copy the triples that it reads; an `apply` holds this lock for one chunk of
-    entries at a time. Between two chunks each entry is as before or as after the batch, and its txid says which.
+    entries at a time. Between two chunks each entry has its state from before or after the batch, and its txid says
+    which.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class MemoryStore:
             self._snapshots.delete_strays(lease)
 
     def _load(self) -> Entries:
-        """Return the entries, loaded from the last snapshot if none are loaded or another driver has published it."""
+        """Return the entries. Load them from the last snapshot if none are loaded, or another driver published it."""
         changed, manifest = self._snapshots.refresh(), self._snapshots.manifest
         ours = manifest is not None and manifest.lease == self._lease
         if self._entries is None or (changed and not ours):
@@ -194,7 +196,7 @@ class MemoryStore:
             entries.account(change.before[part], change.after[part])
 
     def _collect(self) -> bool:
-        """Free the memory of entries that no read can see any more, if they are a quarter of all entries or more.
+        """Free the memory of entries that no read can see any more, if they are at least a quarter of all entries.
 
         Return whether memory was freed.
         """
@@ -207,9 +209,9 @@ class MemoryStore:
         return True
 
     def _removed_txid(self) -> int:
-        """Return the last txid of which a removal may be forgotten, with its key.
+        """Return the last txid whose removed keys may be forgotten.
 
-        After that txid a read might still see the value before the removal, or a segment that stays might hold the
+        For a later removal, a read might still see the value before it, or an older segment might still hold that
         value, and the next load would bring it back.
         """
         before = (-1 if self._marker is None else self._marker) - 1
@@ -278,8 +280,8 @@ class MemoryStore:
     def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None, time: float | None = None) -> pa.Array:
         """Return the values in the given slots as of `asOf`, null where a value has expired.
 
-        With `time`, which is the time of batch `asOf` + 1, return what that batch reads before it writes: the values
-        that expire with it are null too.
+        With `time`, the time of batch `asOf` + 1, return the values that this batch reads before it writes: values that
+        expire with it are null, too.
         """
         with self._triples:
             triples = entries.take(slots)
@@ -310,9 +312,9 @@ class MemoryStore:
         return -1 if manifest is None else manifest.txid
 
     def snapshot(self) -> int:
-        """Take a snapshot now, if batches came after the last one or one of its files is gone; return `durable()`.
+        """Take a snapshot now if batches came after the last one, or one of its files is missing; return `durable()`.
 
-        If a snapshot is under way, wait for its end first. Raises OSError, FencedError, or what the log raises.
+        If a snapshot is under way, wait for its end first. Raises OSError, FencedError, or an error of the log.
         """
         with self._snapshotting:
             with self._writing:
@@ -346,7 +348,7 @@ class MemoryStore:
         return behind and self._entries is not None and self._fenced is None
 
     def _cut(self, again: bool = False) -> Cut | None:
-        """Return a copy of the entries that the next segment is to hold, as of the marker; None if no snapshot is due.
+        """Return a copy of the entries for the next segment, as of the marker; None if no snapshot is due.
 
         With `again`, return a cut even if no batch came after the last snapshot.
         """

@@ -18,9 +18,9 @@ from trident_state.state_shape import StateShape
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The entries to write for an update, or for a part of one: key bytes, hashes, slots, and triples before and after.
+    """The entries to write for an update, or for a part of it: key bytes, hashes, slots, and triples before and after.
 
-    `values` are the values after the update of all keys of the part, also of those that need no write.
+    `values` are the values of all keys of the part after the update, including keys that need no write.
     """
 
     encoded: pa.Array
@@ -34,7 +34,7 @@ class Change(msgspec.Struct, frozen=True):
 def changes_of(
     update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str
 ) -> list[Change]:
-    """Return the changes of an update: one for the whole update, or one for each part if one array cannot hold it."""
+    """Return the changes of an update: one for the whole update, or several for parts if one array cannot hold it."""
     check_update_types(where, shape, update)
     return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
 
@@ -66,7 +66,7 @@ def _change(
 def _triples_after(entries: Entries, before: Triples, values: pa.Array, txid: int, expired: int) -> Triples:
     """Return the triples of keys to which batch `txid` gives `values`.
 
-    The value before becomes prev, unless it has expired: its txid is at or before `expired`.
+    The value before becomes prev, unless it has expired because its txid is at or before `expired`.
     """
     prevs = before.values if entries.versioned else None
     if prevs is not None and expired > 0:

@@ -8,8 +8,9 @@ JSON       ``{"txid":7,"value":3,"prev":2}``, for programs other than this libra
 =========  ==================================================================================================
 
 A non-transactional state keeps bare values, without txid and prev: flags and value, the encoded value, or the value as
-JSON. A null means that there is no value, in prev too. Bytes from a server are not trusted: a function that reads them
-may raise StateCorruptError. Scripts in Redis read these forms too (``redis/lua``): a change here is a new store format.
+JSON. A null, in prev too, means that there is no value. Bytes from a server are not trusted: a function that reads them
+may raise StateCorruptError. Scripts in Redis (``redis/lua``) also read these forms; a change here is a new store
+format.
 """
 
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ class FixedRecords:
         return triples.spread(present) if records.null_count else triples
 
     def unpack_rows(self, rows: bytes) -> Triples:
-        """Return the triples of records that stand one after the other in `rows`."""
+        """Return the triples of the records that `rows` holds one after the other."""
         if len(rows) % self.width:
             raise StateCorruptError(f"records are not {self.width} bytes long")
         return self._triples(np.frombuffer(rows, np.uint8))
@@ -187,7 +188,7 @@ def null_flags(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def unpack_records(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
-    """Return the triples of records that a server answered.
+    """Return the triples of the records in a server's answer.
 
     Raises StateCorruptError, with the name of the state, if a record is not of this form.
     """

@@ -12,7 +12,7 @@ NOTHING = -1
 
 
 class Triples(msgspec.Struct, frozen=True):
-    """The triples of several keys, one per row; if nothing is stored for a key, its txid is NOTHING, the rest null."""
+    """The triples of several keys, one per row. Without a stored triple a key has txid NOTHING and nulls."""
 
     txids: npt.NDArray[np.int64]
     values: pa.Array

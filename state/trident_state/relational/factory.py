@@ -29,12 +29,12 @@ class _RelationalState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "server", which means the database."""
+        """Where the state is kept beyond a run: on a "server", which here means the database."""
         return "server"
 
     @property
     def fenced(self) -> bool:
-        """Whether the state refuses a former driver in the step that writes: True."""
+        """True, because the state refuses a former driver's write in the same transaction."""
         return True
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
@@ -51,8 +51,8 @@ class SqliteMapState(_RelationalState):
     """A state in a SQLite file, which outlives the run and which SQL can read.
 
     Make a SqliteMapState by `opaque`, `transactional` or `nonTransactional`. A file may hold many states. Each batch is
-    one transaction, which is on the disk when it is committed; exactly-once, and a former driver is refused. Meaning:
-    the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
+    one transaction, which is on the disk when it is committed. The state is exactly-once, and refuses a former driver.
+    Meaning: the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
 
     >>> SqliteMapState.opaque("states.db")
     SqliteMapState.opaque('states.db')
@@ -81,13 +81,13 @@ class SqliteMapState(_RelationalState):
         Parameters
         ----------
         path
-            The file, on a local disk: SQLite's locks do not hold on network drives. It is made with the first state;
-            its folder must be there.
+            The file, on a local disk, because SQLite's locks do not work on network drives. It is created with the
+            first state; its folder must exist.
 
         Raises
         ------
         TypeError, ValueError
-            The path is none.
+            `path` is not a path.
         """
         return cls(StateKind.OPAQUE, path)  # type: ignore[arg-type]
 
@@ -113,9 +113,9 @@ class PostgresMapState(_RelationalState):
     """A state in PostgreSQL, which outlives the run and which SQL can read.
 
     Make a PostgresMapState by `opaque`, `transactional` or `nonTransactional`. Each batch is one transaction, which is
-    durable when it is committed; exactly-once, and a former driver is refused. It needs psycopg:
-    ``pip install 'trident-pyspark[postgres]'``. Meaning: the JDBC state of ``storm-jdbc``, with fencing and committed
-    reads added.
+    durable when it is committed. The state is exactly-once, and refuses a former driver. It needs psycopg: ``pip
+    install 'trident-pyspark[postgres]'``. Meaning: the JDBC state of ``storm-jdbc``, with fencing and committed reads
+    added.
 
     >>> PostgresMapState.opaque("postgresql://me:secret@localhost/shop")
     PostgresMapState.opaque('postgresql://me:***@localhost/shop')

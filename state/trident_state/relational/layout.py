@@ -1,4 +1,4 @@
-"""How one state lies in a relational database: a table of its entries, and a view with a column for each field.
+"""The layout of one state in a relational database: a table of its entries, and a view with a column for each field.
 
 The table has the columns ``key`` (the encoded key, or `META`), ``fields`` (the key's fields as a JSON array, null for
 the meta entry) and ``record`` (JSON, as `trident_state.records.documents` writes it).
@@ -25,9 +25,9 @@ _LONGEST = 63
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """A column of the view: its name, its type, and the places of its value in ``fields`` or in the record's value.
+    """A column of the view: its name, its type, and where its value is found, in ``fields`` or in the record's value.
 
-    `field` is the position of a key field; None for a column of the value, of which `part` names a struct's field.
+    `field` is the position of a key field, or None for a column of the value; `part` names a field of a struct value.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StateTable:
 
     @property
     def name(self) -> str:
-        """The name of the table, which no other state has: names have no slash."""
+        """The name of the table. It is unique, because names of topologies and states contain no slash."""
         return f"{self.identity.topology}/{self.identity.name}"
 
     @property
@@ -63,7 +63,7 @@ class StateTable:
 
     @property
     def bare(self) -> bool:
-        """Whether a record is the value alone."""
+        """True if a record is the value alone."""
         return self.kind is StateKind.NON_TRANSACTIONAL
 
     @cached_property
@@ -105,7 +105,7 @@ class StateTable:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it.
+    """Return a name as a quoted SQL identifier.
 
     >>> quoted('a"b')
     '"a""b"'
@@ -114,11 +114,11 @@ def quoted(name: str) -> str:
 
 
 def shown(column: str, char: str) -> str:
-    r"""Return the expression for the JSON in a column as the view reads it: with U+FFFD in place of each zero byte.
+    r"""Return the SQL expression by which the view reads the JSON in a column, with U+FFFD for each zero byte.
 
-    No text of PostgreSQL holds a zero byte, so that one such value would fail every query of the view; SQLite cuts the
-    text there. Escaped backslashes are put aside meanwhile, as a character that JSON never has: ``\\u0000`` is text
-    without a zero byte. `char` is the database's function from a number to a character.
+    PostgreSQL's texts cannot hold a zero byte, so one such value would fail every query of the view; SQLite cuts the
+    text there. Escaped backslashes are replaced meanwhile by a character that JSON never has, because ``\\u0000`` is
+    text without a zero byte. `char` is the database's function from a number to a character.
 
     >>> shown("record", "chr")
     "replace(replace(replace(record, '\\\\', chr(1)), '\\u0000', '\\ufffd'), chr(1), '\\\\')"
@@ -128,7 +128,7 @@ def shown(column: str, char: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL writes it.
+    """Return a text as an SQL literal.
 
     >>> literal("it's")
     "'it''s'"

@@ -1,4 +1,4 @@
-"""The table of one state in PostgreSQL: a map that puts on a condition, in one transaction that is durable."""
+"""The table of one state in PostgreSQL: a map with a conditional put, which is one durable transaction."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -28,7 +28,7 @@ _BEGIN = (
 
 
 class PostgresTable:
-    """The table of one state. A connection is opened when it is needed, and opened anew after any error."""
+    """The table of one state. A connection is opened when it is needed, and reopened after any error."""
 
     def __init__(self, url: str, connect_timeout: float, table: StateTable) -> None:
         self._url, self._timeout, self._table, self._name = url, connect_timeout, table, quoted(table.name)
@@ -53,7 +53,7 @@ class PostgresTable:
         self._write(lambda connection: self._put(connection, keys, values))
 
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
-        """Store all in one transaction, which holds the lock of the guard's row to its end."""
+        """Store all values in one transaction, which locks the row of `guard` until it ends."""
 
         def put(connection: Any) -> bool:
             if expected is None:
@@ -71,7 +71,7 @@ class PostgresTable:
         return [bytes(key) for (key,) in self._read(f"select key from {self._name}", ()) or ()]
 
     def multiRemove(self, keys: list[bytes]) -> None:
-        """Remove the given keys; with the last one, which is the meta entry, table and view go."""
+        """Remove the given keys. With the last key, which is that of the meta entry, drop the table and the view."""
 
         def remove(connection: Any) -> None:
             connection.execute(f"delete from {self._name} where key = any(%b::bytea[])", (keys,))
@@ -82,7 +82,7 @@ class PostgresTable:
         self._write(remove)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what of the server's settings lets it lose a commit that it confirmed."""
+        """Return warnings about settings by which the server may lose a confirmed commit."""
         found = (
             self._read(
                 "select name from pg_settings where name in ('fsync', 'full_page_writes') "
@@ -183,7 +183,7 @@ class PostgresTable:
             connection.execute(put, (keys[part], fields[part], records[part]))
 
     def _create(self, connection: Any) -> None:
-        """Make table and view, if they are not there, and let no other driver make them or the first entry too."""
+        """Create the table and view if they are missing, with a lock against other drivers that do so."""
         connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._table.name,))
         if connection.execute("select to_regclass(%s)", (self._name,)).fetchone()[0] is not None:
             return
@@ -205,7 +205,7 @@ class PostgresTable:
 
 
 def _typed(column: ViewColumn) -> str:
-    """Return the expression of a column of the view."""
+    """Return the SQL expression of a column of the view."""
     if column.field is not None:
         text, document = f"fields ->> {column.field}", f"fields -> {column.field}"
     elif column.part is None:

@@ -1,4 +1,4 @@
-"""The table of one state in a SQLite file: a map that puts on a condition, in one transaction synced to disk."""
+"""The table of one state in a SQLite file: a map with a conditional put, which is one transaction synced to disk."""
 
 import os
 import sqlite3
@@ -17,7 +17,7 @@ _BUSY_SECONDS = 10.0
 
 
 class SqliteTable:
-    """The table of one state. The file is made with the state, and a file that was replaced is opened anew."""
+    """The table of one state. The file is created with the state, and reopened if it was replaced."""
 
     def __init__(self, path: str, table: StateTable) -> None:
         self._path, self._table, self._name = Path(path).absolute(), table, quoted(table.name)
@@ -42,7 +42,7 @@ class SqliteTable:
         self._run("BEGIN IMMEDIATE", lambda db: self._put(db, keys, values), None, make=True)
 
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
-        """Store all in one transaction, which holds the file's only lock for writers."""
+        """Store all values in one transaction, which holds the file's only lock for writers."""
 
         def put(db: sqlite3.Connection) -> bool:
             if expected is None:
@@ -64,7 +64,7 @@ class SqliteTable:
         return self._run("BEGIN", read, [])
 
     def multiRemove(self, keys: list[bytes]) -> None:
-        """Remove the given keys; with the last one, which is the meta entry, table and view go."""
+        """Remove the given keys. With the last key, which is that of the meta entry, drop the table and the view."""
 
         def remove(db: sqlite3.Connection) -> None:
             if not self._exists(db):
@@ -85,7 +85,7 @@ class SqliteTable:
     # --- transactions ----------------------------------------------------------------------------------------
 
     def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool = False) -> T:
-        """Return what `work` returns in one transaction; `absent` if there is no file, unless it is to be made."""
+        """Return what `work` returns in one transaction; `absent` if there is no file, unless `make` creates it."""
         try:
             db = self._connected(make)
             if db is None:
@@ -132,9 +132,9 @@ class SqliteTable:
         return db
 
     def _file_there(self) -> tuple[int, int] | None:
-        """Return what tells the file at the path from any other; None if there is none.
+        """Return the device and inode of the file at the path, which no other file has; None if there is no file.
 
-        SQLite goes on to write a file that was removed, without a word; what it writes is lost.
+        SQLite would go on to write a removed file without an error, and the writes would be lost.
         """
         try:
             found = os.stat(self._path)
@@ -173,7 +173,7 @@ class SqliteTable:
 
 
 def _turn_to_wal(db: sqlite3.Connection) -> None:
-    """Let readers and the writer of a file not wait for each other. SQLite itself does not wait for this change."""
+    """Switch to WAL, so that readers and the writer do not wait for each other. SQLite does not wait for this."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -187,7 +187,7 @@ def _turn_to_wal(db: sqlite3.Connection) -> None:
 
 
 def _extracted(column: ViewColumn, value: str) -> str:
-    """Return the expression of a column of the view."""
+    """Return the SQL expression of a column of the view."""
     if column.field is not None:
         source, path = "fields", f"$[{column.field}]"
     else:

@@ -1,4 +1,4 @@
-"""Combiners that work on whole columns: their calls, what these may return, and accumulators kept as columns.
+"""Combiners that work on whole columns: their calls, checks of the results, and accumulators kept as columns.
 
 A combiner of this kind has ``initColumn``, which makes the accumulators of many groups in one call, and may have
 ``combineColumn``, which combines two columns of accumulators. Its ``init`` and ``combine`` mean the same for one value.
@@ -48,7 +48,7 @@ def combines_columns(aggregation: Aggregation) -> bool:
 class ColumnAccumulators:
     """One combiner's accumulators, in columns by the numbers of their keys.
 
-    Accumulators of the same key are collected, and merged when they have become many. A null accumulator is none.
+    Accumulators of the same key are collected, and merged when there are many. A null means no accumulator.
     """
 
     def __init__(self, where: Where, aggregation: Aggregation, accumulator: pa.Field) -> None:
@@ -166,7 +166,7 @@ class ColumnCombine:
 
 
 def checked_column(where: Where, given: Any, field: pa.Field, count: int, method: str) -> pa.Array:
-    """Return what a method gave as a column of `count` accumulators. Raises UserFunctionError if it is none."""
+    """Return the result of a method as a column of `count` accumulators. Raises UserFunctionError if it is not one."""
     if isinstance(given, pa.ChunkedArray):
         given = one_chunk(given)
     if isinstance(given, list):
@@ -182,7 +182,7 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
 
 
 def _is_series(given: object) -> bool:
-    """Return whether a column is a pandas Series. pandas is not imported for that: each worker would pay for it."""
+    """Return whether a column is a pandas Series, without importing pandas, which would delay each worker."""
     series = getattr(sys.modules.get("pandas"), "Series", None)  # None too while another thread imports pandas
     return series is not None and isinstance(given, series)
 

@@ -1,8 +1,7 @@
 """Combiners over columns: tuples are folded to partial accumulators, partial accumulators are merged.
 
-``init`` and ``combine`` are called as Trident does it: a null accumulator takes the first value as it is. Several
-combiners over the same groups share the work on the keys. Arrow's own grouping takes over where there are many rows,
-and where it agrees with Spark.
+``init`` and ``combine`` are called as in Trident: a null accumulator takes the first value as it is. Several combiners
+over the same groups share the work on the keys. Arrow's own grouping is used for many rows, if it agrees with Spark.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,9 +31,9 @@ _START = Position()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldMember:
-    """One combiner as it travels to the workers.
+    """One combiner as it is sent to the workers.
 
-    `presented_type` is the type of the presented value; None where the accumulator itself is the result.
+    `presented_type` is the type of the presented value; None if the accumulator itself is the result.
     """
 
     where: Where
@@ -67,7 +66,7 @@ class FoldMember:
         return output_column(self.where, values, self.accumulator)
 
     def presented(self, accumulators: Column) -> Column:
-        """Return the result of each accumulator: by `present`, where the aggregator has it; null of a null."""
+        """Return the result for each accumulator, by `present` if the aggregator has it; null for null."""
         if self.presented_type is None:
             return accumulators
         present = self.aggregation.aggregator.present  # type: ignore[attr-defined]
@@ -78,7 +77,7 @@ class FoldMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldSpec:
-    """Combiners over the same groups, as they travel to the workers."""
+    """Combiners over the same groups, as they are sent to the workers."""
 
     members: tuple[FoldMember, ...]
     keys: pa.Schema
@@ -94,7 +93,7 @@ class FoldSpec:
 
     @classmethod
     def of_state(cls, keys: pa.Schema, where: Where, aggregation: Aggregation) -> "FoldSpec":
-        """Return the spec of a state's aggregation: a bundle is folded member by member, and leaves in one field."""
+        """Return the spec of a state's aggregation. A bundle is folded by its members into one field."""
         bundle = bundle_of(aggregation)
         if bundle is None:
             return cls.of(keys, FoldMember(where, aggregation))
@@ -112,7 +111,7 @@ class FoldSpec:
         )
 
     def zeros(self, rows: int = 1) -> Columns:
-        """Return `rows` rows of accumulators of no tuple, without key fields."""
+        """Return `rows` rows of accumulators for no tuples, without key fields."""
         return Columns(
             {member.output: member.column([member.zero() for _ in range(rows)]) for member in self.members}, rows
         )
@@ -213,7 +212,7 @@ class Accumulators:
 
 
 def accumulators_of(member: FoldMember) -> Accumulators | ColumnAccumulators:
-    """Return an empty place for one combiner's accumulators: in columns, if the combiner works on columns."""
+    """Return an empty object for one combiner's accumulators: in columns if the combiner works on columns."""
     if has_columns(member.aggregation):
         return ColumnAccumulators(member.where, member.aggregation, member.accumulator)
     return Accumulators(member)
@@ -279,7 +278,7 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 def fold_columns(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
     """Fold tuples: return every key with its accumulators.
 
-    Arrow's grouping does it where it is faster and agrees with Spark, else a Python loop.
+    Arrow's grouping is used if it is faster and agrees with Spark, otherwise a Python loop.
     """
     if sum(part.rows for part in parts) >= _FEW:
         partials = [arrow_partial(spec, part) for part in parts]
@@ -291,7 +290,7 @@ def fold_columns(spec: FoldSpec, parts: Sequence[Columns], first: Position = _ST
 def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Merge partial accumulators of several partitions by key.
 
-    Without key fields the result is one row, even where there are no accumulators.
+    Without key fields the result is one row, even if there are no accumulators.
     """
     if partials.num_rows >= _FEW and arrow_can_merge(spec):
         return _merge_in_arrow(spec, partials)
@@ -313,9 +312,9 @@ def arrow_can_merge(spec: FoldSpec) -> bool:
 
 
 def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
-    """Return the partial accumulators of these tuples by Arrow's grouping; None where Spark would differ.
+    """Return the partial accumulators of these tuples by Arrow's grouping; None if Spark's results would differ.
 
-    Arrow takes 0.0 and -0.0 for two keys, so `arrow_merge` has to follow.
+    Arrow takes 0.0 and -0.0 for two keys, so `arrow_merge` must follow.
     """
     if not _arrow_can_fold(spec, columns):
         return None
@@ -329,7 +328,7 @@ def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
 
 
 def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
-    """Merge the results of `arrow_partial` by key. Keys are equal where Spark says so."""
+    """Merge the results of `arrow_partial` by key. Keys are equal if they are in Spark."""
     if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
         return Columns.of(partials[0], spec.schema)
     return _merge_in_arrow(spec, pa.concat_tables(partials))
@@ -338,7 +337,7 @@ def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
 def _merge_in_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Merge the rows of one table that have the same key.
 
-    A Python loop does it where Arrow's sum might overflow, or where a key is floating-point.
+    A Python loop does it if Arrow's sum might overflow, or if a key is floating-point.
     """
     width = len(spec.keys)
     hows = ["sum" if m.aggregation.native == "count" else str(m.aggregation.native) for m in spec.members]

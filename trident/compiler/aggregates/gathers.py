@@ -26,9 +26,9 @@ from trident.operations.tuples import tuple_type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceMember:
-    """A reducer as it travels to the workers.
+    """A reducer as it is sent to the workers.
 
-    `presented_type` is the type of the values that its `present` returns; None where it has no `present`.
+    `presented_type` is the type of the values that its `present` returns; None if it has no `present`.
     """
 
     where: Where
@@ -42,7 +42,7 @@ class ReduceMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmitMember:
-    """An Aggregator as it travels to the workers."""
+    """An Aggregator as it is sent to the workers."""
 
     where: Where
     emitting: Emitting
@@ -54,7 +54,7 @@ class EmitMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PandasMember:
-    """A function over pandas objects as it travels to the workers. `inputs` are the fields that it sees."""
+    """A function over pandas objects as it is sent to the workers. `inputs` are the fields that it sees."""
 
     where: Where
     function: PandasAggregation
@@ -70,7 +70,7 @@ GatherMember = FoldMember | ReduceMember | EmitMember | PandasMember
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherSpec:
-    """Aggregators of any kind over the same groups, as they travel to the workers."""
+    """Aggregators of any kind over the same groups, as they are sent to the workers."""
 
     members: tuple[GatherMember, ...]
     keys: pa.Schema
@@ -108,7 +108,7 @@ class Gather:
         self._runs = [_opened(member, spec.batch) for member in spec.members]
 
     def expect(self, keys: Columns) -> None:
-        """Begin groups that give a result even without a tuple."""
+        """Begin the groups of `keys`, which give a result even without a tuple."""
         self._numbered(keys)
 
     def add(self, columns: Columns) -> None:
@@ -118,7 +118,7 @@ class Gather:
             run.add(numbers, columns)
 
     def result(self) -> Columns:
-        """Return the results of all groups: of several members, every combination of their results within a group.
+        """Return the results of all groups; for several members, every combination of their results within a group.
 
         The results of the last member change fastest. Without key fields there is one group, even without a tuple.
         """
@@ -139,10 +139,10 @@ class Gather:
         return numbers
 
     def _combined(self, counts: Sequence[list[int] | None]) -> tuple[list[int] | None, list[list[int] | None]]:
-        """Return for each result tuple the number of its group, and for each member the row of it that the tuple takes.
+        """Return for each result tuple the number of its group, and the row that it takes from each member's output.
 
-        `counts` has for each member its numbers of rows by group. None in place of a list stands for 0, 1, 2 ...:
-        nothing has to be moved or repeated.
+        `counts` has for each member its numbers of rows by group. None in place of a returned list stands for 0, 1, 2
+        ..., so that no row has to be moved or repeated.
         """
         if all(count is None for count in counts):
             return None, [None for _ in counts]
@@ -167,7 +167,7 @@ def _opened(member: GatherMember, batch: int | None) -> MemberRun:
 
 
 class _FoldRun:
-    """A combiner among members that see every tuple."""
+    """The run of a combiner that is used beside members that must see every tuple."""
 
     def __init__(self, member: FoldMember, batch: int | None) -> None:
         self._member = member
@@ -191,7 +191,7 @@ class _FoldRun:
 
 
 class _ReduceRun:
-    """A reducer: one value for each group."""
+    """The run of a reducer: one value for each group."""
 
     def __init__(self, member: ReduceMember) -> None:
         self._member = member
@@ -223,7 +223,7 @@ class _ReduceRun:
 
 
 class _EmitRun:
-    """An Aggregator: a state and a collector for each group."""
+    """The run of an Aggregator: a state and a collector for each group."""
 
     def __init__(self, member: EmitMember, batch: int | None) -> None:
         self._member = member
@@ -267,7 +267,7 @@ class _EmitRun:
 
 
 class _PandasRun:
-    """A function over pandas objects: one call for each group."""
+    """The run of a function over pandas objects: one call for each group."""
 
     def __init__(self, member: PandasMember) -> None:
         self._member = member

@@ -1,6 +1,6 @@
 """Reducers over several streams. A reducer makes a state for each partition, or for each group that has a tuple.
 
-Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced apart.
+Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced separately.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from trident.plan.nodes import MultiReduce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceSpec:
-    """A reducer over several streams as it travels to the workers."""
+    """A reducer over several streams as it is sent to the workers."""
 
     step: str
     site: CallSite
@@ -47,7 +47,7 @@ class ReduceSpec:
         return cls(node.step, how.site, how.reducer, node.inputs, node.groups, keys, outputs)
 
     def where(self, inputs: tuple[str, ...] = ()) -> Where:
-        """Return what errors about this function name: the step, the function and the fields it reads."""
+        """Return the call as errors name it: the step, the function and the fields that it reads."""
         return Where(self.step, self.site, inputs)
 
 
@@ -74,7 +74,7 @@ class PartitionReducer:
         self._group = tuple_type(tuple(spec.keys.names))
 
     def begin(self) -> None:
-        """Make the state of a partition without groups, which has one even without a tuple."""
+        """Without groups, make the state of the partition, which exists even without a tuple."""
         self._index.numbers([], 1)
         self._add_state(())
 
@@ -105,7 +105,7 @@ class PartitionReducer:
                 complete(state, *group, self._collector)
 
     def emitted(self, least: int = 1) -> Columns | None:
-        """Return the tuples emitted since the last call; None where they are fewer than `least`."""
+        """Return the tuples emitted since the last call; None if they are fewer than `least`."""
         rows = self._collector.emitted
         if len(rows) < least:
             return None

@@ -1,6 +1,6 @@
 """Selections of whole tuples, such as the first ones or the greatest one, by one function for both engines.
 
-A selection may be made in each part of the tuples, and then among the selected ones: the result is that of the whole.
+A selection may be made in each part of the tuples, and then among the selected tuples, with the same result.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from trident.plan.nodes import Pick
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickSpec:
-    """A selection as it travels to the workers."""
+    """A selection as it is sent to the workers."""
 
     where: Where
     picking: Picking
@@ -35,7 +35,7 @@ class PickSpec:
 
 
 def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Columns:
-    """Return the selected tuples. Tuples that differ in a field of `apart` do not compete: each set has a selection."""
+    """Return the selected tuples. Each set of tuples with equal values of the fields `apart` has its own selection."""
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}
@@ -50,7 +50,7 @@ def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Colum
 
 
 def _rows(spec: PickSpec, columns: Columns) -> list[int]:
-    """Return the numbers of the selected rows, in the order in which they leave."""
+    """Return the numbers of the selected rows, in the order of the result."""
     picking = spec.picking
     if isinstance(picking, First):
         return _first(picking, spec.where, columns)
@@ -71,7 +71,7 @@ def _tuples(where: Where, columns: Columns) -> list[Any]:
 
 
 def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
-    """Return the row of the extreme value, in a list (empty: all are null); None where Arrow orders unlike Spark."""
+    """Return a list with the row of the extreme value (empty: all are null); None if Arrow's order is not Spark's."""
     kind = column.kind
     if not (kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind)):
         return None
@@ -84,7 +84,7 @@ def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
 
 
 def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int | None:
-    """Return the row of the extreme value among these rows: of several equal ones the last, of no rows None."""
+    """Return the row of the extreme value among these rows, the last one of several equal; None for no rows."""
     picking = spec.picking
     assert isinstance(picking, Extreme)
     compare, sign = picking.comparator or _compare, 1 if picking.greatest else -1

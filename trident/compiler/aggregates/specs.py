@@ -1,4 +1,4 @@
-"""Aggregates of the plan as specs of folds or gathers, which travel to the workers."""
+"""Aggregates of the plan as specs of folds or gathers, which are sent to the workers."""
 
 from collections.abc import Iterable
 
@@ -68,6 +68,6 @@ def _presented_type(member: Member, how: Aggregation | Reduction) -> pa.DataType
 
 
 def read_fields(node: Aggregate | PersistentAggregate) -> list[str]:
-    """Return the fields that an aggregate reads of its source: at least one, even where it needs none."""
+    """Return the fields that an aggregate reads from its source: at least one, even if it needs none."""
     wanted = {*node.group, *inputs_of(node)}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]

@@ -40,14 +40,14 @@ class ArrowEngine(Engine):
         return ArrowSlot(group, self._secret)
 
     def close(self) -> None:
-        """Do nothing: the engine holds nothing."""
+        """Do nothing: the engine holds no resources."""
 
 
 StageFunction = Callable[[Run], StageResult]
 
 
 class ArrowSlot:
-    """A slot for one batch at a time. `secret`: the key of the batches' ledgers; None where the run keeps none."""
+    """A slot for one batch at a time. `secret`: the key of the batches' ledgers; None if the run keeps no ledgers."""
 
     def __init__(self, group: Group, secret: bytes | None = None) -> None:
         self._secret = secret
@@ -88,11 +88,11 @@ class ArrowSlot:
         return result
 
     def cancel(self) -> None:
-        """Stop the batch after the operation that is running."""
+        """Stop the batch as soon as the operation that is running ends."""
         self._cancelled.set()
 
     def close(self) -> None:
-        """Do nothing: the slot holds nothing."""
+        """Do nothing: the slot holds no resources."""
 
 
 def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
@@ -102,7 +102,7 @@ def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
 
 
 def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
-    """Return the function that runs a stage. `caught` names the nodes (by id) whose failed tuples leave the stream."""
+    """Return the function that runs a stage. `caught` names the nodes (by id) whose failed tuples are left out."""
     evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught, hints=hints)
 
     def run(work: Run) -> StageResult:
@@ -120,7 +120,7 @@ def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = Mapping
 
 
 def _ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the end nodes of a stage: what `stage_ends` returns, and the Debug steps, of which no field is read."""
+    """Return the end nodes of a stage: those of `stage_ends`, and the Debug steps, whose fields nobody reads."""
     ends = stage_ends(stage)
     for debug in stage.debugs:
         ends.setdefault(debug, [])

@@ -52,14 +52,14 @@ from trident.plan.hints import Hints
 from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
-"""A function that runs a node which only Spark can run, and returns the tuples that leave the node.
+"""A function that runs a node which only Spark can run, and returns its output tuples.
 
-It takes the node, the tuples that enter the node, and the requests: one row for each, with the hidden fields alone."""
+It takes the node, its input tuples, and the requests: one row for each, with only the hidden fields."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One evaluation: its inputs, the states it may read, and what it collects on the way."""
+    """One evaluation: its inputs, the states that it may read, and the letters and counts that it collects."""
 
     inputs: Mapping[int, Columns]
     read: Read | None = None
@@ -67,7 +67,7 @@ class Run:
     """One row for each request, with its number in the hidden field; None for a batch."""
     debug: dict[str, pa.Table] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
-    """A function that is called between steps, and raises where the run was cancelled."""
+    """A function that is called between steps, and raises if the run was cancelled."""
     txid: int = 1
     letters: Letters = field(default_factory=Letters)
     steps: list[StepWork] = field(default_factory=list)
@@ -76,15 +76,15 @@ class Run:
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
-"""A function from the tuples of a node's sources to the tuples that leave the node."""
+"""A function from the tuples of a node's sources to the node's output tuples."""
 
 AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
-"""A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated apart:
-one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
+"""A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated
+separately: one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
 
 
 class Answer(Protocol):
-    """A compiled DRPC function: of the requests, a reader of states, and a check that is called between steps."""
+    """A compiled DRPC function. It takes the requests, a reader of states, and a check that it calls between steps."""
 
     def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
 
@@ -114,10 +114,10 @@ class Evaluation:
     ) -> None:
         """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
 
-        `hidden` fields pass through every node; they tell the tuples of one request from those of another.
-        `native` runs the nodes that only Spark can run; without it such a node raises MissingSessionError.
-        `caught` names the nodes (by id) whose failing tuples leave the stream; `Run.letters` takes them.
-        `hints` take the place of the program's numbers of partitions.
+        `hidden` fields pass through every node; they tell the tuples of one request from those of another. `native`
+        runs the nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the
+        nodes (by id) whose failing tuples are left out; `Run.letters` takes them. `hints` take the place of the
+        program's numbers of partitions.
         """
         self._caught = caught
         self._entries = {id(node) for node in entries}
@@ -137,7 +137,7 @@ class Evaluation:
         ]
 
     def run(self, run: Run) -> dict[int, Columns]:
-        """Return the tuples that leave each node, by the node's id."""
+        """Return the output tuples of each node, by the node's id."""
         by_node = dict(run.inputs)
         if self._partitioned:
             by_node = {node: spread(columns, self._counts.get(node)) for node, columns in by_node.items()}
@@ -159,7 +159,7 @@ class Evaluation:
         return lambda sources, run: self._placed(node, function(sources, run), count, run)
 
     def _placed(self, node: nodes.Node, columns: Columns, count: int | None, run: Run) -> Columns:
-        """Return a node's tuples in their new partitions, for a node that moves tuples between partitions."""
+        """Return a node's output in its new partitions, for a node that moves tuples between partitions."""
         match node:
             case nodes.Repartition() | nodes.MultiReduce():
                 return columns
@@ -172,7 +172,7 @@ class Evaluation:
         return spread(columns, count)
 
     def _unplaced(self, node: nodes.Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
-        """Return the function of a node, which does not yet move tuples to the node's partitions."""
+        """Return the function of a node without the moving of its output to new partitions."""
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
@@ -228,7 +228,7 @@ class Evaluation:
         return with_lifecycle
 
     def _apart(self, work: Work, apply: _OfColumns[_P]) -> _OfColumns[_P]:
-        """Return a kernel that never gives tuples of two requests or partitions to one call of the user's function."""
+        """Return a kernel that never passes tuples of two requests or partitions to one call of the user's function."""
         if work.operation is None or not work.operation.call.pandas or not self._carried:
             return apply
 
@@ -279,7 +279,7 @@ class Evaluation:
 
 
 def _folding(node: nodes.Aggregate | nodes.PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
-    """Return the function of an aggregate of combiners; `keys` are the hidden fields that tell its parts apart."""
+    """Return the function of an aggregate of combiners; `keys` are the hidden fields that distinguish its parts."""
     spec, grouped = fold_spec(node, keys), bool(node.group)
 
     def fold(columns: Columns, parts: Columns | None, run: Run) -> Columns:
@@ -327,9 +327,10 @@ def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
 
     The Python function takes a table with one row for each request, a reader of states, and a check that it calls
     between steps; the check raises if nobody waits for the answer. The table's first field is the number of the request
-    (an int64 of any name, no number twice); the others are the arguments. The function returns the leaf's tuples, each
-    behind the number of the request that it answers. The tuples of each request are aggregated apart. `native` runs the
-    steps that only Spark can run. Raises MissingSessionError if there is such a step and no `native`.
+    (an int64 field of any name, without repetitions); the others are the arguments. The function returns the tuples of
+    the plan's last step, each preceded by the number of its request. The tuples of each request are aggregated
+    separately. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such a step and
+    no `native`.
     """
     leaf = arrow_schema(plan.leaf.schema)
     evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)

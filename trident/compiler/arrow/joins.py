@@ -1,4 +1,4 @@
-"""Merge and join of tuples in memory, within one batch (and within one request, where requests share a pass)."""
+"""Merge and join of tuples in memory, within one batch, or within each request if several are answered in one pass."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
@@ -12,7 +12,7 @@ from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
 Picked = Sequence[int | None]
-"""For each tuple that leaves a join, the row of one source in it; None where the source has no tuple of that key."""
+"""For each tuple of a join's result, the row of one source in it; None if the source has no tuple of that key."""
 
 
 def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Columns:
@@ -46,7 +46,7 @@ def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after:
 
 
 def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
-    """Yield for each joined tuple its row in each source, key by key; None where a source has no tuple of the key."""
+    """Yield for each joined tuple its row in each source, key by key; None for a source without a tuple of the key."""
     keys = [[*hidden, *key] for key in node.keys]
     index = KeyIndex([sources[0][name].kind for name in keys[0]])
     rows: list[dict[int, list[int]]] = []
@@ -65,7 +65,7 @@ def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> I
 
 
 def _first_present(columns: Sequence[Column], picked: Sequence[Picked]) -> Column:
-    """Return a value for each joined tuple, from the first source that has a row in it; null where none has."""
+    """Return a value for each joined tuple, from the first source that has a row in it; null if none has one."""
     if len(columns) == 1 and None not in picked[0]:
         return columns[0].take(picked[0])  # type: ignore[arg-type]
     offsets, rows = [0], 0

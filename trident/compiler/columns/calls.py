@@ -2,7 +2,7 @@
 
 An operation may return a scalar (one value), a tuple (several values), None (a null) or a generator (many tuples). The
 common case, where every result is a plain value of the declared type, is recognised for a whole column at once; only
-other columns are looked at value by value.
+other columns are checked value by value.
 """
 
 from bisect import bisect_right
@@ -31,8 +31,8 @@ Lists = Sequence[list[Any]]
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
     """Return a function that calls the operation for each row of some lists, and yields the results one by one.
 
-    Where a call raises, the iterator raises too, and then goes on with the next row: it is a `map`, never a generator,
-    which an exception would end. `width` is the number of values that a collector takes in one emission.
+    If a call raises, the iterator raises too, and then goes on with the next row. So the iterator is a `map`, not a
+    generator, which an exception would end. `width` is the number of values that a collector takes in one emission.
     """
     target = operation.target
     if operation.call is Call.VALUES:
@@ -81,7 +81,7 @@ class ListCollector:
 
 
 def not_emitted(returned: object) -> TypeError:
-    """Return the error for an `execute` that returned a result in place of emitting it through its collector."""
+    """Return the error for an `execute` that returned a result instead of emitting it through its collector."""
     return TypeError(f"execute returned {short(returned)}; it must emit its tuples: write collector.emit([...])")
 
 
@@ -107,7 +107,7 @@ def collect_results(
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """Tuples, and what a function gave for them.
+    """Tuples, and the results of a function for them.
 
     `ends` has for each tuple the number of results up to its end; None: each tuple has one result.
     """
@@ -117,11 +117,11 @@ class Called:
     ends: list[int] | None = None
 
     def without(self, rows: Iterable[int]) -> "Called":
-        """Return the tuples and results but for those of these rows."""
+        """Return the tuples and results without those of these rows."""
         return self.within(stretches_without(sorted(rows), self.columns.rows))
 
     def within(self, stretches: Stretches) -> "Called":
-        """Return the tuples in these stretches, with their results."""
+        """Return the tuples in these ranges of rows, with their results."""
         columns = self.columns.within(stretches)
         if self.ends is None:
             return Called(columns, joined(self.results, stretches))
@@ -137,11 +137,11 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """A kernel in two parts, which a step that leaves failing tuples out runs apart.
+    """A kernel in two parts, which a step that leaves out failing tuples runs separately.
 
     `call` calls the user's function once for each tuple. If it gets `FailedRows`, these take the rows on which the
-    function fails. `finish` checks what the function gave and makes the tuples that leave; it calls no user code, and
-    its error names the row (`UserFunctionError.row`).
+    function fails. `finish` checks the function's results and makes the output tuples; it calls no user code, and its
+    error names the row (`UserFunctionError.row`).
     """
 
     call: Callable[[Columns, FailedRows | None], Called]
@@ -166,7 +166,7 @@ def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRow
 
 
 def predicate(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a filter: it gives the tuples that the predicate keeps, with only the fields in `after`."""
+    """Return the kernel of a filter: it keeps the tuples that fulfil the predicate, and only the fields in `after`."""
 
     def filtered(called: Called) -> Columns:
         kept = called.results
@@ -200,9 +200,9 @@ def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKer
 
 
 def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a function: it adds the emitted fields to the tuples, and gives the fields in `after`.
+    """Return the kernel of a function: it adds the emitted fields to the tuples, and keeps the fields in `after`.
 
-    A map needs no rule of its own: the fields that it replaces are not in `after`.
+    This is also the kernel of a map: the fields that a map replaces are not in `after`.
     """
     call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
@@ -261,8 +261,9 @@ def collect_emissions(
 ) -> tuple[list[Any], list[int]]:
     """Return the emissions of all results, and for each result the number of emissions up to its end.
 
-    Only one result is alive at a time: many generators at once are work for the garbage collector. If `failed` is
-    given, it takes the rows on which the user's code fails; what such a row had emitted before is among its emissions.
+    Only one result is alive at a time, because many generators at once burden the garbage collector. If `failed` is
+    given, it takes the rows on which the user's code fails; the returned emissions include those that such a row
+    emitted before it failed.
     """
     flat: list[Any] = []
     ends: list[int] = []
@@ -354,7 +355,7 @@ def tuple_column(
 
 
 def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:
-    """Return the values of one output field as a column, for results that belong to no single tuple.
+    """Return the values of one output field as a column, for results that do not belong to single tuples.
 
     Raises UserFunctionError with the value if one is of another type. `tuple_column` also shows the value's tuple.
     """
@@ -365,7 +366,7 @@ def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = 
 
 
 def output_table(where: Where, rows: Sequence[tuple[Any, ...]], fields: pa.Schema, verb: str = "gave") -> Columns:
-    """Return tuples that user code gave as columns of these fields."""
+    """Return tuples that user code returned as columns of these fields."""
     lists = zip(*rows, strict=True) if rows else [()] * len(fields)
     pairs = zip(fields, lists, strict=True)
     return Columns({f.name: output_column(where, list(values), f, verb) for f, values in pairs}, len(rows))

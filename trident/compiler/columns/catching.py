@@ -1,7 +1,7 @@
 """Kernels that leave out the tuples on which a user's function fails, and go on with the others.
 
-The function is called once for each tuple, whether tuples fail or not. So a column without a failure costs what it
-costs without a policy, and a failure costs little more than the exception.
+The function is called once for each tuple, whether tuples fail or not. So a column without a failure costs no more than
+without a policy, and a failure costs little more than the exception.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from trident.compiler.columns.failed_rows import FailedRows, Failure
 from trident.compiler.columns.function_errors import Where
 
 _PART = 64
-"""After a result that was not declared, this many tuples are checked together: each such result checks a part again."""
+"""How many tuples are checked together after a result that was not declared; each such result repeats a check."""
 
 
 def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callable[[Columns, Letters], Columns]:
-    """Return a kernel that adds the tuples on which its function fails to the letters, and gives the others."""
+    """Return a kernel that adds the tuples on which its function fails to the letters, and returns the others."""
 
     def run(columns: Columns, letters: Letters) -> Columns:
         failed: FailedRows = {}
@@ -36,7 +36,7 @@ def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callabl
         return concat([finished(part, letters) for part in parts])
 
     def finished(called: Called, letters: Letters) -> Columns:
-        """Finish a part of the tuples, without those for which the function gave what was not declared."""
+        """Finish a part of the tuples, without those for which the function returned something not declared."""
         while True:
             try:
                 return kernel.finish(called)

@@ -1,7 +1,7 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
-A step that calls Python reads lists and gives lists; a step that passes a field on leaves it as it came. A form is made
-once, when it is first needed; a form that is never needed is never made.
+A step that calls Python reads and returns lists; a step that passes a field on leaves its form as it is. A form is made
+once, when it is first needed.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from trident.base.values import are_exact, exact_type, to_arrow, to_python
 
 T = TypeVar("T")
 Stretches = Sequence[tuple[int, int]]
-"""Rows as stretches: each from its first row up to its end, in ascending order."""
+"""Ranges of rows in ascending order, each from its first row up to, but not including, its end."""
 
 _FEW = 64
 """Up to this number of rows a Python loop beats a call into Arrow."""
@@ -40,7 +40,7 @@ class Column:
 
     @classmethod
     def made(cls, values: list[Any], kind: pa.DataType, exact: bool | None = None) -> "Column":
-        """Return a column of values that a user's function gave.
+        """Return a column of values that a user's function returned.
 
         `exact` is what `are_exact` returned for these values; None: it was not called yet. Raises NotAccepted if a
         value is of another type.
@@ -90,7 +90,7 @@ class Column:
         return Column(self.kind, self._array.filter(pa.array(mask, pa.bool_())), values)
 
     def within(self, stretches: Stretches, mask: pa.Array) -> "Column":
-        """Return the values in these stretches; `mask` is true for their rows."""
+        """Return the values in these ranges of rows; `mask` is true for the same rows."""
         values = None if self._values is None else joined(self._values, stretches)
         if self._array is None or (values is not None and len(values) <= _FEW):
             return Column(self.kind, None, values)
@@ -148,7 +148,7 @@ class Columns:
         return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
 
     def only(self, names: Container[str]) -> "Columns":
-        """Return the columns whose names are in `names`, in the order that the columns have here."""
+        """Return the columns whose names are in `names`, in their present order."""
         return Columns({name: column for name, column in self._by_name.items() if name in names}, self.rows)
 
     def keep(self, mask: list[bool]) -> "Columns":
@@ -158,7 +158,7 @@ class Columns:
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
     def within(self, stretches: Stretches) -> "Columns":
-        """Return the rows in these stretches. A few long ones cost less than a mask of Python objects for `keep`."""
+        """Return the rows in these ranges. A few long ranges cost less than a mask of Python objects for `keep`."""
         mask = np.zeros(self.rows, np.bool_)
         for start, stop in stretches:
             mask[start:stop] = True
@@ -183,7 +183,7 @@ class Columns:
 
 
 Kernel = Callable[[Columns], Columns]
-"""A function from the tuples that enter a step to the tuples that leave it."""
+"""A function from the input tuples of a step to its output tuples."""
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
@@ -203,7 +203,7 @@ def concat(parts: Sequence[Columns]) -> Columns:
 
 
 def stretches_without(rows: Sequence[int], count: int) -> Stretches:
-    """Return the stretches between these rows, which ascend, of `count` rows.
+    """Return the ranges of rows, out of `count`, that are left without these rows. `rows` must ascend.
 
     >>> stretches_without([0, 3], 6)
     [(1, 3), (4, 6)]
@@ -213,10 +213,10 @@ def stretches_without(rows: Sequence[int], count: int) -> Stretches:
 
 
 def joined(values: Sequence[T], stretches: Stretches) -> list[T]:
-    """Return the values in these stretches, one stretch after the other."""
+    """Return the values in these ranges of rows, one range after the other."""
     return list(chain.from_iterable(values[start:stop] for start, stop in stretches))
 
 
 def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
-    """Yield the tuples that operations see: `make` of each row of these lists; without lists, `rows` empty tuples."""
+    """Yield the tuples that operations see: `make` of each row of these lists, or of `rows` empty rows if none."""
     return map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in range(rows))

@@ -1,4 +1,4 @@
-"""Tuples on which a user's function failed, as they travel from where they were caught to the driver."""
+"""Tuples on which a user's function failed, on their way from the worker that caught them to the driver."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from trident_state.records.documents import Documents
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """The treatment of the tuples on which a step's function fails: they leave the stream.
+    """The treatment of the tuples on which a step's function fails: they are left out of the stream.
 
     If `dead` is true they become dead letters, with the fields `fields` of the tuple; else they are only counted.
     """
@@ -29,14 +29,14 @@ class Caught:
 
 
 LetterRecord = dict[str, Any]
-"""A dead letter, or how many tuples a step skipped, as it travels from a worker."""
+"""A dead letter, or the number of tuples that a step skipped, as a worker sends it."""
 
 
 @dataclass(slots=True)
 class Letters:
-    """Dead letters, and counts of skipped tuples by step: of a batch on the driver, of a partition on a worker.
+    """Dead letters, and counts of skipped tuples by step; on the driver of a batch, on a worker of a partition.
 
-    `arrivals`: on a worker, the rows that entered its partition, where the batch has a ledger.
+    `arrivals`: on a worker, the rows that entered its partition, if the batch has a ledger.
     """
 
     dead: list[LetterRecord] = field(default_factory=list)
@@ -53,14 +53,14 @@ class Letters:
             self.dead.append({**origin, "error": failure.error, "message": failure.message, "tuple": text})
 
     def take_lines(self) -> list[str]:
-        """Return all dead letters, counts, and reports to be handed on as lines, and forget them."""
+        """Remove all dead letters, counts and reports, and return them as lines of text."""
         records: list[LetterRecord] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
         self.dead, self.skipped = [], {}
         handed_on, self.arrivals.lines = self.arrivals.lines, []
         return [*map(json.dumps, records), *handed_on]
 
     def add_lines(self, texts: Sequence[str]) -> None:
-        """Add what is in lines that `take_lines` returned on a worker."""
+        """Add the content of lines that `take_lines` returned on a worker."""
         self.arrivals.lines += filter(is_report, texts)
         for record in map(json.loads, filterfalse(is_report, texts)):
             if "skipped" in record:

@@ -17,7 +17,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Return what is kept of an exception of a user's function, or of an error that names such an exception."""
+        """Return the record of an exception of a user's function, or of the exception that such an error names."""
         cause = error.__cause__ if isinstance(error, UserFunctionError) else None
         root = error if cause is None else cause
         return cls(type(root).__name__, str(root))
@@ -30,10 +30,10 @@ FailedRows = dict[int, Failure]
 def fail_row(
     where: Where, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, failed: FailedRows | None
 ) -> None:
-    """Note in `failed` that the function failed on a row. Raise the error where `failed` is None.
+    """Note in `failed` that the function failed on a row; if `failed` is None, raise the error.
 
-    An error that is no tuple's fault is raised in any case: a FailedException, which asks for another attempt, and the
-    error of a function that cannot work whatever the tuples are.
+    An error that does not depend on the tuple is raised in any case: a FailedException, which asks for another attempt,
+    and the error of a function that cannot work at all.
     """
     for_the_batch = isinstance(cause, FailedException) or (isinstance(cause, UserFunctionError) and cause.hopeless)
     if failed is not None and not for_the_batch:

@@ -1,7 +1,7 @@
-"""Errors of user functions: said in one sentence, and carried from a worker to the driver.
+"""Errors of user functions: their messages, and their way from a worker to the driver.
 
-A worker cannot raise a typed error in the driver: Spark hands on text. So the sentence travels in the text, as one line
-of JSON behind a mark, and the driver makes the error from it again.
+A worker cannot raise a typed error in the driver, because Spark passes on only text. So the error travels in the text,
+as one line of JSON after a mark, and the driver makes the error from it again.
 """
 
 import json
@@ -35,7 +35,7 @@ class Where:
     def raised(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> TridentError:
         """Return the error for a function that raised at this row of its inputs, the first of `rows` in the call.
 
-        A FailedException and a UserFunctionError stay what they are.
+        A FailedException and a UserFunctionError are returned unchanged.
         """
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
@@ -43,7 +43,7 @@ class Where:
         return self.error(f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what, cause)
 
     def calling(self, method: str) -> "Calling":
-        """Return a context for calls of a user's method that sees no tuple, or many at once."""
+        """Return a context for calls of a user's method that gets no tuple, or many at once."""
         return Calling(lambda cause: self.error(f"raised {type(cause).__name__}: {cause} in {method}", cause))
 
     def calling_rows(self, lists: Sequence[Sequence[Any]], row: Callable[[], int]) -> "Calling":
@@ -51,7 +51,7 @@ class Where:
         return Calling(lambda cause: self.raised(cause, lists, row()))
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
-        """Return the error for a function that gave, at this row of its inputs, what was not declared."""
+        """Return the error for a function whose result for this row of its inputs does not fit its declaration."""
         error = self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
         error.row = row
         return error
@@ -108,7 +108,7 @@ def typed(value: object) -> str:
 
 
 def reason(error: NotAccepted) -> str:
-    """Return in parentheses why a column does not take a value; an empty text where the types say it all."""
+    """Return in parentheses why a column does not take a value; "" if the two types already say it."""
     return f" ({error.why})" if error.why else ""
 
 
@@ -120,7 +120,7 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 class WorkerFailure(Exception):
-    """An error on its way out of a worker: its text is a line that `decoded` finds."""
+    """An error that a worker raises in place of a library error: its text holds a line that `decoded` can read."""
 
 
 def encoded(error: TridentError) -> WorkerFailure:
@@ -143,7 +143,7 @@ def _user_frames(cause: BaseException) -> str:
 
 
 def decoded(text: str) -> TridentError | None:
-    """Return the library's error that the text of a Spark exception carries; None where it carries none."""
+    """Return the library's error that the text of a Spark exception carries; None if it carries none."""
     for line in _lines_with_mark(text):
         try:
             fields, _ = json.JSONDecoder().raw_decode(line)
@@ -158,7 +158,7 @@ def decoded(text: str) -> TridentError | None:
 
 
 def is_failure(text: str) -> bool:
-    """Return whether the text of a worker's report is a failure's."""
+    """Return whether the text of a worker's report describes a failure."""
     return text.startswith(_MARK)
 
 

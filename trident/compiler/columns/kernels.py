@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One Python operation, as it travels to the workers: no plan, no source, only the call."""
+    """One Python operation, as it is sent to workers: the call alone, without its node and sources."""
 
     verb: Literal["each", "filter", "map", "peek", "project", "split"]
     where: Where
@@ -40,7 +40,7 @@ class Work:
     """The fields that a project renames, as (new name, old name)."""
 
     def before(self, after: set[str]) -> set[str]:
-        """Return the fields that must enter the operation so that the fields in `after` can leave it."""
+        """Return the input fields that the operation needs for the output fields in `after`."""
         if self.renamed:
             entering = dict(self.renamed)
             return {entering.get(name, name) for name in after}
@@ -50,7 +50,7 @@ class Work:
 
 
 def work_of(node: Node) -> Work | None:
-    """Return the work of a node; None where the node is not a Python operation on one source."""
+    """Return the work of a node; None if the node is not a Python operation on one source."""
     match node:
         case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
             return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
@@ -75,9 +75,9 @@ def work_of(node: Node) -> Work | None:
 def compile_chain(
     works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
 ) -> tuple[Kernel, set[str]]:
-    """Return one kernel for adjacent works, and the fields that must enter the kernel.
+    """Return one kernel for adjacent works, and the input fields that it needs.
 
-    `needed` are the fields that must leave; `letters` takes the tuples on which works with a policy fail.
+    `needed` are the fields of the kernel's result; `letters` takes the tuples on which works with a policy fail.
     """
     kernels: list[Kernel] = []
     fields = set(needed)
@@ -111,7 +111,7 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
 
 
 def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
-    """Return one work's kernel that leaves out the tuples on which the work fails, and adds them to the letters."""
+    """Return a kernel of one work that leaves out the tuples on which the work fails, and adds them to the letters."""
     assert work.caught is not None and work.operation is not None
     if work.operation.call.pandas:
         return _pandas_kernel(work, work.operation, after).catching(work.caught)

@@ -1,4 +1,4 @@
-"""Numbers for keys. Keys are equal where Spark says so: 0.0 is -0.0, every NaN is one key, null is a plain value."""
+"""Numbers for keys. Keys are equal if they are in Spark: 0.0 equals -0.0, NaN equals NaN, null equals null."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ Normal = Callable[[Any], Any]
 
 
 def normal(kind: pa.DataType) -> Normal | None:
-    """Return a function that makes values of this type keys of a dict; None where the values can be keys themselves.
+    """Return a function that makes dict keys of values of this type; None if the values can be dict keys themselves.
 
-    The keys that the function returns may enter a column of this type again.
+    A column of this type can hold the keys that the function returns.
     """
     if kinds.is_floating(kind):
         return _float
@@ -51,7 +51,7 @@ def key_values(columns: Sequence[Column]) -> list[list[Any]]:
 
 
 class KeyIndex:
-    """Numbers for keys: 0, 1, 2 ... in the order in which the keys first come."""
+    """Numbers for keys: 0, 1, 2 ... in the order of the keys' first occurrences."""
 
     __slots__ = ("_kinds", "_numbers")
 
@@ -74,7 +74,7 @@ class KeyIndex:
         return [number(key, len(numbers)) for key in keys]
 
     def columns(self) -> list[Column]:
-        """Return the keys as columns again, in the order of their numbers."""
+        """Return the keys as columns, in the order of their numbers."""
         if len(self._kinds) == 1:
             return [Column.made(list(self._numbers), self._kinds[0])]
         keys = list(zip(*self._numbers, strict=True)) or [() for _ in self._kinds]
@@ -86,9 +86,9 @@ class KeyIndex:
 
 
 def alike(columns: Columns, names: Sequence[str]) -> list[Columns]:
-    """Return the tuples in parts with equal values of these fields, in the order of the parts' first tuples.
+    """Split the tuples into parts with equal values of these fields, in the order of the parts' first tuples.
 
-    Without tuples there is one part, which is empty.
+    If there are no tuples, return one empty part.
     """
     index = KeyIndex([columns[name].kind for name in names])
     rows: list[list[int]] = []

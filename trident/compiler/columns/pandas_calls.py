@@ -1,7 +1,7 @@
 """Calls of functions over pandas objects: one call for a slice of the tuples, and checks of what comes back.
 
-A slice is what the engine has at hand: a record batch on Spark, the batch or a partition on the embedded engine, a
-request. A slice is never empty, and never holds tuples of two partitions or requests.
+A slice is a record batch on Spark, a batch or partition on the embedded engine, or a DRPC request. A slice is never
+empty, and never holds tuples of two partitions or requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _KEPT = pa.field("kept", pa.bool_())
 
 
 def call_pandas(target: Callable[..., Any], call: Call, where: Where, columns: Columns) -> Any:
-    """Call a function over pandas objects with these tuples, and return what it gives.
+    """Call a function over pandas objects with these tuples, and return its result.
 
     An exception of the user's code becomes an error that shows the first tuple.
     """
@@ -46,12 +46,12 @@ def call_pandas(target: Callable[..., Any], call: Call, where: Where, columns: C
 
 
 def tuple_at(columns: Columns, names: Sequence[str], row: int) -> list[list[Any]]:
-    """Return these fields of one tuple, for errors: a list of one value for each; empty lists where there is none."""
+    """Return these fields of one tuple, for errors: a list of one value for each; empty lists if there is no tuple."""
     return columns.select(names).take([row] if columns.rows else []).lists(names)
 
 
 def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
-    """Return the values that a function gave, one for each group, as a column of their declared type."""
+    """Return the values that a function returned, one for each group, as a column of their declared type."""
     objects = pd.Series(np.fromiter(values, object, len(values)))  # each value as it is: pandas would make them alike
     try:
         return Column.of(from_series(objects, field.type))
@@ -64,7 +64,7 @@ def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
 class PandasKernel:
     """A kernel that calls a function over pandas objects once for all tuples that it gets.
 
-    `outputs` are the fields that the function gives; a filter has none. The result holds only the fields in `after`.
+    `outputs` are the function's output fields; a filter has none. The result holds only the fields in `after`.
     """
 
     verb: Literal["filter", "each", "map"]
@@ -83,10 +83,10 @@ class PandasKernel:
         return self._leaving(columns, self._fields(result, columns, self.outputs))
 
     def catching(self, caught: Caught) -> Callable[[Columns, Letters], Columns]:
-        """Return this kernel, which leaves out the tuples on which the function fails, and adds them to the letters.
+        """Return a kernel that leaves out the tuples on which the function fails, and adds them to the letters.
 
-        A slice on which it fails is halved until the function fails on a tuple alone. So a function whose result for a
-        tuple does not depend on the other tuples loses exactly the tuples that it would lose one by one.
+        A slice on which the function fails is halved until it fails on a single tuple. So if the function's result for
+        a tuple does not depend on the other tuples, exactly the tuples are left out on which it fails alone.
         """
 
         def run(columns: Columns, letters: Letters) -> Columns:
@@ -106,7 +106,7 @@ class PandasKernel:
         return run
 
     def _fields(self, result: Any, columns: Columns, fields: pa.Schema) -> list[Column]:
-        """Return what the function gave as columns of these fields."""
+        """Return the function's result as columns of these fields."""
         series = self._series(result, fields)
         if len(result) != columns.rows and not self.operation.many:
             hint = "one for each tuple" if self.verb == "filter" else "one for each tuple; flatMap takes any number"
@@ -161,7 +161,7 @@ class PandasKernel:
         return f"field {field.name!r}, declared {type_name(field.type)}"
 
     def _mask(self, kept: Column, columns: Columns) -> list[bool]:
-        """Return which tuples a filter keeps. Refuse a null, which is neither."""
+        """Return for each tuple whether a filter keeps it. Raises an error for a null."""
         mask = kept.values()
         if None in mask:
             hint = "write .fillna(False)"
@@ -171,7 +171,7 @@ class PandasKernel:
         return mask
 
     def _leaving(self, columns: Columns, fields: list[Column]) -> Columns:
-        """Return the tuples with the fields that the function gave."""
+        """Return the tuples with the fields of the function's result."""
         added = {name: column for name, column in zip(self.outputs.names, fields, strict=True) if name in self.after}
         rest = columns.only(self.after - added.keys())
         if not self.operation.many:

@@ -1,7 +1,7 @@
-"""Partitions of tuples in memory, and what both engines need to choose the partition of a tuple.
+"""Partitions of tuples in memory, and the functions by which both engines choose the partition of a tuple.
 
-In the embedded engine a tuple's partition is a hidden column, and tuples are kept in the order of their partitions.
-The column exists only where a plan asks for more than one partition.
+In the embedded engine a tuple's partition is a hidden column, and tuples are kept in the order of their partitions. The
+column exists only if a plan asks for more than one partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,13 +34,13 @@ PARTITION_FIELD = pa.field(PARTITION, _KIND)
 
 
 def batch_partition(txid: int, count: int) -> int:
-    """Return the partition that takes a whole batch: the same at every attempt; txids spread over all partitions."""
+    """Return the partition for a whole batch: the same at every attempt; different txids use all partitions."""
     return (txid * 0x9E3779B97F4A7C15 >> 32) % count
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A user's function that chooses partitions: it is called with their number too, and its choice is checked."""
+    """A user's function that chooses partitions. It also gets their number, and its choice is checked."""
 
     function: Callable[..., Any]
     count: int
@@ -59,7 +59,7 @@ class Choice:
 def choice_of(node: Repartition, count: int) -> Work:
     """Return the work that appends the chosen partition to each tuple.
 
-    A tuple for which several partitions are chosen comes out once for each of them.
+    A tuple for which several partitions are chosen is repeated for each of them.
     """
     assert node.function is not None
     operation = node.function
@@ -72,7 +72,7 @@ def choice_of(node: Repartition, count: int) -> Work:
 
 
 def spread(columns: Columns, count: int | None) -> Columns:
-    """Return the tuples dealt out over the partitions in turn."""
+    """Return the tuples, distributed over the partitions in turn."""
     return _placed(columns, numpy.arange(columns.rows) % (count or 1))
 
 
@@ -94,7 +94,7 @@ def repartitioned_columns(
 ) -> Columns:
     """Return the tuples in the partitions that this step sends them to. A custom grouping calls the user's function.
 
-    `count_before` and `count` are the numbers of partitions before and after the step; None where no hint was given.
+    `count_before` and `count` are the numbers of partitions before and after the step; None if no hint was given.
     """
     total = count or 1
     match node.how:
@@ -128,7 +128,7 @@ def in_order(columns: Columns) -> Columns:
 def is_partitioned(nodes: Sequence[Node], counts: Counts) -> bool:
     """Return whether the result of these nodes depends on partitions.
 
-    It does where a hint asks for more than one partition, or where a user's function chooses partitions.
+    It does if a hint asks for more than one partition, or if a user's function chooses partitions.
     """
     chosen = any(isinstance(node, Repartition) and node.how is Placing.CUSTOM for node in nodes)
     return chosen or any((count or 1) > 1 for count in counts.values())
@@ -142,7 +142,7 @@ def numbered(columns: Columns, name: str) -> Columns:
 
 
 def every_partition(requests: Columns | None, count: int) -> Columns:
-    """Return a row for each partition, or for each request and partition, with the hidden columns alone."""
+    """Return a row with only the hidden columns for each partition, or for each pair of request and partition."""
     rows = 1 if requests is None else requests.rows
     partitions = Column.of(pa.array(numpy.repeat(numpy.arange(count, dtype=numpy.int32), rows), _KIND))
     if requests is None:
@@ -151,7 +151,7 @@ def every_partition(requests: Columns | None, count: int) -> Columns:
 
 
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
-    """Return the tuples of each partition that has any, with the partition's number."""
+    """Return the number and the tuples of each partition that has any."""
     if PARTITION not in columns.names:
         return [(0, columns)] if columns.rows else []
     partitions = columns[PARTITION].array().to_numpy(zero_copy_only=False)

@@ -18,7 +18,7 @@ from trident.compiler.columns.columns import Column, Columns
 
 
 class WrongDtype(TypeError):
-    """A Series is of a dtype whose values a column of the declared type does not take."""
+    """A Series has a dtype whose values a column of the declared type does not take."""
 
 
 # --- from columns -------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def to_frame(columns: Columns, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _viewed(column: Column, name: str) -> "pd.Series[Any]":
-    """Return a column as a Series, perhaps over Arrow's memory."""
+    """Return a column as a Series, which may share Arrow's memory."""
     if kinds.is_nested(column.kind):
         series: pd.Series[Any] = pd.Series(column.values(), dtype=object)
     else:
@@ -52,9 +52,9 @@ def _viewed(column: Column, name: str) -> "pd.Series[Any]":
 def from_series(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
     """Return a Series as a column of type `kind`; None, NaN, NaT and NA become null.
 
-    Whole numbers become doubles, and doubles that are whole become whole numbers, because pandas makes doubles of whole
-    numbers among nulls. Nothing else is converted: nothing is rounded, parsed or truncated. Raises NotAccepted for the
-    first value that is not of that type, WrongDtype where no value of the Series' dtype is.
+    Whole numbers may become doubles, and doubles without a fraction whole numbers, because pandas turns whole numbers
+    among nulls into doubles. Nothing else is converted: nothing is rounded, parsed or truncated. Raises NotAccepted for
+    the first value that is not of type `kind`, and WrongDtype if no value of the Series' dtype can be.
     """
     array = _converted(series, kind)
     if (row := row_outside_years(array)) is not None:
@@ -93,7 +93,7 @@ def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _plain(value: Any, whole: bool, row: int, kind: pa.DataType) -> Any:
-    """Return an object of a Series as a function of tuples would give it."""
+    """Return an object in a Series in the form that a function of tuples would return."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float):  # numpy.float64 too
@@ -149,7 +149,7 @@ def _first_misfit(array: pa.Array, kind: pa.DataType) -> tuple[Any, pa.DataType,
 
 
 def _hint(kind: pa.DataType, declared: pa.DataType) -> str:
-    """Return what to write in place of values of type `kind`, where another type is declared; "" if nothing."""
+    """Return advice on what to use in place of values of type `kind` for the declared type; "" if there is none."""
     if kinds.is_timestamp(kind) and kinds.is_timestamp(declared):
         zoned = "give it a zone with .dt.tz_localize('UTC'), or declare timestamp_ntz"
         return f"({zoned})" if kind.tz is None else "(declare timestamp, or write .dt.tz_localize(None))"

@@ -45,7 +45,7 @@ def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
 
 
 def splitting(operation: Operation, where: Where, streams: Streams, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a split: it gives the tuples of all streams, with only the fields in `after`."""
+    """Return the kernel of a split: it returns the tuples of all streams, with only the fields in `after`."""
     if operation.call is Call.FUNCTION:
         call = _collected(operation, where, streams)
     else:
@@ -59,14 +59,14 @@ def splitting(operation: Operation, where: Where, streams: Streams, after: froze
 
 
 def _as_pairs(result: Any) -> Iterable[Any]:
-    """Return the pairs (stream, values) that a function gave for a tuple: one, or any number of them."""
+    """Return the pairs (stream, values) in a function's result for a tuple, which may be one pair or many."""
     many = type(result) is GeneratorType or isinstance(result, list | Iterator)
     return result if many else (result,)
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The second part of a split's kernel: from the pairs that its function gave to the tuples of all streams."""
+    """The second part of a split's kernel: it turns the pairs from the function into the tuples of all streams."""
 
     where: Where
     streams: Streams
@@ -136,7 +136,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class OfStream(Where):
-    """The call of a split's function, as errors name it: with the stream to which it sent a tuple."""
+    """The call of a split's function, as errors name it, together with the stream to which it sent a tuple."""
 
     stream: str = ""
 
@@ -187,5 +187,5 @@ class StreamsCollector:
         self.pairs.append((stream, tuple(values)))
 
     def emit(self, values: Sequence[Any]) -> None:
-        """Raise TypeError: a tuple needs the name of a stream, as `emitTo` takes it."""
+        """Raise TypeError: a tuple needs the name of a stream, which only `emitTo` takes."""
         raise TypeError(f"emit names no stream: write emitTo({next(iter(self._widths))!r}, [...])")

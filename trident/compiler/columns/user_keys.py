@@ -1,4 +1,4 @@
-"""Keys as user code writes them, as columns: a tuple or list of the key fields' values, or the one field's value."""
+"""Columns of keys from keys as user code writes them: a tuple or list of values, or the value of a single field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
     Raises
     ------
     StateKeyError
-        A key of another width or type, or something that is not a list of keys.
+        A key has another number of values or another type, or `keys` is not a list of keys.
     """
     if isinstance(keys, str | bytes | dict) or not isinstance(keys, Sequence):
         raise StateKeyError(f"{where} takes a list of keys, not {typed(keys)}")
@@ -40,7 +40,7 @@ def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
 def _of_one(keys: Sequence[Any], kind: pa.DataType) -> list[Sequence[Any]]:
     """Return keys of a single field as rows.
 
-    A key is the value itself, or the value alone in a tuple (or in a list, where the field is not a list itself).
+    A key is the value itself, or a tuple that holds only the value (or a list, unless the field itself is a list).
     """
     alone = tuple if kinds.is_nested(kind) else tuple | list
     return [key if isinstance(key, alone) and not _is_struct(key) and len(key) == 1 else (key,) for key in keys]

@@ -1,1 +1,1 @@
-"""The ledger of a batch: every row that one partition sends and another one receives is in it, by number and token."""
+"""The ledger of a batch, which counts, by number and token, all rows that one partition sends and another receives."""

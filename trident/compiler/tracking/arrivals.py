@@ -1,4 +1,4 @@
-"""The rows that arrive in one partition of a worker, tallied by the edge and the partition that they come from."""
+"""The rows that arrive in one partition on a worker, tallied by their edge and sending partition."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import pyarrow as pa
 from trident.compiler.tracking.tokens import Edge, Tally
 
 _ROOT = 0
-"""In place of a sending partition, where a source is the sender."""
+"""Stands for the sending partition if a source is the sender."""
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class Arrivals:
 
     tallies: dict[str, dict[int, Tally]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    """Reports of other partitions that came among the rows, to be handed on to the driver."""
+    """Reports of other partitions that came among the rows, to be passed on to the driver."""
 
     def add(self, edge: Edge, ids: pa.Array) -> None:
         """Add rows by their ids."""
@@ -26,14 +26,14 @@ class Arrivals:
             senders[sender] = senders.get(sender, Tally()) + tally
 
     def counted(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that a source gives, and add their rows, which have no ids."""
+        """Yield the record batches of a source, and add the number of their rows, which have no ids."""
         senders = self.tallies.setdefault(edge, {})
         for batch in batches:
             senders[_ROOT] = senders.get(_ROOT, Tally()) + Tally(batch.num_rows)
             yield batch
 
     def as_report(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return the tallies as a `Report` has them."""
+        """Return the tallies in the form of `Report.arrived`."""
         return {
             edge: {sender: (tally.rows, tally.value) for sender, tally in senders.items()}
             for edge, senders in self.tallies.items()

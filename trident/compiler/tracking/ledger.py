@@ -1,9 +1,9 @@
-"""The ledger of one attempt: what every partition sent must have arrived, each row once.
+"""The ledger of one attempt, which checks that each row sent by a partition arrived exactly once.
 
-As in Storm's acker, everything that is sent and everything that arrives is XORed into one number, 0 in the end.
-Beside it the ledger keeps for each edge and sending partition how many rows were sent and how many arrived, so that it
-can say what is missing. A report that comes twice would cancel itself, so a report is looked at before it is XORed: a
-second one of a partition is counted and left out, and so is one of another attempt.
+As in Storm's acker, all tokens of rows that are sent and of rows that arrive are XORed into one number, which is 0 in
+the end. The ledger also keeps for each edge and sending partition how many rows were sent and how many arrived, so that
+it can say what is missing. A report that comes twice would cancel itself in the XOR. Therefore a second report of a
+partition, or a report of another attempt, is only counted.
 
 Meaning: ``org.apache.storm.daemon.Acker``, with partitions in place of tuples: the ledger grows with partitions and
 edges, never with rows.
@@ -24,10 +24,10 @@ _MOST_SHOWN = 5
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one partition says once, at its end.
+    """The report that one partition makes once, at its end.
 
-    `edge`: the edge over which it sent `rows` rows, whose tokens come to `value`. `seal`: see `Edge.seal`. `arrived`:
-    the rows that it received itself, by edge and by the partition that sent them, each as [rows, value].
+    `edge`: the edge over which it sent `rows` rows, the XOR of whose tokens is `value`. `seal`: see `Edge.seal`.
+    `arrived`: the rows that it received itself, by edge and by the partition that sent them, each as [rows, value].
     """
 
     edge: str
@@ -38,7 +38,7 @@ class Report(msgspec.Struct, frozen=True):
     arrived: dict[str, dict[int, tuple[int, int]]] = {}
 
     def line(self) -> str:
-        """Return the report as it travels from a worker, as a row among its rows."""
+        """Return the report as a line of text, which a worker sends as one of its rows."""
         return _MARK + msgspec.json.encode(self).decode()
 
 
@@ -46,12 +46,12 @@ _MARK = "TRIDENT-LEDGER "
 
 
 def is_report(line: str) -> bool:
-    """Return whether a line from a worker is a report."""
+    """Return whether a line of text from a worker is a report."""
     return line.startswith(_MARK)
 
 
 def report_in(line: str) -> Report | None:
-    """Return the report in a line from a worker; None for a line that holds something else.
+    """Return the report in a line of text from a worker; None for a line that holds something else.
 
     >>> report_in(Report("a", 1, 7, 2, 9, {"b": {0: (2, 4)}}).line())
     Report(edge='a', partition=1, seal=7, rows=2, value=9, arrived={'b': {0: (2, 4)}})
@@ -61,14 +61,14 @@ def report_in(line: str) -> Report | None:
 
 
 class Root(NamedTuple):
-    """The way of a source's tuples into the first step: its name, and their number; None if that is not known."""
+    """The way of a source's tuples into the first step: its name, and the number of tuples (None if not known)."""
 
     edge: str
     rows: int | None
 
 
 class Taken(enum.Enum):
-    """What became of a report."""
+    """How the ledger treated a report: counted, repeated, or foreign."""
 
     COUNTED = "counted"
     DUPLICATE = "duplicate"
@@ -77,7 +77,7 @@ class Taken(enum.Enum):
 
 @dataclass(slots=True)
 class _Sent:
-    """The rows of one partition over one edge: what was sent, None until its report came, and what arrived."""
+    """The rows from one partition over one edge: those sent (None until its report comes), and those that arrived."""
 
     sent: Tally | None = None
     arrived: Tally = Tally()
@@ -93,12 +93,12 @@ class Ledger:
     secret: bytes
     attempt: str
     value: int = 0
-    """The XOR of all tokens: 0 once each row that was sent has arrived, and none beside them."""
+    """The XOR of all tokens: 0 once each row that was sent has arrived once, and no other row has."""
     reports: int = 0
     duplicates: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Reports that came again, by edge and partition."""
     stale: int = 0
-    """Reports of other attempts, or of no edge of this one."""
+    """Reports of other attempts, or of edges that are unknown here."""
     _edges: dict[str, Edge] = field(default_factory=dict)
     _senders: dict[str, dict[int, _Sent]] = field(default_factory=dict)
     _roots: dict[str, int | None] = field(default_factory=dict)
@@ -107,12 +107,12 @@ class Ledger:
     # --- before the job ------------------------------------------------------------------------------------------
 
     def edge(self, name: str) -> Edge:
-        """Register an edge between partitions, and return it for its two ends."""
+        """Register an edge between partitions, and return it for the sender and the receiver."""
         self._senders.setdefault(name, {})
         return self._edges.setdefault(name, Edge.of(self.secret, self.attempt, name))
 
     def sink(self, name: str) -> Edge:
-        """Register the edge that leads to the driver: `arrive` must be called for it, even without a row."""
+        """Register an edge that leads to the driver. `arrive` must be called for it, even without rows."""
         self._awaited.add(name)
         return self.edge(name)
 
@@ -129,7 +129,7 @@ class Ledger:
     # --- reports ---------------------------------------------------------------------------------------------------
 
     def take(self, report: Report) -> Taken:
-        """Take the report of a partition, once."""
+        """Add the report of a partition, unless it was added before or belongs to another attempt."""
         edge = self._edges.get(report.edge)
         if edge is None or edge.seal(report.partition) != report.seal:
             self.stale += 1
@@ -160,11 +160,11 @@ class Ledger:
 
     @property
     def done(self) -> bool:
-        """Return whether every expected report came, and each row that was sent arrived once."""
+        """Return whether every expected report has come, and each row that was sent arrived once."""
         return self.value == 0 and not self.duplicates and next(self._problems(), None) is None
 
     def check(self) -> None:
-        """Raise LedgerError if the ledger is not done: it says which edge and partition lost or doubled what."""
+        """Raise LedgerError if the ledger is not done. The error says which edge and partition lost or doubled rows."""
         if self.done:
             return
         problems = list(self._problems()) or [f"the value is {self.value:#x}, and not 0"]
@@ -199,7 +199,7 @@ class Ledger:
 
 
 def _difference(sent: int, arrived: int) -> str:
-    """Return what became of rows, in words.
+    """Return in words how the rows that arrived differ from those sent.
 
     >>> _difference(10, 7), _difference(10, 12)
     ('7 arrived: 3 are lost', '12 arrived: 2 too many')

@@ -1,4 +1,4 @@
-"""The ledger of a stage that runs in one process: the steps that only move tuples must give on as many as entered."""
+"""The ledger of a stage in a single process: steps that only move tuples must output as many as they receive."""
 
 from trident.compiler.tracking.ledger import Ledger, Report, Root
 from trident.compiler.tracking.tokens import row_ids
@@ -7,7 +7,7 @@ from trident.compiler.tracking.tokens import row_ids
 class StepLedger:
     """A ledger in which every step is one partition, number 0.
 
-    The tuples carry no ids, so their numbers are compared: a doubled tuple may hide a lost one here.
+    The tuples carry no ids, so only their numbers are compared; a doubled tuple may hide a lost one.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -18,7 +18,7 @@ class StepLedger:
         self._ledger.enter(Root(f"{source} to the engine", expected), rows)
 
     def moved(self, step: str, entered: int, left: int) -> None:
-        """Note how many tuples entered a step that gives each of them on, and how many left it."""
+        """Note how many tuples entered a step that must pass all of them on, and how many it passed on."""
         edge = self._ledger.sink(step)
         self._ledger.take(Report(step, 0, edge.seal(0), entered, edge.tally(row_ids(0, 0, entered)).value))
         self._ledger.arrive(step, row_ids(0, 0, left))

@@ -1,8 +1,8 @@
-"""Tokens of rows: a keyed 64-bit number for each row that is sent over an edge, as Storm's acker has for each tuple.
+"""Tokens of rows: a keyed 64-bit number for each row that is sent over an edge, like those of Storm's acker.
 
-A row's id says which partition sent it and as which row; the id travels beside the row. Its token is a mix of the id
-and the edge's key, which both ends work out for themselves. So two equal rows have two tokens and cannot cancel each
-other, and a row of another attempt, or of another edge, has a token that nobody expects.
+A row's id, which is sent with the row, consists of the sending partition and the row's number in it. The token is
+computed at both ends by mixing the id and the edge's key. So two equal rows have different tokens and cannot cancel
+each other, and a row of another attempt or edge has a token that the ledger does not expect.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way from one step's partitions to another's, in one attempt. `key` belongs to this attempt alone."""
+    """A way from one step's partitions to another's, in one attempt. `key` is different in each attempt."""
 
     name: str
     key: int
@@ -50,7 +50,7 @@ class Edge:
         return cls(name, int.from_bytes(digest.digest(), "big"))
 
     def seal(self, partition: int) -> int:
-        """Return the number by which a report of a partition shows that it belongs to this edge and attempt."""
+        """Return the number by which a partition's report proves that it belongs to this edge and attempt."""
         return int(_mixed(numpy.array([~partition], numpy.int64), self.key)[0])
 
     def tally(self, ids: Ids) -> Tally:
@@ -83,7 +83,7 @@ def row_ids(partition: int, start: int, end: int) -> Ids:
 
 
 def _mixed(ids: Ids, key: int) -> "numpy.typing.NDArray[numpy.uint64]":
-    """Return a 64-bit mix of each id and the key (SplitMix64's last steps): one bit more or less changes half of it."""
+    """Return a 64-bit mix of each id and the key (SplitMix64's last steps): one changed bit changes half of it."""
     mixed = ids.view(numpy.uint64) ^ numpy.uint64(key & _MASK)
     mixed = mixed + numpy.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)

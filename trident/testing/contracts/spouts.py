@@ -59,16 +59,16 @@ class SpoutContract:
     """The contract of a spout under replays, failures, restarts and repeated calls, as tests.
 
     Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that returns a
-    new spout over the same rows at each call, as a restarted program makes one. The source must come to an end after a
-    few batches, but not before the second. The kind of the spout decides what the tests demand: nothing over a restart
-    from a non-transactional spout.
+    new spout over the same rows at each call, as a restarted program makes one. The source must end after a few
+    batches, but not before the second. The kind of the spout decides what the tests require; for example, a
+    non-transactional spout need not repeat any batch after a restart.
 
-    Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it a row
-    that the spout leaves out, or brings twice, at every walk alike cannot be noticed. `workers` gives a SparkSession;
-    with it Spark's workers read every batch too, and must read what the driver reads.
+    Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it the
+    tests cannot notice a row that the spout always leaves out or always emits twice. `workers` gives a SparkSession;
+    with it Spark's workers read every batch, too, and must read what the driver reads.
 
-    A source whose partitions come and go has two more: `partitions`, their names, and `show_partitions`, a function of
-    names that lets only these be there from now on.
+    A source whose partitions come and go has two more: `partitions`, their names, and `show_partitions`, a function
+    that takes names and makes exactly these partitions available from then on.
     """
 
     @pytest.fixture
@@ -87,12 +87,12 @@ class SpoutContract:
 
     @pytest.fixture
     def partitions(self) -> Sequence[str]:
-        """Return the names of the partitions that `show_partitions` can take away; none if they always are there."""
+        """Return the names of the partitions that `show_partitions` can hide; none if all are always available."""
         return ()
 
     @pytest.fixture
     def show_partitions(self) -> ShowPartitions | None:
-        """Return a function that lets only the partitions of these names be there, from now on; None without one."""
+        """Return a function that makes only the partitions with the given names available; None if there is none."""
         return None
 
     @pytest.fixture
@@ -135,7 +135,7 @@ class SpoutContract:
     def test_workers_read_what_the_driver_reads(
         self, make_spout: MakeSpout, workers: "SparkSession | None", tmp_path: Path
     ) -> None:
-        """Each batch is read as a DataFrame; by Python workers, twice, because Spark may repeat a task; and counted."""
+        """Each batch is counted, and read as a DataFrame and by Python workers, twice: Spark may repeat a task."""
         if workers is None:
             pytest.skip("the fixture 'workers' gives no Spark")
         with closing(as_spout(make_spout()).open()) as executor:
@@ -169,7 +169,7 @@ class SpoutContract:
         check_rows(emitted, expected)
 
     def test_batches_of_any_size_bring_every_row_once(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """A budget may make batches smaller. It changes from batch to batch, and no row may fall between two."""
+        """A budget may make batches smaller. It changes from batch to batch, and no row may be lost between two."""
         budgets = itertools.cycle([Budget(rows=1, bytes=1), Budget(rows=2, bytes=10), Budget()])
         with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor, budgets=budgets))
@@ -199,7 +199,7 @@ class SpoutContract:
                     check_same(again, first, f"attempt {number} at batch {txid}")
 
     def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Two attempts at each batch fail. An opaque spout plans each one anew, from the end of the batch before."""
+        """Two attempts at each batch fail. An opaque spout plans each attempt from the end of the batch before."""
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
@@ -281,7 +281,7 @@ class SpoutContract:
         partitions: Sequence[str],
         show_partitions: ShowPartitions | None,
     ) -> None:
-        """A partition comes late, is away while others go on, and comes back, over restarts too."""
+        """A partition appears late, disappears while others go on, and comes back, also across restarts."""
         if show_partitions is None:
             pytest.skip("the fixture 'show_partitions' gives nothing that takes partitions away")
         assert len(partitions) > 1, f"the fixture 'partitions' names {list(partitions)}; the test needs two at least"
@@ -428,7 +428,7 @@ def batch(
 ) -> Step | None:
     """Plan and emit the batch after the position `previous`, and return it; None if the source has no more.
 
-    Before the attempt that counts, as many attempts fail as `failures` says; with `replans` each has a plan of its own.
+    `failures`: how many attempts fail before the one that counts; with `replans` each attempt has a plan of its own.
     """
     plan = planned(executor, txid, previous, 0, epoch, budget)
     if plan is None:

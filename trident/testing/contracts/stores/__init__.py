@@ -7,7 +7,7 @@ The tests of a store inherit the tests of `StoreContract`::
         def factory(self):
             return lambda kind: BackingMapState(kind, MyMap)
 
-If not every commit of a store is durable, or if the store can be opened in several ways, define the fixture `storage`
+If some commits of a store are not durable, or if the store can be opened in several ways, define the fixture `storage`
 instead of `factory`.
 """
 

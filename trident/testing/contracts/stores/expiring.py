@@ -1,4 +1,4 @@
-"""Tests of values that expire: by the times of the batches alone, the same at every replay and as of one txid."""
+"""Tests of values that expire by the times of batches alone, so that all replays and reads as of a txid agree."""
 
 import itertools
 import math
@@ -97,7 +97,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, expiring: Setting) -> None:
-        """Values that expired too early are gone. From then on time goes by the steps between the batches again."""
+        """Values that expired too early stay gone. Later values live by the time between the batches again."""
         store = expiring.started()
         for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
             put(expiring, store, txid, time, {txid: txid})
@@ -130,7 +130,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, expiring: Setting) -> None:
-        """A later driver, however late, applies again what the store lost, with the times that the log has."""
+        """A later driver, however late, applies the batches that the store lost again, with the times in the log."""
         store = expiring.started()
         put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
         put(expiring, store, 2, 1050.0, {2: 1})
@@ -151,7 +151,7 @@ class ExpiryContract:
     @every_versioned_kind
     @pytest.mark.parametrize("restarted", [False, True])
     def test_a_batch_that_is_there_already_brings_nothing_back(self, expiring: Setting, restarted: bool) -> None:
-        """A power loss may take a COMMITTED from the log. Then that batch is committed again, and so are later ones."""
+        """A power loss may remove COMMITTED from the log. Then that batch and later ones are committed again."""
         store, lease = expiring.started(), FIRST
         put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
         put(expiring, store, 2, 1030.0, {2: 1})

@@ -39,7 +39,7 @@ class Storage(Protocol):
         ...
 
     def secure(self, store: Store) -> None:
-        """Make all that the store holds survive a restart. If every commit is durable, there is nothing to do."""
+        """Make the store's content survive a restart. There is nothing to do if every commit is durable."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Tests of values: read as they were written, merged natively as by the function; a stored null counts as nothing."""
+"""Tests of values: they are read as written, native merges equal the function's, and a null counts as nothing."""
 
 import datetime
 import math
