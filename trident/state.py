@@ -18,7 +18,7 @@ from trident.base.lazy_names import lazy_names
 from trident.base.names import by_any_case, did_you_mean
 
 _FOREIGN = {
-    "LRUMemoryMapState": "MemoryMapState.opaque(ttlSecs=...), whose values pass away by age",
+    "LRUMemoryMapState": "MemoryMapState.opaque(ttlSecs=...), whose values expire by age",
     "RedisState": "RedisMapState.opaque(url)",
 }
 """Names that others use, or used, each with what one writes here."""

@@ -4,7 +4,7 @@ No time is stored with a value, only the txid of the batch that changed the valu
 txid is at or before the cutoff. The commit of a batch moves the cutoff according to the time of the batch, which is
 part of the batch's plan and so the same at every replay. Marks translate times into txids: a state keeps the times and
 txids of at most `_MARKS` batches that are younger than the time to live. Why, and what it costs:
-``docs/decisions/0011-values-pass-away-by-txid.md``.
+``docs/decisions/0011-values-expire-by-txid.md``.
 """
 
 import msgspec

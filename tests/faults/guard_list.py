@@ -704,7 +704,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a batch",
-        "a batch goes on from a value that has passed away",
+        "a batch goes on from a value that has expired",
         "state/trident_state/memory/update_changes.py",
         "    stored = without_expired(entries.value.unpack(before.values), before.txids, expiry.cutoff)",
         "    stored = entries.value.unpack(before.values)",
@@ -720,7 +720,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a read",
-        "a read or a scan finds a value that has passed away",
+        "a read or a scan finds a value that has expired",
         "state/trident_state/memory/store.py",
         "            values = without_expired(values, triples.txids, cutoff)\n",
         "",
@@ -736,7 +736,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a read as of the batch before",
-        "a value passes away under a read that began before the batch that let it",
+        "a value expires under a read that began before the batch that let it",
         "state/trident_state/expiry.py",
         "        return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before",
         "        return self.cutoff",
@@ -744,7 +744,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, an update that reads",
-        "a reducer or an updater goes on from a value that passes away with its batch",
+        "a reducer or an updater goes on from a value that expires with its batch",
         "trident/run/committer.py",
         "        time = self._frozen.time(txid) if state in self._ttls else None",
         "        time = None",
@@ -760,7 +760,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, frozen with the batch",
-        "a driver with another ttlSecs that applies a batch again brings back what had passed away",
+        "a driver with another ttlSecs that applies a batch again brings back what had expired",
         "trident/log/frozen_batches.py",
         "ttl_of(result), keys_and_values(",
         "math.inf, keys_and_values(",
@@ -768,7 +768,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a clock that goes back",
-        "a value passes away early because the batch before it was later than the one after it",
+        "a value expires early because the batch before it was later than the one after it",
         "state/trident_state/expiry.py",
         "            now = max(now, self.last[0])",
         "            now = max(now, 0)",
@@ -776,7 +776,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a clock that was far ahead",
-        "nothing passes away until the clock is there again, which may be years",
+        "nothing expires until the clock is there again, which may be years",
         "state/trident_state/expiry.py",
         "            if now < self.last[0] - ttl_ms:",
         "            if False:",

@@ -322,7 +322,7 @@ def test_states_whose_changes_cannot_be_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(StateError, match="'loose' is nonTransactional: its values belong to no txid"):
             next(client.changes("loose"))
-        with pytest.raises(StateError, match="'passing' has ttlSecs: its values pass away without being changed"):
+        with pytest.raises(StateError, match="'passing' has ttlSecs: its values expire without being changed"):
             next(client.changes("passing"))
 
 

@@ -109,7 +109,7 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
         ("from trident import Cuont", "; did you mean 'Count'?"),
         (
             "from trident.state import LRUMemoryMapState",
-            "; use MemoryMapState.opaque(ttlSecs=...), whose values pass away",
+            "; use MemoryMapState.opaque(ttlSecs=...), whose values expire",
         ),
         ("from trident.state import RedisState", "; use RedisMapState.opaque(url)"),
         ("from trident.state import MemoryMapstate", "; did you mean 'MemoryMapState'?"),

@@ -288,7 +288,7 @@ class StateChanges:
 
     def _expires(self) -> StateError:
         return StateError(
-            f"{self._where} has ttlSecs: its values pass away without being changed by a batch, so its changes "
+            f"{self._where} has ttlSecs: its values expire without being changed by a batch, so its changes "
             f"cannot be told; read it with GET /state/{self._view.name}"
         )
 

@@ -120,7 +120,7 @@ MODULE = {
     "FlatMapFunction": "a function, given to flatMap",
     "InMemoryWindowsStoreFactory": "trident.state.MemoryMapState.opaque()",
     "LocalDRPC": "running.drpc",
-    "LRUMemoryMapState": "trident.state.MemoryMapState.opaque(ttlSecs=...), whose values pass away by age",
+    "LRUMemoryMapState": "trident.state.MemoryMapState.opaque(ttlSecs=...), whose values expire by age",
     "MapFunction": "a function, given to map",
     "Mean": "Average",
     "Predicate": "a function, given to filter",

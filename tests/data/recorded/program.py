@@ -57,7 +57,7 @@ def start(folder: Path, source: dict[str, list[Any]], url: str | None = None) ->
 
 def topology(folder: Path, source: dict[str, list[Any]], url: str | None = None) -> TridentTopology:
     """Two streams in groups of their own (`orders`, `visits`), and a merged pair (`clicks` and `ads`); a state of a
-    second stage, one whose values pass away after a second, and a function that notes every batch it is handed."""
+    second stage, one whose values expire after a second, and a function that notes every batch it is handed."""
 
     def state(kind: str, ttl: float | None = None, **redis: Any) -> Any:
         if url is None:

@@ -46,10 +46,10 @@ def record(folder: Path, end: str, in_redis: bool) -> None:
             told["contents"] = json.loads((place / "contents").read_text())
             _copy(place, place / "recorded")
             keep(place / "recorded", server.client if in_redis else None, folder)
-            time.sleep(1.5)  # what lives for a second has passed away when the next batch comes
+            time.sleep(1.5)  # what lives for a second has expired when the next batch comes
             _in_child(lambda: _go_on(place, url))
         told["contents after more"] = json.loads((place / "contents").read_text())
-        if end == "planned":  # whether LAST and MORE are two batches or one decides what has passed away
+        if end == "planned":  # whether LAST and MORE are two batches or one decides what has expired
             del told["contents after more"]["recent"]
         told["handed after more"] = program.handed(place)
     (folder / "expected.json").write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")

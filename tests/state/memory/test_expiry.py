@@ -85,7 +85,7 @@ def test_the_room_of_what_passed_away_is_taken_back(tmp_path: Path) -> None:
     again = MemoryStore(setting.identity, setting.shape, StateKind.OPAQUE, FileHome(tmp_path / "state"), pace=NEVER)
     again.acquire(SECOND)
     assert entries(again, 200) == live
-    assert held(again) <= 12_000, "what passed away is not loaded"
+    assert held(again) <= 12_000, "what expired is not loaded"
 
 
 def test_what_passed_away_makes_room_before_a_batch_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Values that pass away in a server: commits that break off meanwhile, and the room they leave."""
+"""Values that expire in a server: commits that break off meanwhile, and the room they leave."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def until_done(store: RedisStore, given: Update) -> list[int]:
 def test_a_commit_cut_off_at_any_command_finds_the_same_values_gone(
     shared_redis: RedisServer, layout: str, combined: str
 ) -> None:
-    """A third of the keys has passed away, and the batch is sent again whatever of it arrived."""
+    """A third of the keys has expired, and the batch is sent again whatever of it arrived."""
     first, second = {n: 1 for n in range(2_000)}, {n: 5 for n in range(1_000, 3_000)}
     living = {f"w{n}": 1 for n in range(1_500, 2_000)}
     for whole in range(6):
@@ -141,7 +141,7 @@ def test_a_non_transactional_state_cannot_tell_the_age_of_its_values(tmp_path: P
 
 
 def test_a_server_that_fell_back_loses_nothing_to_a_look_that_was_made_before(shared_redis: RedisServer) -> None:
-    """What has passed away as of a batch that the server lost may be what that batch, applied again, begins from."""
+    """What has expired as of a batch that the server lost may be what that batch, applied again, begins from."""
     with started(shared_redis.url, ttlSecs=TTL) as store:
         store.apply(LEASE, at(1000.0, update(1, {1: 1})))
         store.apply(LEASE, at(1001.0, update(2, {2: 2})))
