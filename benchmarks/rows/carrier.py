@@ -28,6 +28,11 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
     ours, other = (many / median(took[writers]["total"]) for writers in ("executors", "driver"))
     text = f"stateQuery of {many} tuples a batch, opaque Redis: the executors ask, against the driver"
     yield Row("carrier.asks", text, ours, other, "tuples/s", 2.0)
+    took = _driven(bench, "local[2]", many, turns, "updates")["took"]
+    for what, shown in (("total", "a whole batch"), ("commit", "its commit")):
+        ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
+        text = f"statefulEach over {many} tuples of as many keys, opaque Redis, {shown}: executors against the driver"
+        yield Row(f"carrier.updates.{what}", text, ours, other, "tuples/s", 1.0 if what == "total" else None)
     peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"])["peaks"] for keys in (few, most)}
     for process in ("python", "jvm"):
         text = f"driver of 2 GB, peak of the resident set ({process}): {most} distinct keys a batch against {few}"

@@ -35,7 +35,7 @@ TASK_ROWS = 1 << 17
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary())])
 """The row in which the tuples of a part travel to the task that has their keys."""
 
-_REPORT = pa.schema(
+REPORT = pa.schema(
     [
         ("entered", pa.int64()),
         ("dropped", pa.int64()),
@@ -88,10 +88,15 @@ class KeyedJob:
         """Return the reports of the tasks, as a job that did not run yet."""
         rows = self.tuples.rows
         tasks = len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
-        cut = CutByKey(self.update, self.tuples, tasks)
+        cut, update = self.functions(tasks)
         parts = numbers_frame(session, len(self.tuples.shares)).mapInArrow(cut, spark_schema(_CUT))
-        last = UpdateKeys(self.update, self.snapshot, self.txid, self.time, str(self.wanted.folder.path), self._outputs)
-        return parts.repartitionById(tasks, "task").mapInArrow(last, spark_schema(_REPORT))
+        return parts.repartitionById(tasks, "task").mapInArrow(update, spark_schema(REPORT))
+
+    def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
+        """Return the function that cuts parts of the tuples for so many tasks, and that of each of these tasks."""
+        folder = str(self.wanted.folder.path)
+        update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, folder, self._outputs)
+        return CutByKey(self.update, self.tuples, tasks), update
 
     @property
     def _outputs(self) -> tuple[pa.Schema, ...]:
@@ -107,8 +112,9 @@ class KeyedJob:
         if self.tuples.rows is not None and entered != self.tuples.rows:
             step = self.update.step.step
             raise StateError(f"{step}: the workers updated the state by {entered} of {self.tuples.rows} tuples")
-        self.wanted.folder.sync()
         puts, *emitted = (self._files(rows, number, schema) for number, schema in enumerate(self._outputs))
+        if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
+            self.wanted.folder.sync()
         return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
 
     def _files(self, rows: list[dict[str, Any]], output: int, schema: pa.Schema) -> FrozenFiles:
@@ -193,5 +199,5 @@ class UpdateKeys(OnWorker):
 def _report(values: dict[str, Any]) -> pa.RecordBatch:
     values = {"entered": 0, "dropped": 0, **values}
     return pa.RecordBatch.from_arrays(
-        [pa.array([values.get(field.name)], field.type) for field in _REPORT], schema=_REPORT
+        [pa.array([values.get(field.name)], field.type) for field in REPORT], schema=REPORT
     )
