@@ -87,8 +87,8 @@ def updates(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any
     topology = TridentTopology()
     spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
-    keyed = {"keyFields": "key", "valueType": "long", "stateFactory": state, "name": "counts"}
-    topology.newStream("keys", spout).statefulEach(counted, **keyed)
+    stream = topology.newStream("keys", spout)
+    stream.statefulEach(counted, keyFields="key", valueType="long", stateFactory=state, name="counts")
     with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
         running.processAllAvailable(timeout=3600)
         events = [event for event in running.recentProgress if event["event"] == "committed"]

@@ -18,6 +18,8 @@ from trident.base.errors import (
     SparkFailedError,
     StateKeyError,
     TopologyError,
+    TridentError,
+    UserCodeError,
     UserFunctionError,
 )
 from trident.compiler.spark import engine, keyed_jobs
@@ -223,7 +225,7 @@ def test_a_turn_whose_job_failed_begins_again(
 
     monkeypatch.setattr(SparkPuts, "update", fails_once)
     topology, _ = totals(RedisMapState.opaque(shared_redis.url, writers="executors"))
-    events = run(topology, spark, tmp_path, commitRetrySecs=0)
+    events = run(topology, spark, tmp_path)
     assert ["on purpose" in event["error"] for event in events if event["event"] == "failed"] == [True] * 3
     assert folders[0::2] == folders[1::2]
 
@@ -310,10 +312,10 @@ def test_auto_leaves_an_update_that_looks_at_other_keys_to_the_driver(
 def test_what_executors_cannot_update_is_refused_by_name(tmp_path: Path) -> None:
     state = RedisMapState.opaque("redis://localhost", writers="executors")
 
-    def refused(says: str, make: Any) -> None:
+    def refused(says: str, make: Any, kind: type[TridentError] = TopologyError) -> None:
         topology = TridentTopology()
         make(topology.newStream("words", FixedBatchSpout("word string, n long, at timestamp", [])))
-        with pytest.raises(TopologyError, match=says):
+        with pytest.raises(kind, match=says):
             topology.start(checkpointLocation=tmp_path)
 
     refused("no key fields", lambda s: s.persistentAggregate(state, "n", Joined(), "joined", name="joined"))
@@ -326,14 +328,15 @@ def test_what_executors_cannot_update_is_refused_by_name(tmp_path: Path) -> None
         counts = s.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
         counts.newValuesStream().statefulEach(total, "now long", **HELD, stateFactory=state)
 
-    refused("its tuples come from words/2:persistentAggregate", behind)
+    refused("its tuples come from words/1:persistentAggregate", behind)
     lock = threading.Lock()
 
     def locked(tuple: Any, state: Any) -> None:
         with lock:
             total(tuple, state)
 
-    refused("cannot be sent to Spark's workers", lambda s: s.statefulEach(locked, **HELD, stateFactory=state))
+    says = r"locked .*cannot be sent to Spark's workers"
+    refused(says, lambda s: s.statefulEach(locked, **HELD, stateFactory=state), UserCodeError)
 
 
 def test_what_later_stages_read_of_an_update_goes_there_by_reference(
@@ -354,8 +357,12 @@ def test_what_later_stages_read_of_an_update_goes_there_by_reference(
     first = words.statefulEach(total, "now long", stateFactory=state, **HELD)
     again = first.statefulEach(Longest(), "most", stateFactory=state, **{**HELD, "name": "most"})
     again.each("most", lambda most: -most, "less long").foreachArrow(taking)
+    behind = Taking()
+    again.foreachArrow(behind, name="behind")
+    monkeypatch.setattr("trident.run.updates.conform", None)  # no tuples come to the driver for an output
     run(topology, spark, tmp_path)
     assert len(made) == 6
+    assert {key: [row[:-1] for row in rows] for key, rows in taking.rows.items()} == behind.rows
     assert {name.rpartition(" ")[2] for name in by_reference} == {"SharesEmission"}, by_reference
     seen = {word: rows[-1] for (_, word), rows in taking.rows.items()}
     last = {word: n for batch in BATCHES for word, n in batch}

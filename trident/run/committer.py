@@ -298,7 +298,8 @@ class Committer:
         """
         written, later = summary.states, self._by_reference(stage, txid, results, summary, awaited)
         unborn = self._unborn(txid)
-        wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
+        outputs = {o.name for o in stage.frozen if isinstance(o.step, Sink)}
+        wanted = {n for n in results if (awaited or n in self.stores) and n not in unborn and n not in outputs}
         # Large results are read here only for a state, or where a later stage is still to be computed. Outputs read the
         # files themselves.
         put = {name for name in wanted & set(self.stores) if self._by_executors(name, results[name])}

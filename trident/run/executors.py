@@ -6,7 +6,7 @@ either may repeat, after any failure, what the other has begun.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
-from trident.plan.nodes import Node, StateQuery, StateSpec, StateUpdate, sources_of
+from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, sources_of
 from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
 from trident_spouts.shares import SharesEmission
@@ -62,7 +62,8 @@ class Executors:
 
     def carry(self, output: Output, frozen: FrozenFiles) -> Emission | None:
         """Return what is carried to later stages, for the workers to read; None if the driver hands it on."""
-        if self.puts is None or self._read_by_driver(output.step, frozen) or not self.puts.sees_files():
+        readers = [step for step in self._driver_steps.get(output.step, []) if not isinstance(step, Sink)]
+        if self.puts is None or self._by_driver(readers, frozen) or not self.puts.sees_files():
             return None
         return carried(self.folder, frozen, spark_schema(output.schema), output.step.step)
 
@@ -74,7 +75,7 @@ class Executors:
         behind the txid.
         """
         state = step.updated.state.name
-        if self._read_by_driver(step, frozen) or not self._work_on(state, frozen):
+        if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(state, frozen):
             return None
         store, puts = self.stores[state], self.puts
         assert isinstance(store, Shared) and puts is not None
@@ -83,9 +84,8 @@ class Executors:
             return None
         return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
 
-    def _read_by_driver(self, node: Node, frozen: FrozenFiles) -> bool:
-        """Return whether the driver reads what leaves a node: anything that it does but the updates by executors."""
-        readers = self._driver_steps.get(node, [])
+    def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
+        """Return whether the driver makes one of these steps, which read the tuples in frozen files."""
         return not all(isinstance(step, StateUpdate) and self._makes(step, frozen) for step in readers)
 
     @cached_property

@@ -6,7 +6,7 @@ state here; what is returned is frozen first.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
@@ -16,8 +16,9 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateRecoveringError
 from trident.base.values import conform
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.results import Result
+from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.compiler.spark.frozen_parts import files_of
 from trident.compiler.spark.keyed_jobs import Wanted
 from trident.compiler.update_choice import compile_late, compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
@@ -76,7 +77,8 @@ class Updates:
         for output in stage.updates:
             step = output.step
             if isinstance(step, Sink):
-                results[output.name] = conform(table(step.source), output.schema)
+                # An output takes the files themselves: none of their rows has to come here.
+                results[output.name] = _files(given, output) or conform(table(step.source), output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
                 late = partial(self._late_tuples, step, table(step.source), txid)
                 results[output.name] = self._reading(step.window, txid, late)
@@ -154,6 +156,14 @@ class Updates:
         # frozen, so that every replay leaves out the same.
         time = self.frozen.time(txid) if state in self.expiring else None
         return AsOf(self.stores[state], txid - 1, time)
+
+
+def _files(given: StageTables, output: Output) -> FrozenFiles | None:
+    """Return the frozen files with the tuples of an output, where a step before it has frozen them in these fields."""
+    (source,) = sources_of(output.step)
+    files = files_of(given[source])
+    same = files is not None and files.schema.remove_metadata().equals(output.schema)
+    return replace(files, schema=output.schema) if files is not None and same else None
 
 
 def _table(given: StageTables, node: Node) -> pa.Table:
