@@ -336,6 +336,17 @@ def test_tuples_that_did_not_arrive_are_noticed(tmp_path: Path) -> None:
         job.result(pa.Table.from_batches(kept, REPORT))
 
 
+def test_the_folder_of_the_files_is_durable_before_they_are_named(tmp_path: Path, monkeypatch: Any) -> None:
+    synced = list[Path]()
+    monkeypatch.setattr("trident.compiler.spark.frozen_files.fsync_folder", synced.append)
+    job = job_of(stateful, tmp_path, TABLES)
+    reports = pa.Table.from_batches(by_tasks(job, 2, random.Random(1)), REPORT)
+    assert set(synced) == {job.wanted.folder.path}, "by the tasks"
+    synced.clear()
+    job.result(reports)
+    assert synced == [tmp_path / "frozen" / "log" / "g", tmp_path / "frozen" / "log", tmp_path / "frozen", tmp_path]
+
+
 def fails(tuple: Any, state: Any) -> None:
     raise ValueError(f"not {tuple.n}")
 

@@ -168,9 +168,10 @@ class UpdateKeys(OnWorker):
     outputs: tuple[pa.Schema, ...]
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        parts: dict[int, pa.Table] = {}
+        parts: dict[tuple[int, int], pa.Table] = {}
         for batch in batches:
-            for number, packed in zip(batch.column("part").to_pylist(), batch.column("tuples"), strict=True):
+            numbers = zip(batch.column("part").to_pylist(), batch.column("task").to_pylist(), strict=True)
+            for number, packed in zip(numbers, batch.column("tuples"), strict=True):
                 with pa.ipc.open_stream(packed.as_buffer()) as reader:
                     parts[number] = reader.read_all()
         if not parts:
