@@ -62,7 +62,7 @@ class Troubled(OpenBatch):
         return done
 
 
-def running(troubles: tuple[str, ...]) -> Any:
+def counting(troubles: tuple[str, ...]) -> Any:
     """Return a function that counts a word in the state; in every batch one tuple of it meets a trouble."""
 
     def count(tuple: Any, state: Any) -> int:
@@ -106,7 +106,7 @@ def main(folder: str, url: str, master: str, troubles: str) -> None:
     state = RedisMapState.opaque(url, writers="executors", groups=4)
     words.persistentAggregate(state, Count(), "count", name="counts")
     words.persistentAggregate(state, "word", Joined(), "joined", name="joined")
-    count = running(tuple(troubles.split(",")))
+    count = counting(tuple(troubles.split(",")))
     stream.statefulEach(count, "n long", keyFields="word", valueType="long", stateFactory=state, name="running")
     with topology.start(spark, name="puts", checkpointLocation=Path(folder) / "checkpoint") as running:
         running.processAllAvailable(timeout=480)
