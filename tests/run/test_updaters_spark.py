@@ -154,7 +154,7 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
     kind: str,
 ) -> None:
     monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 70)
-    stored, emitted = [], []
+    stored, emitted, dropped = [], [], []
     for writers in ("driver", "executors"):
         state = getattr(RedisMapState, kind)(shared_redis.url, writers=writers, prefix=f"{kind}-{writers}", buckets=16)
         topology, takings = TridentTopology(), [Taking() for _ in range(5)]
@@ -174,12 +174,14 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
         grouped.persistentAggregate(state, "n", Joined(), "joined", name="joined")
         words.toTable("word", state, name="latest")
         made.clear()
-        run(topology, spark, tmp_path / writers)
+        events = run(topology, spark, tmp_path / writers)
+        dropped.append([event["states"]["first"]["dropped"] for event in events])
         names = sorted(shared_redis.client.scan_iter(f"{kind}-{writers}:*:b:*"))
         stored.append({name.partition(b":")[2]: shared_redis.client.hgetall(name) for name in names})
         emitted.append([taking.rows for taking in takings])
     assert stored[0] == stored[1]
     assert emitted[0] == emitted[1]
+    assert dropped[0] == dropped[1] == [270, 300, 300]
     assert len(stored[0]) > 50 and all(emitted[0])
     assert len(made) == 7 * len(BATCHES), Counter(made)
 

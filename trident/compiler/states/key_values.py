@@ -36,10 +36,11 @@ class Current:
             kind = next((type(value) for value in values if value is not None), None)
             if kind not in _PLAIN:
                 return
-        if len(lists) == 1:
-            plain = ((type(key), key) for key in lists[0])
-        else:
-            plain = ((*map(type, key), key) for key in zip(*lists, strict=True))
+        plain: Iterator[tuple[Any, ...]] = (
+            ((type(key), key) for key in lists[0])
+            if len(lists) == 1
+            else ((*map(type, key), key) for key in zip(*lists, strict=True))
+        )
         self.numbers = dict(zip(plain, numbers, strict=True))
 
 
