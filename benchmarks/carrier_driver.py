@@ -1,7 +1,8 @@
 """A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
 
-Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks WRITERS [WRITERS ...]. The writers take
-turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state for all keys.
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates WRITERS [WRITERS ...]. The writers
+take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state for all
+keys. With ``updates`` a function of the user's counts them, tuple by tuple.
 Prints JSON in its last line: by writers the seconds of each commit and of each whole batch, and the peaks of the
 resident sets of this process and of Spark's driver (MB).
 """
@@ -76,6 +77,29 @@ def asks(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, t
     return _seconds(events)
 
 
+def counted(tuple: Any, state: Any) -> None:
+    """Count a key, as a program does that needs more than an aggregate."""
+    state.put(tuple.key, state.get(tuple.key, 0) + 1)
+
+
+def updates(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Count all batches by a function over the state, and check what is stored."""
+    topology = TridentTopology()
+    spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
+    name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
+    stream = topology.newStream("keys", spout)
+    stream.statefulEach(counted, keyFields="key", valueType="long", stateFactory=state, name="counts")
+    with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
+        running.processAllAvailable(timeout=3600)
+        events = [event for event in running.recentProgress if event["event"] == "committed"]
+        asked = [0, 7, 7 * (keys // 2), 7 * (keys - 1)]
+        found = running.state("counts").multiGet(asked)
+        assert found == [BATCHES] * len(asked), found
+    assert [event["states"]["counts"]["keys"] for event in events] == [keys] * BATCHES, events
+    assert {event["states"]["counts"].get("writers", "driver") for event in events} == {writers}
+    return _seconds(events)
+
+
 def _seconds(events: list[dict[str, Any]]) -> dict[str, list[float]]:
     durations = [event["durationMs"] for event in events[1:]]
     return {what: [one[what] / 1000 for one in durations] for what in ("commit", "total")}
@@ -113,7 +137,7 @@ def main(folder: str, url: str, master: str, keys: str, program: str, *writers: 
     )
     write_batches(Path(folder) / "source", int(keys))
     took: dict[str, dict[str, list[float]]] = {}
-    run = {"puts": puts, "asks": asks}[program]
+    run = {"puts": puts, "asks": asks, "updates": updates}[program]
     for turn, name in enumerate(writers):
         for what, seconds in run(spark, Path(folder), url, int(keys), name, turn).items():
             took.setdefault(name, {}).setdefault(what, []).extend(seconds)

@@ -28,10 +28,18 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
     ours, other = (many / median(took[writers]["total"]) for writers in ("executors", "driver"))
     text = f"stateQuery of {many} tuples a batch, opaque Redis: the executors ask, against the driver"
     yield Row("carrier.asks", text, ours, other, "tuples/s", 2.0)
-    peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"])["peaks"] for keys in (few, most)}
-    for process in ("python", "jvm"):
-        text = f"driver of 2 GB, peak of the resident set ({process}): {most} distinct keys a batch against {few}"
-        yield Row(f"carrier.memory.{process}", text, peaks[most][process], peaks[few][process], "MB", 1.5, "at most")
+    took = _driven(bench, "local[2]", many, turns, "updates")["took"]
+    for what, shown in (("total", "a whole batch"), ("commit", "its commit")):
+        ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
+        text = f"statefulEach over {many} tuples of as many keys, opaque Redis, {shown}: executors against the driver"
+        yield Row(f"carrier.updates.{what}", text, ours, other, "tuples/s", 1.0 if what == "total" else None)
+    for program, name, large in (("puts", "carrier.memory", most), ("updates", "carrier.updates.memory", many)):
+        peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"], program)["peaks"] for keys in (few, large)}
+        for process in ("python", "jvm"):
+            text = (
+                f"driver of 2 GB, {program}, peak of the resident set ({process}): {large} keys a batch against {few}"
+            )
+            yield Row(f"{name}.{process}", text, peaks[large][process], peaks[few][process], "MB", 1.5, "at most")
 
 
 def _driven(bench: Bench, master: str, keys: int, writers: list[str], program: str = "puts") -> Any:

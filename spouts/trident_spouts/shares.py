@@ -61,7 +61,7 @@ class SharesEmission(Emission):
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all shares, read into the driver's memory."""
-        tables = [self._table(share) for share in self.shares]
+        tables = [self.table(number) for number in range(len(self.shares))]
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
@@ -84,7 +84,9 @@ class SharesEmission(Emission):
     def _read_numbered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         for number in numbers_of(batches):
-            yield from self._table(self.shares[number]).to_batches()
+            yield from self.table(number).to_batches()
 
-    def _table(self, share: Any) -> pa.Table:
+    def table(self, number: int) -> pa.Table:
+        """Return the tuples of the share of this number."""
+        share = self.shares[number]
         return table_of(self.read(share), self.schema, f"{self.where}, share {share!r:.80}")

@@ -198,8 +198,11 @@ class Shared(Protocol):
         """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not used."""
         ...
 
-    def open_snapshot(self, asOf: int) -> SharedSnapshot:
-        """Return the state as of a txid, for other processes to read."""
+    def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
+        """Return the state as of a txid, for other processes to read.
+
+        With the `time` of the next batch, reads leave out what expires with that batch (see `Forgetful`).
+        """
         ...
 
     def commit_batch(self, batch: Any, update: Update, puts: Sequence[Put]) -> Applied:

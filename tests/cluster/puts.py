@@ -1,7 +1,8 @@
 """A driver whose executors put its batches into Redis, and which die or fail after puts that the server confirmed.
 
 Each task draws what becomes of it, once for each batch and trouble: it fails after its put, it puts twice, its Python
-worker dies, or its executor dies. Spark runs it again; every count must be right.
+worker dies, or its executor dies. The same happens in the middle of an update by key. Spark runs it again; every count
+must be right.
 
 Usage: python -m tests.cluster.puts FOLDER URL MASTER TROUBLES. Prints the counts as JSON in its last line.
 """
@@ -61,6 +62,22 @@ class Troubled(OpenBatch):
         return done
 
 
+def counting(troubles: tuple[str, ...]) -> Any:
+    """Return a function that counts a word in the state; in every batch one tuple of it meets a trouble."""
+
+    def count(tuple: Any, state: Any) -> int:
+        now = int(state.get(tuple.word, 0)) + 1
+        state.put(tuple.word, now)
+        trouble = troubles[tuple.batch % len(troubles)]
+        if tuple.row == len(BATCHES[0]) // 2 and trouble != "twice" and once(f"update-{tuple.batch}-{trouble}"):
+            if trouble == "fails":
+                raise RuntimeError("this update fails, on purpose")
+            os.kill(os.getpid() if trouble == "worker" else executor(), signal.SIGKILL)
+        return now
+
+    return count
+
+
 def troubled(troubles: tuple[str, ...]) -> None:
     """Let every batch of this driver be troubled."""
     opening = RedisStore.open_batch
@@ -74,7 +91,8 @@ def troubled(troubles: tuple[str, ...]) -> None:
 
 def expected() -> dict[str, Any]:
     counts = Counter(word for batch in BATCHES for word in batch)
-    return {"counts": dict(counts), "joined": {word: word[-1] * n for word, n in counts.items()}}
+    joined = {word: word[-1] * n for word, n in counts.items()}
+    return {"counts": dict(counts), "joined": joined, "running": dict(counts)}
 
 
 def main(folder: str, url: str, master: str, troubles: str) -> None:
@@ -82,13 +100,17 @@ def main(folder: str, url: str, master: str, troubles: str) -> None:
     spark = session({f"spark.executorEnv.{FOLDER}": folder}, master)
     troubled(tuple(troubles.split(",")))
     topology = TridentTopology()
-    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
+    rows = [[(word, number, row) for row, word in enumerate(batch)] for number, batch in enumerate(BATCHES)]
+    stream = topology.newStream("words", FixedBatchSpout("word string, batch int, row int", rows))
+    words = stream.groupBy("word")
     state = RedisMapState.opaque(url, writers="executors", groups=4)
     words.persistentAggregate(state, Count(), "count", name="counts")
     words.persistentAggregate(state, "word", Joined(), "joined", name="joined")
+    count = counting(tuple(troubles.split(",")))
+    stream.statefulEach(count, "n long", keyFields="word", valueType="long", stateFactory=state, name="running")
     with topology.start(spark, name="puts", checkpointLocation=Path(folder) / "checkpoint") as running:
         running.processAllAvailable(timeout=480)
-        found = {name: dict(running.state(name).items()) for name in ("counts", "joined")}
+        found = {name: dict(running.state(name).items()) for name in expected()}
         events = running.recentProgress
     writers = {state["writers"] for e in events if e["event"] == "committed" for state in e["states"].values()}
     marks = sorted(path.name for path in Path(folder).glob("lost-*"))

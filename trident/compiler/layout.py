@@ -178,7 +178,7 @@ def check_picklable(stage_layout: StageLayout) -> None:
     for node in stage_layout.nodes:
         if id(node) not in stage_layout.inputs:
             for site, target in _worker_code(node):
-                _check_pickles(Where(node.step, site), target)
+                check_pickles(Where(node.step, site), target)
 
 
 def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
@@ -197,7 +197,8 @@ def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
             yield node.reduction.site, node.reduction.reducer
 
 
-def _check_pickles(where: Where, target: object) -> None:
+def check_pickles(where: Where, target: object) -> None:
+    """Raise UserCodeError, which names the function, if it cannot be sent to Spark's workers."""
     try:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:

@@ -17,7 +17,6 @@ from trident.plan.nodes import (
     Debug,
     LateTuples,
     Node,
-    PersistentAggregate,
     RequestSource,
     Sink,
     SpoutSource,
@@ -90,16 +89,6 @@ class Stage:
     def states(self) -> tuple[StateWriter, ...]:
         """The steps of this stage that write states."""
         return tuple(o.step for o in self.frozen if isinstance(o.step, StateWriter))
-
-    @cached_property
-    def by_executors(self) -> frozenset[str]:
-        """The outputs that executors always write into files, because executors are to write or query their states."""
-        states = [
-            (o.name, o.step.state if isinstance(o.step, PersistentAggregate) else o.step.updated.state)
-            for o in self.outputs
-            if isinstance(o.step, PersistentAggregate | StateQuery)
-        ]
-        return frozenset(name for name, s in states if getattr(s.factory, "writers", "driver") == "executors")
 
     @property
     def runs(self) -> bool:

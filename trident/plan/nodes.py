@@ -382,7 +382,7 @@ WindowUpdate = Watermark | Window
 """A step of a window that computes new values of a state."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
-"""A step that, in the commit turn, runs code over its state in the driver."""
+"""A step that, in the commit turn, runs code over its state: in the driver, or key by key in executors."""
 
 StateWriter = PersistentAggregate | StateUpdate
 """A step that writes a state."""

@@ -6,9 +6,9 @@ finds out what an earlier try has done: a stage that is frozen is read, and a st
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,22 +26,19 @@ from trident.base.errors import (
     StateValueError,
 )
 from trident.base.log_fields import RunLogger
-from trident.base.values import OutsideYears, conform
-from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
+from trident.base.values import OutsideYears
+from trident.base.years import OUTSIDE_YEARS
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.shapes import new_values
-from trident.compiler.states.updates import Updated
-from trident.compiler.update_choice import compile_late, compile_state_update
-from trident.compiler.windows.run_types import WindowBatch
+from trident.compiler.year_checks import WAY_OUT, check_years
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
     FrozenOutput,
     dropped_of,
     freeze,
-    with_dropped,
     with_life,
     with_skipped,
     without_skipped,
@@ -49,8 +46,6 @@ from trident.log.frozen_results import (
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import (
     CommittedQuery,
-    Emitted,
-    LateTuples,
     LettersOf,
     Node,
     Sink,
@@ -59,10 +54,7 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     Window,
-    sources_of,
-    watermarks_of,
 )
-from trident.reads.as_of import AsOf
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
@@ -70,6 +62,7 @@ from trident.run.executors import Executors, StageTables
 from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
 from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
+from trident.run.updates import Updates
 from trident.run.user_code import UserCode
 from trident_spouts.executor import Emission
 from trident_state.messages import Applied
@@ -78,12 +71,6 @@ from trident_state.store import Shared, Store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-_WAY_OUT = (
-    "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
-    "log and all states (topology.reset)"
-)
 
 
 @dataclass
@@ -119,9 +106,21 @@ class Committer:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
         self._time = EventTime(self.stores)
-        self._executors = Executors(self.group, self.puts, self.folder)
+        self._executors = Executors(self.group, self.stores, self.puts, self.folder)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
-        self._update, self._late = cache(compile_state_update), cache(compile_late)
+        self._updates = Updates(
+            self.group,
+            self.stores,
+            self.code,
+            self._frozen,
+            self._executors,
+            self._hooks,
+            frozenset(self._ttls),
+            self.heal,
+            self._committed_answers,
+            self.files,
+            self.lease.epoch,
+        )
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
@@ -244,7 +243,7 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
             summary.steps.extend(ran.steps)
-        results = self.with_ttl({**results, **self._updated(stage, txid, tables)})
+        results = self.with_ttl({**results, **self._updates.results(stage, txid, tables, self._unborn(txid))})
         # The results are frozen before anything that follows from them is written: a repeated turn must not compute
         # them again, from states that hold a part of this batch already.
         renamed = self._under_frozen_names(results, txid)
@@ -264,62 +263,6 @@ class Committer:
         if names is None:
             return results
         return {former: results[name] for former, name in names.items() if name in results}
-
-    def _updated(self, stage: Stage, txid: int, given: StageTables) -> dict[str, pa.Table]:
-        """Return the results of the stage's updates by output, from the states as the batch before left them."""
-        emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
-        tables = {node: given[node] for node in stage.read_by_driver if isinstance(given.get(node), pa.Table)}
-        unborn = self._unborn(txid)
-        results: dict[str, pa.Table] = {}
-        for output in stage.updates:
-            step = output.step
-            if isinstance(step, Sink):
-                results[output.name] = conform(tables[step.source], output.schema)
-            elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
-                late = partial(self._late_tuples, step, tables[step.source], txid)
-                results[output.name] = self._reading(step.window, txid, late)
-            elif isinstance(step, CommittedQuery):
-                answers = self._committed_answers(output, tables[step.source], txid)
-                results[output.name] = conform(answers, output.schema)
-            if not isinstance(step, StateUpdate) or step.state.name in unborn:
-                continue
-            work = partial(self._update_of, step, [tables[source] for source in sources_of(step)], txid)
-            update = self._reading(step, txid, partial(self.code.call, step, txid, work))
-            self._hooks.begun(step)
-            results[output.name] = with_dropped(update.puts, update.dropped)
-            if step in emitting and update.emitted is not None:
-                results[emitting[step]] = update.emitted
-        return results
-
-    def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
-        """Call `work`, which reads the states of a step. If one of them is behind, heal them and call `work` again."""
-        try:
-            return work()
-        except StateRecoveringError:
-            # Healed up to the batch before, which is what `work` reads. Nothing of its result is frozen or written yet,
-            # so it may run again as a whole.
-            for read in (step, *watermarks_of(step)):
-                self.heal(read.state.name, txid - 1)
-            return work()
-
-    def _update_of(self, step: StateUpdate, tables: Sequence[pa.Table], txid: int) -> Updated:
-        return self._update(step)(tables, self._stored(step.state.name, txid), self._window_batch(step, txid))
-
-    def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
-        return self._late(step)(table, self._window_batch(step.window, txid))
-
-    def _window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:
-        """Return the batch as an update sees it: its time, and the watermarks of the step before the batch."""
-        stored = [self._stored(watermark.state.name, txid) for watermark in watermarks_of(step)]
-        first, second = [*stored, None, None][:2]
-        return WindowBatch(txid, partial(self._frozen.time, txid), first, second)
-
-    def _stored(self, state: str, txid: int) -> AsOf:
-        """Return a state as the batch before left it."""
-        # With a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). The time is
-        # frozen, so that every replay leaves out the same.
-        time = self._frozen.time(txid) if state in self._ttls else None
-        return AsOf(self.stores[state], txid - 1, time)
 
     def _unborn(self, txid: int) -> set[str]:
         """Return the states that were born after this batch.
@@ -355,13 +298,16 @@ class Committer:
         """
         written, later = summary.states, self._by_reference(stage, txid, results, summary, awaited)
         unborn = self._unborn(txid)
-        wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
+        outputs = {o.name for o in stage.frozen if isinstance(o.step, Sink)}
+        wanted = {n for n in results if (awaited or n in self.stores) and n not in unborn and n not in outputs}
         # Large results are read here only for a state, or where a later stage is still to be computed. Outputs read the
         # files themselves.
-        shared = {name for name in wanted & set(self.stores) if self._by_executors(name, results[name])}
-        shared |= {output.name for output in stage.frozen if output.step in later}
+        put = {name for name in wanted & set(self.stores) if self._by_executors(name, results[name])}
+        shared = put | {output.name for output in stage.frozen if output.step in later}
+        # An update's result is the new values themselves, which a later step may want here.
+        shared -= {o.name for o in stage.updates if o.step in awaited and o.step not in later}
         tables = {name: self._frozen.whole(results[name]) for name in wanted - shared}
-        given = {**results, **tables}
+        given = {**results, **{name: table for name, table in tables.items() if name not in put}}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery) and o.step not in later]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
@@ -410,7 +356,7 @@ class Committer:
             step, frozen = output.step, results.get(output.name)
             if step not in awaited or not isinstance(frozen, FrozenFiles):
                 continue
-            if output.carried:
+            if output.carried or isinstance(step, StateUpdate):
                 emission = self._executors.carry(output, frozen)
             elif isinstance(step, StateQuery):
                 emission = self._asked(step, frozen, txid, summary)
@@ -424,7 +370,7 @@ class Committer:
         """Have the executors ask a state; return None if the driver is to ask. Heal a state that is behind."""
         state = step.updated.state.name
         as_of = self._as_of(state, txid, summary.states)
-        ask = partial(self._executors.ask, step, frozen, self.stores.get(state), as_of)
+        ask = partial(self._executors.ask, step, frozen, as_of)
         try:
             emission = ask()
         except StateRecoveringError:
@@ -490,7 +436,7 @@ class Committer:
 
     def _by_executors(self, state: str, result: Result) -> bool:
         """Return whether executors write a result into a state, so that none of it comes to the driver."""
-        return self._executors.take(state, result, self.stores[state])
+        return self._executors.take(state, result)
 
     def _write(self, output: Output, txid: int, result: Result, values: bool) -> Applied:
         """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""
@@ -529,9 +475,7 @@ class Committer:
             where = f"state {state!r}, batch {update.txid}"
             check_years(where, update.keys, (*update.keys.columns, update.deltas))
             if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read names its key
-                raise StateValueError(
-                    f"{where}: stored is the time {error.text}: {OUTSIDE_YEARS}. {_WAY_OUT}"
-                ) from None
+                raise StateValueError(f"{where}: stored is the time {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
             raise
 
     # --- results and their files -----------------------------------------------------------------------------
@@ -588,14 +532,3 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
-
-
-def check_years(where: str, keys: pa.Table, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
-    """Refuse a result with a time that no datetime can hold: stores, functions and readers could never take it.
-
-    Raises StateValueError, with the key fields of the time's row.
-    """
-    for column in columns:
-        if (row := row_outside_years(column)) is not None:
-            text, at = time_text(column, row), entry_text(keys, row)
-            raise StateValueError(f"{where}{at and f', {at}'}: the time {text}: {OUTSIDE_YEARS}. {_WAY_OUT}")

@@ -6,7 +6,7 @@ either may repeat, after any failure, what the other has begun.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,18 +14,23 @@ from pathlib import Path
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateError, StateUnavailableError, TopologyError
+from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
-from trident.compiler.program import Group, Output, Program, Stage
+from trident.compiler.executor_files import writers_of
+from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
+from trident.compiler.program import Group, Output
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_parts import answered, carried
+from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
-from trident.plan.nodes import Node, PersistentAggregate, StateQuery
+from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, sources_of
+from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
+from trident_spouts.shares import SharesEmission
 from trident_state.messages import Applied, Update
 from trident_state.state_shape import StateKind
-from trident_state.store import Shared, SharedBatch, SharedSnapshot, StateFactory, Store
+from trident_state.store import Shared, SharedBatch, SharedSnapshot, Store
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +47,27 @@ class Executors:
     """
 
     group: Group
+    stores: Mapping[str, Store]
     puts: Puts | None
     folder: Path
     _checked: dict[str, bool] = field(default_factory=dict)
     """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
+    _left: set[StateUpdate] = field(default_factory=set)
+    """The updates that turned out to be the driver's. The commit thread's."""
 
     def __post_init__(self) -> None:
-        self._question = cache(Question.of)
+        self._question, self._keyed = cache(Question.of), cache(KeyedUpdate.of)
 
     # --- what enters later stages ------------------------------------------------------------------------------------
 
     def carry(self, output: Output, frozen: FrozenFiles) -> Emission | None:
         """Return what is carried to later stages, for the workers to read; None if the driver hands it on."""
-        if self.puts is None or output.step in self._read_by_driver or not self.puts.sees_files():
+        readers = [step for step in self._driver_steps.get(output.step, []) if not isinstance(step, Sink)]
+        if self.puts is None or self._by_driver(readers, frozen) or not self.puts.sees_files():
             return None
         return carried(self.folder, frozen, spark_schema(output.schema), output.step.step)
 
-    def ask(self, step: StateQuery, frozen: FrozenFiles, store: Store | None, as_of: int) -> Emission | None:
+    def ask(self, step: StateQuery, frozen: FrozenFiles, as_of: int) -> Emission | None:
         """Return the tuples of frozen files with the answers of a state as of a txid; None if the driver asks.
 
         The workers ask while the next stage runs, when the state holds this batch, too. It keeps what it held as of the
@@ -66,29 +75,93 @@ class Executors:
         behind the txid.
         """
         state = step.updated.state.name
-        if store is None or step in self._read_by_driver or not self._work_on(state, frozen, store):
+        if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(state, frozen):
             return None
-        assert isinstance(store, Shared) and self.puts is not None
+        store, puts = self.stores[state], self.puts
+        assert isinstance(store, Shared) and puts is not None
         snapshot = store.open_snapshot(as_of)
-        if not self._reached(state, snapshot, self.puts):
+        if not self._reached(state, snapshot, puts):
             return None
         return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
 
+    def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
+        """Return whether the driver makes one of these steps, which read the tuples in frozen files."""
+        return not all(isinstance(step, StateUpdate) and self._makes(step, frozen) for step in readers)
+
+    @cached_property
+    def _driver_steps(self) -> dict[Node, list[Node]]:
+        """For each node the steps that the driver makes of its tuples."""
+        steps: dict[Node, list[Node]] = {}
+        for output in (output for stage in self.group.stages for output in stage.updates):
+            for source in sources_of(output.step):
+                steps.setdefault(source, []).append(output.step)
+        return steps
+
+    # --- updates -----------------------------------------------------------------------------------------------------
+
+    def _makes(self, step: StateUpdate, frozen: FrozenFiles) -> bool:
+        """Return whether the executors make an update by tuples in frozen files, as far as that is known by now."""
+        state = step.state
+        if state.name not in self._fit or step in self._left or not self._work_on(state.name, frozen):
+            return False
+        return writers_of(state) == "executors" or self._meant(step)
+
+    @cached_property
+    def _meant(self) -> Callable[[StateUpdate], bool]:
+        """Return whether executors make the same of an update as the driver, whatever its user's code looks at."""
+        return cache(lambda step: same_in_parts(step) and is_sendable(step))
+
+    def job(
+        self, step: StateUpdate, tuples: object, wanted: Wanted, txid: int, time: float, expires: bool
+    ) -> KeyedJob | None:
+        """Return the job by which executors make an update; None if the driver makes it.
+
+        `expires`: values of the state expire. Raises StateRecoveringError if the state is behind the batch before.
+        """
+        if not isinstance(tuples, SharesEmission) or not tuples.shares or step in self._left:
+            return None
+        store, puts = self.stores[step.state.name], self.puts
+        assert isinstance(store, Shared) and puts is not None
+        snapshot = store.open_snapshot(txid - 1, time if expires else None)
+        if not self._reached(step.state.name, snapshot, puts):
+            return None
+        return KeyedJob(self._keyed(step), tuples, snapshot, txid, time, wanted)
+
+    def update(self, step: StateUpdate, job: KeyedJob) -> KeyedResult | None:
+        """Let the executors make an update; return None if the driver has to make it, for the keys that it looks at.
+
+        Raises what the update raises on the driver, or the error of Spark.
+        """
+        assert self.puts is not None
+        try:
+            return self.puts.update(job)
+        except StateKeyError as error:
+            if writers_of(step.state) == "executors":
+                raise
+            logger.warning("%s; so the driver makes this update, whatever the size of a batch", error)
+            self._left.add(step)
+            return None
+
+    def cancel(self, job: KeyedJob) -> None:
+        """Stop an update that is under way. Return at once."""
+        assert self.puts is not None
+        self.puts.cancel(job)
+
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    def take(self, state: str, result: Result, store: Store) -> bool:
+    def take(self, state: str, result: Result) -> bool:
         """Return whether the executors write this result into the state; else the driver does."""
-        return state in self._fit and self._work_on(state, result, store)
+        return state in self._fit and self._work_on(state, result)
 
-    def _work_on(self, state: str, result: Result, store: Store) -> bool:
+    def _work_on(self, state: str, result: Result) -> bool:
         """Return whether executors are to work on a result, and on the state, as far as that is known by now."""
-        if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(store, Shared):
+        if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(self.stores.get(state), Shared):
             return False
-        factory = self._factories[state]
-        if getattr(factory, "writers", "driver") == "driver" or not getattr(factory, "sendable", False):
+        spec = self._specs[state]
+        if writers_of(spec) == "driver" or not getattr(spec.factory, "sendable", False):
             return False
         # It keeps no txid: a doubled put would count, and there is nothing to read as of the batch before.
-        if factory.kind is StateKind.NON_TRANSACTIONAL:
+        if spec.factory.kind is StateKind.NON_TRANSACTIONAL:
             return False
         return self._checked.get(state, True)
 
@@ -112,7 +185,7 @@ class Executors:
             except StateUnavailableError:  # nobody may reach it just now
                 raise
             except StateError as error:
-                if getattr(self._factories[state], "writers", "") == "executors":
+                if writers_of(self._specs[state]) == "executors":
                     raise
                 logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
                 self._checked[state] = False
@@ -120,47 +193,10 @@ class Executors:
                 self._checked[state] = True
         return self._checked[state]
 
-    @property
-    def _factories(self) -> Mapping[str, StateFactory]:
-        return {step.state.name: step.state.factory for step in self.group.states}
+    @cached_property
+    def _specs(self) -> dict[str, StateSpec]:
+        return {step.state.name: step.state for step in self.group.states}
 
     @cached_property
-    def _read_by_driver(self) -> set[Node]:
-        return {node for stage in self.group.stages for node in stage.read_by_driver}
-
-    @property
     def _fit(self) -> set[str]:
-        return {output.name for output in _outputs(self.group.stages) if _misfit(self.group, output) is None}
-
-
-def check_writers(program: Program, lasting: bool) -> None:
-    """Raise TopologyError for a state that only executors are to write, and which they cannot.
-
-    `lasting`: whether there is a checkpointLocation, for the files that they put.
-    """
-    for group in program.groups:
-        for output in _outputs(group.stages):
-            state = getattr(output.step, "state", None)
-            if state is None or getattr(state.factory, "writers", "driver") != "executors":
-                continue
-            why = _misfit(group, output)
-            if not lasting:
-                why = "without a checkpointLocation there is no folder for the frozen files that they put; name one"
-            if why is not None:
-                raise TopologyError(
-                    f"state {state.name!r} ({state.factory!r}) is to be written by executors: {why}; or declare it "
-                    f"with writers='auto' or 'driver'"
-                )
-
-
-def _outputs(stages: Iterable[Stage]) -> list[Output]:
-    return [output for stage in stages for output in stage.frozen]
-
-
-def _misfit(group: Group, output: Output) -> str | None:
-    """Return why the executors cannot write this output's state; None if they can."""
-    if not isinstance(output.step, PersistentAggregate):
-        return f"the driver computes its values ({output.step.step}); only persistentAggregate can be written by them"
-    if any(output.step in stage.reads for stage in group.stages):
-        return f"later steps read its new values ({output.step.step}), which come to the driver"
-    return None
+        return {output.name for output in outputs_of(self.group.stages) if misfit(self.group, output) is None}

@@ -43,7 +43,7 @@ from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
-from trident.run.executors import check_writers
+from trident.run.executor_fit import check_writers
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, check_turn, flag, folder
 from trident.run.progress import Progress

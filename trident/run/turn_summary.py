@@ -77,7 +77,7 @@ def count_dropped(
         update = step.source
         if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
             continue
-        table = tables.get(update.source)  # the driver reads what enters an updater
+        table = tables.get(update.source)  # the driver reads what enters an updater, unless executors do
         entered = table.num_rows if isinstance(table, pa.Table) else rows.get(update.source)
-        if entered is not None and (table is not None or not isinstance(update.source, StateQuery)):
+        if entered is not None and (isinstance(table, pa.Table) or not isinstance(update.source, StateQuery)):
             states[update.state.name].dropped = entered - rows[step]

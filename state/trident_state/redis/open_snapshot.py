@@ -21,18 +21,21 @@ class OpenSnapshot(SharedState):
     """Everything that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
 
     asOf: int
+    cutoff: int | None = None
+    """The txid up to which values have expired; None for what the state itself says as of the snapshot's txid."""
 
     def read(self, keys: pa.Table) -> pa.Array:
         """Return the values of keys as of the snapshot's txid, over connections that are closed at the end."""
         placed = place_keys(encode_checked_keys(self.where, self.shape.keys, keys), self.layout)
         with self._reading() as reader:
-            values, _ = reader.read(placed, self.asOf, self.lease)
+            values, _ = reader.read(placed, self.asOf, self.lease, self.cutoff)
         return placed.restored(values)
 
     def scan(self) -> Iterator[pa.Table]:
         """Yield all entries as of the snapshot's txid."""
         with self._reading() as reader:
-            yield from reader.scan(*reader.current(self.layout), self.asOf, self.lease, _PAGE_ROWS)
+            layout, metas = reader.current(self.layout)
+            yield from reader.scan(layout, metas, self.asOf, self.lease, _PAGE_ROWS, cutoff=self.cutoff)
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:

@@ -180,7 +180,7 @@ class RedisStore:
         address, where, shape, layout = self._address, self._where, self._shape, none.layout
         return OpenBatch(address, where, shape, self._kind, self._form, layout, lease, update.txid, expiry, opened)
 
-    def open_snapshot(self, asOf: int) -> OpenSnapshot:
+    def open_snapshot(self, asOf: int, time: float | None = None) -> OpenSnapshot:
         """Return the state as of a txid for other processes to read; see `trident_state.store.Shared`."""
         if self._kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(f"{self._where}: a nonTransactional state cannot be read as of a txid")
@@ -189,7 +189,9 @@ class RedisStore:
         layout, metas = self._with_layout(self._reader.current)
         for meta in metas:
             check_reached(self._where, meta.status(self._where).marker, asOf)
-        return OpenSnapshot(self._address, self._where, self._shape, self._kind, self._form, layout, self._lease, asOf)
+        cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
+        address, where, shape = self._address, self._where, self._shape
+        return OpenSnapshot(address, where, shape, self._kind, self._form, layout, self._lease, asOf, cutoff)
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
         """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""

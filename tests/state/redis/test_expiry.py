@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, opened, started, update, words
 from tests.support.buckets import stored_keys
@@ -35,6 +36,21 @@ def until_done(store: RedisStore, given: Update) -> list[int]:
         assert applied.values is not None
         return list(applied.values.to_pylist())
     raise AssertionError("the commit never came through")
+
+
+@pytest.mark.parametrize("layout", OPTIONS)
+def test_another_process_reads_for_the_next_batch_what_the_driver_reads(shared_redis: RedisServer, layout: str) -> None:
+    """What expires with the batch is gone; as of the batch before it is still there."""
+    with started(shared_redis.url, PYTHON, ttlSecs=TTL, **OPTIONS[layout]) as store:
+        store.apply(LEASE, at(1000.0, update(1, {n: 1 for n in range(20)})))
+        store.apply(LEASE, at(1010.0, update(2, {n: 1 for n in range(10)})))
+        keys = words(range(20))
+        for time, living in ((1063.0, 20), (1064.0, 10), (1080.0, 0)):
+            read = cloudpickle.loads(cloudpickle.dumps(store.open_snapshot(2, time))).read(keys)  # type: ignore[no-untyped-call]
+            assert read == store.read_for(keys, 3, time)
+            assert len(read) - read.null_count == living
+            assert sum(page.num_rows for page in store.open_snapshot(2, time).scan()) == living
+        assert store.open_snapshot(2).read(keys).null_count == 0
 
 
 @pytest.mark.parametrize("combined", SHAPES)

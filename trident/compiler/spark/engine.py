@@ -18,6 +18,7 @@ from trident.base.errors import AttemptCancelledError
 from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
+from trident.compiler.executor_files import always_in_files
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
@@ -129,6 +130,7 @@ class SparkSlot:
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
+        self._in_files = {stage.number: always_in_files(group, stage) for stage in group.stages}
         self._learned: Learned = {}
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
@@ -228,7 +230,7 @@ class SparkSlot:
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
-        large = self._sizes.large(name, stage) | stage.by_executors
+        large = self._sizes.large(name, stage) | self._in_files[stage.number]
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()

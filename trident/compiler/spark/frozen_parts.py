@@ -76,6 +76,11 @@ def carried(checkpoint: Path, frozen: FrozenFiles, schema: StructType, where: st
     return SharesEmission(parts_of(frozen), ReadPart(str(checkpoint), frozen), schema, frozen.num_rows, where)
 
 
+def files_of(tuples: object) -> FrozenFiles | None:
+    """Return the frozen files of which `carried` made an emission; None for any other tuples."""
+    return tuples.read.frozen if isinstance(tuples, SharesEmission) and isinstance(tuples.read, ReadPart) else None
+
+
 def answered(
     checkpoint: Path, frozen: FrozenFiles, question: Question, snapshot: SharedSnapshot, schema: StructType
 ) -> SharesEmission:

@@ -12,7 +12,7 @@ from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
-from trident.compiler.results import Result, StageResult
+from trident.compiler.results import FrozenFiles, Result, StageResult
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, count_branches, stage_input
 from trident.compiler.spark.lowering import Lowering
@@ -106,7 +106,7 @@ class StageJob:
                 emission.check_scanned()
         if self._reports.ledger is not None:
             self._reports.ledger.check()
-        if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
+        if self._files is not None and any(isinstance(r, FrozenFiles) and r.files for r in self._results.values()):
             self._files.sync()
         return StageResult(self._results, None, self._debug)
 

@@ -6,7 +6,7 @@ Spark would run a task again that cannot succeed.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +25,10 @@ from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import FROZEN, reachable
 from trident.compiler.spark.frozen_parts import Part, ReadPart, parts_of
+from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
-from trident_spouts.workers import numbers_of
+from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
 
@@ -47,10 +48,18 @@ _PROBES = 4
 
 
 class Puts(Protocol):
-    """The workers, as those who put."""
+    """The workers, as those who put, and who make updates whose results they put."""
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file into the state. Raises the error with which the state refused one of them."""
+        ...
+
+    def update(self, job: KeyedJob) -> KeyedResult:
+        """Make an update of a state. Raises the error with which the user's function or the state refused it."""
+        ...
+
+    def cancel(self, job: KeyedJob) -> None:
+        """Stop an update that is under way. Return at once."""
         ...
 
     def sees_files(self) -> bool:
@@ -87,7 +96,7 @@ class SparkPuts:
         if not parts:
             return []
         put = PutFrozen(ReadPart(str(self._checkpoint), frozen), parts, batch)
-        reports = self._run(len(parts), put, REPORT).to_pylist()
+        reports = self._over_numbers(len(parts), put).to_pylist()
         for report in reports:
             if report["refusal"] is not None:
                 raise _refused(report)
@@ -100,6 +109,20 @@ class SparkPuts:
                     f"{batch.where}: the workers put {counted} of {part.rows} keys of the frozen file {name}"
                 )
         return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
+
+    def update(self, job: KeyedJob) -> KeyedResult:
+        """Make an update; see `Puts.update`."""
+        return job.result(self._collected(job.frame, job.tag))
+
+    def cancel(self, job: KeyedJob) -> None:
+        """Stop an update; see `Puts.cancel`."""
+        threading.Thread(target=self._interrupt, args=(job.tag,), name="trident-cancel", daemon=True).start()
+
+    def _interrupt(self, tag: str) -> None:
+        opened = self._opened
+        if opened is not None:
+            with suppress(PySparkException):  # the session is gone, and its jobs with it
+                opened.interruptTag(tag)
 
     def sees_files(self) -> bool:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
@@ -115,20 +138,30 @@ class SparkPuts:
                 f"{shared.where}: the executors do not see the checkpoint's folder {self._checkpoint}, where the "
                 f"frozen files are: put it on a disk that all machines share"
             )
-        for report in self._run(_PROBES, ReachState(shared), REPORT).to_pylist():
+        for report in self._over_numbers(_PROBES, ReachState(shared)).to_pylist():
             if report["refusal"] is not None:
                 raise _refused(report)
 
-    def _run(self, tasks: int, function: Any, schema: pa.Schema) -> pa.Table:
+    def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
+        schema = spark_schema(REPORT)
+        return self._collected(lambda session: numbers_frame(session, tasks).mapInArrow(function, schema))
+
+    def _collected(self, frame: Callable[[SparkSession], DataFrame], tag: str | None = None) -> pa.Table:
+        """Return the rows of a frame, run as one job, by whose tag another thread can stop it."""
         with active_session_kept():
-            numbers: DataFrame = self._session.range(0, tasks, 1, tasks)
+            session = self._session
+            if tag is not None:
+                session.addTag(tag)
             try:
-                return numbers.mapInArrow(function, spark_schema(schema)).toArrow()
+                return frame(session).toArrow()
             except Exception as error:
                 better = translated(error)
                 if better is error:
                     raise
                 raise better from error
+            finally:
+                if tag is not None:
+                    session.removeTag(tag)
 
     def close(self) -> None:
         """Stop what runs, and give the session back. A task that runs on is refused, or changes nothing."""

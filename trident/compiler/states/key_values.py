@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import StateClosedError
+from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.overlay import Overlay
 
@@ -26,6 +27,21 @@ class Current:
     def set(self, overlay: Overlay | None) -> None:
         """Go on with another batch, or close the state."""
         self.overlay, self.numbers = overlay, {}
+
+    def learn(self, keys: Columns) -> None:
+        """Read the values of these keys, all at once, and note their numbers."""
+        assert self.overlay is not None
+        numbers, lists = self.overlay.known(keys), keys.lists(keys.names)
+        for values in lists:  # in a column all values are of one type, or null
+            kind = next((type(value) for value in values if value is not None), None)
+            if kind not in _PLAIN:
+                return
+        plain: Iterator[tuple[Any, ...]] = (
+            ((type(key), key) for key in lists[0])
+            if len(lists) == 1
+            else ((*map(type, key), key) for key in zip(*lists, strict=True))
+        )
+        self.numbers = dict(zip(plain, numbers, strict=True))
 
 
 class KeyValues:

@@ -156,9 +156,8 @@ class _Values(_Update):
         elif self._begun == txid and overrides(self._user, "preRollback"):
             self._call("preRollback")
         self._begun = txid
-        overlay = self._current.overlay
-        if self._read_ahead and overlay is not None and tuples.rows:
-            overlay.known(Columns({name: tuples[name] for name in self._shape.keys.names}, tuples.rows))
+        if self._read_ahead and tuples.rows:
+            self._current.learn(Columns({name: tuples[name] for name in self._shape.keys.names}, tuples.rows))
 
     def _end(self, txid: int) -> None:
         if overrides(self._user, "prePrepare"):

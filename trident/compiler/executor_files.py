@@ -1,0 +1,24 @@
+"""The outputs that Spark's executors always write into files, because they alone are to work on them afterwards."""
+
+from trident.compiler.keyed_updates import why_not_by_key
+from trident.compiler.program import Group, Stage
+from trident.plan.nodes import PersistentAggregate, StateQuery, StateSpec, StateUpdate, sources_of
+
+
+def writers_of(state: StateSpec) -> str:
+    """Return who is to work on a state in a commit turn, as its factory says: "driver", "executors" or "auto"."""
+    return str(getattr(state.factory, "writers", "driver"))
+
+
+def always_in_files(group: Group, stage: Stage) -> frozenset[str]:
+    """Return the outputs of a stage that executors put, ask a state for, or update a state by, whatever their size."""
+    updates = [step for step in group.states if isinstance(step, StateUpdate) and why_not_by_key(step) is None]
+    entering = {source for step in updates if writers_of(step.state) == "executors" for source in sources_of(step)}
+
+    def by_executors(step: object) -> bool:
+        if isinstance(step, PersistentAggregate | StateQuery):
+            spec = step.state if isinstance(step, PersistentAggregate) else step.updated.state
+            return writers_of(spec) == "executors"
+        return step in entering
+
+    return frozenset(output.name for output in stage.outputs if by_executors(output.step))

@@ -1,0 +1,160 @@
+"""Updates whose keys do not depend on one another: Spark's workers make them, each for the keys whose tuples it has.
+
+An update by key is the same function as on the driver. It gets the tuples of some keys, in their frozen order, and the
+state as the batch before left it, of which it sees these keys alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import StateKeyError
+from trident.base.years import entry_text
+from trident.compiler.states.letters import keeper_of
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.updates import Updated
+from trident.compiler.update_choice import compile_state_update
+from trident.compiler.windows.run_types import WindowBatch
+from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.functions import Call
+from trident.operations.stateful import Stateful, overrides
+from trident.operations.windows import CountWindow
+from trident.plan.nodes import Node, PartitionPersist, PersistentReduce, StateSpec, StateUpdate, Window
+from trident_state.binary import one_chunk
+from trident_state.keys import encode_keys, hash_keys
+
+KeyedStep = PersistentReduce | PartitionPersist | Window
+"""The steps of which some can be made key by key."""
+
+
+def key_fields(step: StateUpdate) -> tuple[str, ...]:
+    """Return the fields of the tuples by which an update can be divided; no fields where it cannot be."""
+    if isinstance(step, PartitionPersist):
+        return tuple(step.keys.names)
+    return step.group if isinstance(step, PersistentReduce | Window) else ()
+
+
+def why_not_by_key(step: StateUpdate) -> str | None:
+    """Return why executors cannot make an update key by key; None if they can."""
+    if isinstance(step, PartitionPersist) and (why := _why_not_persisted(step)) is not None:
+        return why
+    counted = isinstance(step, Window) and isinstance(step.windowing.config, CountWindow)
+    if not isinstance(step, PersistentReduce | PartitionPersist) and not counted:
+        return "the driver keeps a watermark, and what waits for it"
+    if not key_fields(step):
+        return "its state has no key fields, so that all tuples belong together"
+    return None
+
+
+def _why_not_persisted(step: PartitionPersist) -> str | None:
+    updating = step.updating
+    if isinstance(updating, Stateful) and updating.transactional:
+        return "a TransactionOperation keeps its state by itself, in the driver"
+    if isinstance(updating, Stateful) and overrides(updating.operation.target, "preCommit"):
+        return "its preCommit is called in the driver, on an object that has seen none of the tuples"
+    if isinstance(updating, FirstOfKey) and updating.config is not None:
+        return "the driver keeps the times at which keys are forgotten"
+    if keeper_of(step) is not None:
+        return "only the newest dead letters are kept, so all of them are looked at"
+    entering = {field.name: field.dataType for field in step.source.schema if field.name in step.inputs}
+    for field in step.keys:
+        if entering.get(field.name) != field.dataType:
+            return f"its tuples have no field {field.name!r} like that of its state's key; give it as an input field"
+    return None
+
+
+def same_in_parts(step: StateUpdate) -> bool:
+    """Return whether an update gives the same for all tuples at once as for the tuples of some keys after others.
+
+    An updater gets a list of tuples, and an object may keep what it has seen: what they make of the tuples of one key
+    may depend on which others come with them.
+    """
+    if not isinstance(step, PartitionPersist):
+        return True
+    if isinstance(step.updating, Stateful):
+        return step.updating.operation.call is Call.TUPLE
+    return isinstance(step.updating, FirstOfKey | LastOfKey)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedUpdate:
+    """An update by key, apart from the plan around it, so that it can be sent to a worker.
+
+    `keys` are the fields of the tuples that decide which worker gets a tuple.
+    """
+
+    step: KeyedStep
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, step: StateUpdate) -> "KeyedUpdate":
+        """Return the update of a step for which `why_not_by_key` knows no reason."""
+        assert isinstance(step, PersistentReduce | PartitionPersist | Window)
+        source = Node(step=step.source.step, site=step.source.site, schema=step.source.schema)
+        nowhere: Any = None  # the factory may hold an address, and nobody asks for it here
+        return cls(replace(step, source=source, state=StateSpec(step.state.name, nowhere)), key_fields(step))
+
+    def owners(self, tuples: pa.Table, tasks: int) -> npt.NDArray[np.int64]:
+        """Return for each tuple the number of the task that gets all tuples of its key."""
+        hashes = hash_keys(one_chunk(encode_keys(tuples.select(list(self.keys)))))
+        return (hashes % np.uint64(tasks)).astype(np.int64)
+
+    def __call__(self, tuples: pa.Table, snapshot: Stored, txid: int, time: float) -> Updated:
+        """Return what the update makes of all tuples of some keys; `snapshot` is the state as of the batch before.
+
+        Raises StateKeyError for another key, beside what the update raises.
+        """
+        own = self._own_keys(tuples, snapshot)
+        updated = compile_state_update(self.step)([tuples], own or snapshot, WindowBatch(txid, lambda: time, None))
+        if own is not None:
+            own.rows(updated.puts.select(list(self.keys)))
+        return updated
+
+    def _own_keys(self, tuples: pa.Table, snapshot: Stored) -> "OwnKeys | None":
+        """Return the state of the tuples' keys; None for a window, which has several entries for each key."""
+        if isinstance(self.step, Window):
+            return None
+        return OwnKeys(f"{self.step.step}: state {self.step.state.name!r}", tuples.select(list(self.keys)), snapshot)
+
+
+class OwnKeys(Stored):
+    """A state as the batch before left it, of which only some keys may be read: all of them are, in one read."""
+
+    def __init__(self, where: str, keys: pa.Table, snapshot: Stored) -> None:
+        encoded = one_chunk(encode_keys(keys)).dictionary_encode()
+        first = np.zeros(len(encoded.dictionary), np.int64)
+        rows = np.arange(keys.num_rows)
+        first[encoded.indices.to_numpy()[::-1]] = rows[::-1]  # of several rows of a key the last one assigned stays
+        self._where, self._snapshot = where, snapshot
+        self._keys, self._encoded = keys.take(pa.array(first)), encoded.dictionary
+        self._values: pa.Array | None = None
+
+    def rows(self, keys: pa.Table) -> pa.Array:
+        """Return the number of each key. Raises StateKeyError for a key that is none of these."""
+        rows = pc.index_in(encode_keys(keys), value_set=self._encoded)
+        if rows.null_count:
+            row = rows.is_null().index(True).as_py()
+            raise self._refused(f"the key ({entry_text(keys, row)}) is none of these")
+        return rows
+
+    def read(self, keys: pa.Table) -> pa.Array:
+        """Return one stored value for each row, null where there is none."""
+        rows = self.rows(keys)
+        if self._values is None:
+            self._values = self._snapshot.read(self._keys)
+        return one_chunk(self._values.take(rows))
+
+    def scan(self) -> Iterator[pa.Table]:
+        """Raise StateKeyError: a list of all entries has other keys."""
+        raise self._refused("a list of all entries has others")
+
+    def _refused(self, what: str) -> StateKeyError:
+        return StateKeyError(
+            f"{self._where}: Spark's executors update it, and a call gets the tuples of some keys of the batch, and "
+            f"may read and change these keys alone; {what}. Declare the state with writers='driver'"
+        )

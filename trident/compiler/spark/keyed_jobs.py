@@ -1,0 +1,204 @@
+"""Updates of a state by Spark's workers, key by key: one job, from the frozen tuples to files of the results.
+
+A first task for each part of the tuples reads it, and cuts it by key; what it sends on is a row for each second task,
+with the tuples as bytes: Spark moves a few large rows, and no type changes on the way. A second task has all tuples of
+some keys. It puts the parts in their order, makes the update, and writes what came of it into files. Nothing is in a
+state yet: a task that is retried, doubled or late, or of a driver that was taken over, leaves a file that nobody names.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from trident.base.errors import StateError, TridentError
+from trident.base.types import spark_schema
+from trident.base.values import conform
+from trident.compiler.columns.function_errors import decoded, encoded
+from trident.compiler.keyed_updates import KeyedUpdate
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, manifest_of, write_frozen
+from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.year_checks import check_years
+from trident_spouts.shares import SharesEmission
+from trident_spouts.workers import numbers_frame, numbers_of
+from trident_state.store import SharedSnapshot
+
+TASK_ROWS = 1 << 17
+"""The number of tuples for one task, on average; a worker holds them as Python objects."""
+
+_CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary())])
+"""The row in which the tuples of a part travel to the task that has their keys."""
+
+REPORT = pa.schema(
+    [
+        ("entered", pa.int64()),
+        ("dropped", pa.int64()),
+        ("output", pa.int64()),
+        *MANIFEST,
+        ("refusal", pa.string()),
+    ]
+)
+"""The row in which a task tells how many tuples it had, and describes a file that it wrote; or why it could not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedResult:
+    """The results of an update by reference. `emitted` is None where nobody wants the tuples that it emits."""
+
+    puts: FrozenFiles
+    emitted: FrozenFiles | None
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The files that an update is to write: their folder, and the fields of the puts and of the tuples that it emits.
+
+    `emitted` is None where nobody wants these tuples.
+    """
+
+    folder: FileFolder
+    puts: pa.Schema
+    emitted: pa.Schema | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedJob:
+    """The update of a state by the tuples of one batch, which was planned at `time`."""
+
+    update: KeyedUpdate
+    tuples: SharesEmission
+    snapshot: SharedSnapshot
+    txid: int
+    time: float
+    wanted: Wanted
+
+    @property
+    def tag(self) -> str:
+        """The tag of the job in Spark: no other job of the session has it."""
+        return f"trident-{self.wanted.folder.folder.replace(',', '_')}"
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """Return the reports of the tasks, as a job that did not run yet."""
+        rows = self.tuples.rows
+        tasks = len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
+        cut, update = self.functions(tasks)
+        parts = numbers_frame(session, len(self.tuples.shares)).mapInArrow(cut, spark_schema(_CUT))
+        return parts.repartitionById(tasks, "task").mapInArrow(update, spark_schema(REPORT))
+
+    def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
+        """Return the function that cuts parts of the tuples for so many tasks, and that of each of these tasks."""
+        folder = str(self.wanted.folder.path)
+        update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, folder, self._outputs)
+        return CutByKey(self.update, self.tuples, tasks), update
+
+    @property
+    def _outputs(self) -> tuple[pa.Schema, ...]:
+        return tuple(schema for schema in (self.wanted.puts, self.wanted.emitted) if schema is not None)
+
+    def result(self, reports: pa.Table) -> KeyedResult:
+        """Return what the tasks report. Raises the error with which one of them refused."""
+        rows = reports.to_pylist()
+        for row in rows:
+            if row["refusal"] is not None:
+                raise decoded(row["refusal"]) or StateError(str(row["refusal"]))
+        entered = sum(row["entered"] for row in rows)
+        if self.tuples.rows is not None and entered != self.tuples.rows:
+            step = self.update.step.step
+            raise StateError(f"{step}: the workers updated the state by {entered} of {self.tuples.rows} tuples")
+        puts, *emitted = (self._files(rows, number, schema) for number, schema in enumerate(self._outputs))
+        if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
+            self.wanted.folder.sync()
+        return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
+
+    def _files(self, rows: list[dict[str, Any]], output: int, schema: pa.Schema) -> FrozenFiles:
+        described = [{name: row[name] for name in MANIFEST.names} for row in rows if row["output"] == output]
+        return manifest_of(pa.Table.from_pylist(described, MANIFEST), self.wanted.folder.folder, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class CutByKey(OnWorker):
+    """A function from numbers of parts to their tuples, in a row for each task that has keys of them."""
+
+    update: KeyedUpdate
+    tuples: SharesEmission
+    tasks: int
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            tuples = self.tuples.table(number)
+            owners = self.update.owners(tuples, self.tasks)
+            order = np.argsort(owners, kind="stable")  # the tuples of a key stay in their order
+            tuples = tuples.take(pa.array(order)).combine_chunks()
+            ends = np.cumsum(np.bincount(owners, minlength=self.tasks)).tolist()
+            for task, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+                if end > start:
+                    sent = [[task], [number], [_packed(tuples.slice(start, end - start))]]
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array(value, field.type) for value, field in zip(sent, _CUT, strict=True)], schema=_CUT
+                    )
+
+
+def _packed(tuples: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, tuples.schema) as writer:
+        writer.write_table(tuples)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateKeys(OnWorker):
+    """A function from all tuples of some keys to reports on the files with what the update makes of them.
+
+    A refusal is a row and not a failure of the task: Spark would run a task again that cannot succeed.
+    """
+
+    update: KeyedUpdate
+    snapshot: SharedSnapshot
+    txid: int
+    time: float
+    folder: str
+    outputs: tuple[pa.Schema, ...]
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        parts: dict[tuple[int, int], pa.Table] = {}
+        for batch in batches:
+            numbers = zip(batch.column("part").to_pylist(), batch.column("task").to_pylist(), strict=True)
+            for number, packed in zip(numbers, batch.column("tuples"), strict=True):
+                with pa.ipc.open_stream(packed.as_buffer()) as reader:
+                    parts[number] = reader.read_all()
+        if not parts:
+            return
+        tuples = pa.concat_tables([parts[number] for number in sorted(parts)])
+        parts.clear()
+        try:
+            yield from self._updated(tuples)
+        except TridentError as error:
+            yield _report({"refusal": str(encoded(error))})
+
+    def _updated(self, tuples: pa.Table) -> Iterator[pa.RecordBatch]:
+        updated = self.update(tuples, self.snapshot, self.txid, self.time)
+        yield _report({"entered": tuples.num_rows, "dropped": updated.dropped})
+        for number, (table, schema) in enumerate(zip((updated.puts, updated.emitted), self.outputs, strict=False)):
+            if table is None or not table.num_rows:
+                continue
+            check_years(f"state {self.update.step.state.name!r}, batch {self.txid}", table, table.columns)
+            table = conform(table, schema)
+            file = write_frozen(iter(table.to_batches()), Path(self.folder), f"update{number}", schema)
+            assert file is not None
+            described = {"name": file.name, "bytes": file.bytes, "rows": file.rows, "checksum": file.checksum}
+            yield _report({"output": number, **described})
+
+
+def _report(values: dict[str, Any]) -> pa.RecordBatch:
+    values = {"entered": 0, "dropped": 0, **values}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in REPORT], schema=REPORT
+    )

@@ -1,0 +1,24 @@
+"""The refusal of results with times outside the years 1 to 9999, before they are frozen."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from trident.base.errors import StateValueError
+from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
+
+WAY_OUT = (
+    "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
+    "log and all states (topology.reset)"
+)
+
+
+def check_years(where: str, keys: pa.Table, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
+    """Refuse a result with a time that no datetime can hold: stores, functions and readers could never take it.
+
+    Raises StateValueError, with the key fields of the time's row.
+    """
+    for column in columns:
+        if (row := row_outside_years(column)) is not None:
+            text, at = time_text(column, row), entry_text(keys, row)
+            raise StateValueError(f"{where}{at and f', {at}'}: the time {text}: {OUTSIDE_YEARS}. {WAY_OUT}")
