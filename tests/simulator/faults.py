@@ -68,6 +68,7 @@ class Faults:
         world = self._world
         for driver in world.drivers:
             world.scheduler.kill(driver.process)
+            driver.workers.leave()
         for driver in world.drivers:
             world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
 
@@ -76,6 +77,7 @@ class Faults:
         world = self._world
         world.scheduler.kill(driver.process)
         world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
+        driver.workers.leave()
         world.scheduler.after(self._chance.choice((0.0, 0.1, 1.5)), world.supervise)
         raise Crashed
 
