@@ -44,6 +44,8 @@ class Faults:
     def strike(self, driver: "Driver") -> None:
         """Something goes wrong while this driver is at work."""
         kind = self._chance.choices(_KINDS, cum_weights=_WEIGHTS)[0]
+        if self._copy is None and self._world.setting.copies:
+            self._copy = self._world.disk.copy()
         if self._copy is not None and self._chance.random() < 0.4:
             kind = "log copied"
         self._world.say("fault: %s", kind)

@@ -56,6 +56,9 @@ class Setting:
         self.large = 0.0 if self.writers == "driver" else dice.choice((0.7, 1.0))
         """How many of the results are large."""
         self.part_rows = dice.choice((1, 2, 1000))
+        self.copies = self.large > 0 and dice.random() < 0.1
+        """Whether somebody copies the log early, and may put the copy back: then a late put holds another batch of its
+        txid."""
 
     def _sources(self, chance: Random) -> dict[str, Source]:
         sources, seq = dict[str, Source](), 0

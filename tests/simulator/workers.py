@@ -54,6 +54,14 @@ class Troubles:
         """No more of them."""
         self._left = 0
 
+    def wake(self) -> None:
+        """A job begins: what stood still may go on beside it, also where it is another driver's."""
+        now = self._world.scheduler.now
+        for driver in self._world.drivers:
+            for process in driver.workers.at_work:
+                if process.asleep_until > now and self.dice.random() < 0.4:
+                    process.asleep_until = now + self.dice.choice((0.0, 0.001, 0.003))
+
     def of_task(self) -> str | None:
         """What happens to the try of a task that begins."""
         if not self._left or self.dice.random() >= self._often:
@@ -96,6 +104,7 @@ class Workers:
     def run(self, tasks: int, work: Callable[[int], Any], cancelled: Callable[[], bool] = lambda: False) -> Job:
         """Return a job when every task has reported. Raises the error with which Spark gives it up."""
         job = Job(work, tasks)
+        self._troubles.wake()
         for number in range(tasks):
             self._try(job, number, self._troubles.of_task())
         self._scheduler.wait(lambda: job.over() or cancelled())

@@ -6,9 +6,9 @@ either may repeat, after any failure, what the other has begun.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,7 +70,7 @@ class Executors:
             return None
         assert isinstance(store, Shared) and self.puts is not None
         snapshot = store.open_snapshot(as_of)
-        if not self._reached(state, snapshot, self.puts):
+        if not self._reached(state, snapshot, self.puts, partial(store.open_snapshot, as_of)):
             return None
         return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
 
@@ -99,19 +99,27 @@ class Executors:
         """
         assert self.puts is not None
         batch = store.open_batch(lease, update)
-        if not self._reached(state, batch, self.puts):
+        if not self._reached(state, batch, self.puts, partial(store.open_batch, lease, update)):
             return None
         puts = self.puts.put(frozen, batch)
         return store.commit_batch(batch, update, puts)
 
-    def _reached(self, state: str, shared: SharedBatch | SharedSnapshot, puts: Puts) -> bool:
-        """Return whether the workers reach the state; they are asked once. Raises StateError if they have to."""
+    def _reached(
+        self, state: str, shared: SharedBatch | SharedSnapshot, puts: Puts, again: Callable[[], object]
+    ) -> bool:
+        """Return whether the workers reach the state; they are asked once. Raises StateError if they have to.
+
+        `again` opens the state once more, and raises the state's error if it is not the driver's any more.
+        """
         if state not in self._checked:
             try:
                 puts.check_reached(shared)
             except StateUnavailableError:  # nobody may reach it just now
                 raise
             except StateError as error:
+                # A server that lost its last writes meanwhile looks to the workers like another server. It is healed,
+                # and they are asked again.
+                again()
                 if getattr(self._factories[state], "writers", "") == "executors":
                     raise
                 logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
