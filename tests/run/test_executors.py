@@ -98,13 +98,29 @@ def test_a_server_that_comes_back_empty_before_the_workers_ask_is_healed_first(
 
 
 @pytest.mark.parametrize("writers", ["executors", "auto"])
-def test_a_server_that_is_away_when_the_workers_look_is_waited_for(tmp_path: Path, writers: str) -> None:
-    with RedisServer(tmp_path / "server") as server, started(server.url) as store:
-        looked, _ = executors(writers, Looking(tmp_path, server.kill), tmp_path)
-        with pytest.raises(StateUnavailableError):
+def test_a_server_that_is_away_when_the_workers_look_is_waited_for(
+    shared_redis: RedisServer, tmp_path: Path, writers: str
+) -> None:
+    def away() -> None:
+        raise StateUnavailableError("the workers cannot reach it just now, on purpose")
+
+    with started(shared_redis.url) as store:
+        looked, _ = executors(writers, Looking(tmp_path, away), tmp_path)
+        with pytest.raises(StateUnavailableError, match="on purpose"):
             looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
-        server.start()
         assert looked.take("counts", batch_in(tmp_path), store), "the driver would write for ever after"
+
+
+def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServer, tmp_path: Path) -> None:
+    made = TridentTopology()
+    stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
+    state = RedisMapState.opaque("redis://localhost", writers="auto")
+    counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="again")
+    with started(shared_redis.url) as store:
+        looked = Executors(cut(made).groups[0], InlinePuts(tmp_path), tmp_path)
+        assert looked.take("again", batch_in(tmp_path), store)
+        assert not looked.take("counts", batch_in(tmp_path), store)
 
 
 def test_workers_that_find_a_later_driver_tell_of_it(shared_redis: RedisServer, tmp_path: Path) -> None:
