@@ -1798,14 +1798,6 @@ GUARDS = [
         "tests/run/test_executors.py -k report_twice",
     ),
     Guard(
-        "executors, a refusal for a state that is behind",
-        "a state that fell back under its executors ends the run, in place of being healed",
-        "trident/compiler/spark/state_puts.py",
-        '    if report["marker"] is not None:\n',
-        "    if False:\n",
-        "tests/run/test_executors.py -k fell_back",
-    ),
-    Guard(
         "executors, the frozen file",
         "executors put the content of a damaged file",
         "trident/compiler/spark/frozen_files.py",

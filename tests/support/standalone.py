@@ -15,7 +15,7 @@ from tests.support.spark import SHORT_LIVED
 HOME = Path(pyspark.__file__).parent
 _CLASSES = "org.apache.spark.deploy"
 _PLACE = ("--host", "127.0.0.1", "--webui-port", "0")
-_SECONDS = 60
+_SECONDS = 180
 
 
 class StandaloneCluster:
