@@ -148,6 +148,7 @@ class Faults:
     def _server_up(self) -> None:
         self._world.server.up = True
         self._world.say("the server is back")
+        self._world.troubles.wake()
 
     def _server_kill(self, driver: "Driver") -> None:
         self._server_down(0)

@@ -55,7 +55,7 @@ class Troubles:
         self._left = 0
 
     def wake(self) -> None:
-        """A job begins: what stood still may go on beside it, also where it is another driver's."""
+        """A job begins, or the server is back: what stood still may go on now, also where it is another driver's."""
         now = self._world.scheduler.now
         for driver in self._world.drivers:
             for process in driver.workers.at_work:
