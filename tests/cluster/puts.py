@@ -27,7 +27,7 @@ from tests.cluster.drive import ONE_CORE_EACH, UNDER_FIRE, session
 from tests.cluster.losses import executor
 from tests.support.open_batches import Joined, first_time, opening_as
 from trident import Count, MapGet, Sum, TridentTopology
-from trident.base.errors import FencedError
+from trident.base.errors import FencedError, StateLostError, StateUnavailableError
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
 from trident_state.messages import Put
@@ -38,6 +38,8 @@ KINDS = {"fails": 3, "twice": 2, "worker": 4, "executor": 4, "server": 4, "drive
 """What may happen, and how often. The daemon is a worker process of a standalone cluster."""
 FENCED = 3
 """The exit code of a driver that was taken over."""
+STOPPED = 4
+"""That of one that found its server away, or without its states."""
 Found = dict[str, dict[str, Any]]
 
 # --- what is counted ----------------------------------------------------------------------------------------------
@@ -169,6 +171,9 @@ def main(folder: Path, url: str, master: str, kinds: list[str], rounds: int, see
     except FencedError as error:
         print(json.dumps({"fenced": str(error)}), flush=True)
         return FENCED
+    except (StateUnavailableError, StateLostError) as error:
+        print(json.dumps({"stopped": type(error).__name__}), flush=True)
+        return STOPPED
     writers = sorted({state["writers"] for event in events for state in event["states"].values()})
     print(json.dumps({"found": found, "writers": writers}), flush=True)
     return 0
@@ -178,9 +183,9 @@ def _tell(running: Any) -> None:
     told = None
     while True:
         last = running.lastProgress
-        if last is not None and (last["event"], last["txid"]) != told:
-            told = last["event"], last["txid"]
-            print(json.dumps({"txid": last["txid"], "event": last["event"]}), flush=True)
+        if last is not None and last != told:
+            told = last
+            print(json.dumps({"txid": last["txid"], "event": last["event"], "error": last.get("error")}), flush=True)
         time.sleep(0.1)
 
 
