@@ -26,6 +26,17 @@ from trident.state import MemoryMapState
 
 BATCHES = [[f"word{(batch * 7 + row) % 50} tail{row % 3}" for row in range(200)] for batch in range(6)]
 EXECUTOR = b"CoarseGrainedExecutorBackend"
+UNDER_FIRE = {
+    "spark.shuffle.io.retryWait": "200ms",  # what a dead executor shuffled does not come back by waiting
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.locality.wait": "0s",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Confs of a Spark whose executors are killed again and again."""
+ONE_CORE_EACH = {"spark.executor.memory": "768m", "spark.cores.max": "2", "spark.executor.cores": "1"}
+"""Confs with which a standalone cluster starts an executor on each of its two workers."""
 
 
 def words(line: str) -> Iterator[str]:

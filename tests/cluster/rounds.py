@@ -29,7 +29,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tests.cluster.drive import executors, session
+from tests.cluster.drive import ONE_CORE_EACH, UNDER_FIRE, executors, session
 from tests.faults import windows
 from tests.support.standalone import StandaloneCluster
 from trident import Count, DeadLetter, SessionWindow, Sum, TridentTopology, TumblingEventTimeWindow
@@ -216,19 +216,10 @@ class Trouble(threading.Thread):
 def rounds(kind: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
     """So many rounds on a cluster of this kind."""
     os.environ["SPARK_LOCAL_DIRS"] = str(folder / "local")
-    quick = {
-        "spark.shuffle.io.retryWait": "200ms",  # what a dead executor shuffled does not come back by waiting
-        "spark.shuffle.io.maxRetries": "1",
-        "spark.deploy.maxExecutorRetries": "-1",
-        "spark.locality.wait": "0s",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
     if kind == "local-cluster":
-        return _rounds(session(quick), count, random.Random(seed), folder)
+        return _rounds(session(UNDER_FIRE), count, random.Random(seed), folder)
     with StandaloneCluster(folder) as cluster:
-        more = {"spark.executor.memory": "768m", "spark.cores.max": "2", "spark.executor.cores": "1"}
-        return _rounds(session(quick | more, cluster.url), count, random.Random(seed), folder)
+        return _rounds(session(UNDER_FIRE | ONE_CORE_EACH, cluster.url), count, random.Random(seed), folder)
 
 
 def _rounds(spark: SparkSession, count: int, dice: random.Random, folder: Path) -> dict[str, Any]:

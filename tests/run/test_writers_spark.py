@@ -1,8 +1,7 @@
 """Executors write a batch into a state: exactly what the driver would have written, whatever fails on the way."""
 
-import os
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from tests.support.open_batches import Joined, first_time, opening_as
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import FencedError, LogCorruptError, StateError, StateShapeError, TopologyError
@@ -29,21 +29,6 @@ pytestmark = pytest.mark.spark
 
 BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in range(2)]
 EXPECTED = Counter(word for batch in BATCHES for word in batch)
-
-
-class Joined:
-    """A combiner that only Python knows."""
-
-    outputType = "string"
-
-    def init(self, tuple: Any) -> str:
-        return str(tuple.word)[-1]
-
-    def combine(self, a: str, b: str) -> str:
-        return a + b
-
-    def zero(self) -> str:
-        return ""
 
 
 def topology(state: Any, aggregator: Any = None, name: str = "counts") -> TridentTopology:
@@ -103,23 +88,10 @@ class FailsOnce(OpenBatch):
         return done
 
 
-def first_time(mark: Path) -> bool:
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-def fields_of(batch: OpenBatch) -> dict[str, Any]:
-    return {field.name: getattr(batch, field.name) for field in fields(OpenBatch)}
-
-
 def test_a_job_that_fails_after_a_confirmed_put_runs_again(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening = RedisStore.open_batch
-    monkeypatch.setattr(RedisStore, "open_batch", lambda *args: FailsOnce(**fields_of(opening(*args)), folder=tmp_path))
+    monkeypatch.setattr(RedisStore, "open_batch", opening_as(FailsOnce, folder=tmp_path))
     state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
     done = contents(topology(state), spark, tmp_path / "checkpoint")
     assert done["found"] == EXPECTED
@@ -139,8 +111,7 @@ class LeavesOut(OpenBatch):
 def test_keys_that_workers_left_out_are_noticed(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opening = RedisStore.open_batch
-    monkeypatch.setattr(RedisStore, "open_batch", lambda *args: LeavesOut(**fields_of(opening(*args))))
+    monkeypatch.setattr(RedisStore, "open_batch", opening_as(LeavesOut))
     state = RedisMapState.opaque(shared_redis.url, writers="executors")
     with pytest.raises(StateError, match=r"the workers put \d+ of \d+ keys"):
         contents(topology(state), spark, tmp_path)

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from tests.simulator.families import EVERY, LOOSE, machine, world_of
+from tests.simulator.families import EVERY, EXECUTORS, LOOSE, machine, world_of
 from tests.simulator.fleet import everything
 
 
@@ -21,7 +21,10 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="run the one schedule of --seed and print what happens")
     parser.add_argument("--changing", type=int, default=EVERY, help="every so manyth is of a program that changes (4)")
     parser.add_argument(
-        "--flow", default="", help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'"
+        "--flow",
+        default="",
+        help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'; or '{EXECUTORS}', where "
+        f"they write and ask states, with names behind it: {EXECUTORS},query",
     )
     asked = parser.parse_args()
     every = 0 if asked.flow else asked.changing

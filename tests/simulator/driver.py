@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tests.simulator import flows, verbs
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
+from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, BatchTimeoutError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, BatchTimeoutError, SparkFailedError, UserFunctionError
 from trident.compiler.program import Group, Stage
-from trident.compiler.results import StageResult
+from trident.compiler.results import Result, StageResult
 from trident.plan.nodes import Node
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all
@@ -24,6 +27,7 @@ from trident.run.read_source import RunReadSource
 from trident.run.run_context import RunContext
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
+from trident_spouts.shares import SharesEmission
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -35,6 +39,8 @@ class Driver:
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name = world, name
         self.process = Process(name)
+        self.workers = Workers(self)
+        self.puts = SimulatedPuts(self) if world.setting.large else None
         self.log = FakeLog(world.disk, world.scheduler, world.faults.of_log)
         self.log.frozen_heard = self._froze
         self.settings: Settings = world.settings
@@ -193,6 +199,8 @@ class Driver:
         self._watching.close()
         if not run.writes_hang:
             close_all(self.begun.stores)
+        if self.puts is not None:
+            self.puts.close()
         log: Any = self.log
         start._give_back(log, self.begun.lease)
         self._over(run.error)
@@ -241,18 +249,16 @@ class Gate(CommitGate):
 class Engine:
     """Fake workers: they compute what a batch comes to, fail, hang, or come back late."""
 
-    puts = None
-
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self._driver, self.puts = driver, driver.puts
 
     def slot(self, group: Group) -> "FakeSlot":
-        return FakeSlot(self._driver)
+        return FakeSlot(self._driver, group.name)
 
 
 class FakeSlot:
-    def __init__(self, driver: Driver) -> None:
-        self._driver, self._world = driver, driver.world
+    def __init__(self, driver: Driver, group: str) -> None:
+        self._driver, self._world, self._group = driver, driver.world, group
         self._cancelled = False
 
     def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
@@ -274,13 +280,31 @@ class FakeSlot:
         poisoned = poison is not None and any(seq == poison for _, seq in tuples)
         if trouble == "fails" or poisoned:
             raise UserFunctionError(f"attempt {attempt}: a function raised")
+        inputs = {node: self._read(given) for node, given in inputs.items()}
         flow = world.setting.flow
         if flow in verbs.MADE:
             results = flows.computed(flow, stage, inputs, attempt)
         else:
             results = flows.worked(stage, tuples, inputs)
         world.scheduler.point("ran", attempt, "stage", stage.number)
-        return StageResult(results, len(tuples))
+        return StageResult(self._frozen(results, attempt, stage.number), len(tuples))
+
+    def _read(self, given: Any) -> Any:
+        """What enters a stage; where executors have it, as they read it."""
+        if not isinstance(given, SharesEmission):
+            return given
+        return self._driver.workers.read(given, lambda: self._cancelled)
+
+    def _frozen(self, results: dict[str, pa.Table], attempt: TransactionAttempt, stage: int) -> dict[str, Result]:
+        """Results, of which the large ones are files that executors wrote."""
+        setting, dice = self._world.setting, self._world.troubles.dice
+        if not setting.large:
+            return dict(results)
+        files = self._driver.settings.files
+        assert files is not None
+        folder = files.folder(self._group, attempt, stage).folder
+        disk = self._world.frozen_files
+        return {n: disk.write(folder, t, dice) if dice.random() < setting.large else t for n, t in results.items()}
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -300,7 +324,7 @@ class Notes:
         if phase in ("run", "plan"):
             driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
         if phase == "commit":
-            driver.stage_failures += isinstance(error, UserFunctionError | BatchTimeoutError)
+            driver.stage_failures += isinstance(error, UserFunctionError | BatchTimeoutError | SparkFailedError)
             if driver.failing_since is None:
                 driver.failing_since = driver.world.scheduler.now
         trace = driver.world.scheduler.trace

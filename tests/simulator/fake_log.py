@@ -1,7 +1,7 @@
 """A transaction log in memory, with the contract of the real one: its leases, its conditions, and what a power loss
 takes from it. ``test_fake_log.py`` holds it against the SQLite log."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
-from trident.log.frozen_results import FrozenOutput
+from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.protocol import BatchRecord, Birth, Members
 
@@ -306,7 +306,7 @@ class FakeLog:
             frozen, batches = dict(disk.frozen), dict(disk.batches)
             known = disk.groups.get(group) or Group()
             kept = known.kept
-            _drop(disk.frozen, lambda key: key[0] == group and key[1] <= until)
+            gone.extend(_drop(disk.frozen, lambda key: key[0] == group and key[1] <= until))
             _drop(disk.batches, lambda key: key[0] == group and key[1] < until)
             known.kept = max(kept, until)
 
@@ -317,11 +317,12 @@ class FakeLog:
 
             return back
 
+        gone: list[Outputs] = []
         self._write(lease, "log.trim", write)
-        return []
+        return [*_folders(gone)]
 
     def folders(self, group: str) -> set[str]:
-        return set()
+        return _folders(outputs for key, outputs in self._disk.frozen.items() if key[0] == group)
 
     def kept_since(self, group: str) -> int:
         found = self._disk.groups.get(group)
@@ -362,9 +363,14 @@ def _nothing() -> None:
     """Nothing to take back."""
 
 
-def _drop(rows: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
-    for key in [key for key in rows if gone(key)]:
-        del rows[key]
+def _drop(rows: dict[Any, Any], gone: Callable[[Any], bool]) -> list[Any]:
+    return [rows.pop(key) for key in [key for key in rows if gone(key)]]
+
+
+def _folders(frozen: Iterable[Outputs]) -> set[str]:
+    """The folders of large results."""
+    outputs = [output for each in frozen for output in each.values() if output.files]
+    return {getattr(output, "folder", None) or folder_of(output) for output in outputs}
 
 
 def _restore(rows: dict[Any, Any], before: dict[Any, Any]) -> None:

@@ -12,13 +12,18 @@ from tests.simulator.world import World
 EVERY = 4
 """Every so many schedules one is of a program that changes."""
 LOOSE = "loose query"
+EXECUTORS = "executors"
 
 
 def world_of(
     seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None, flow: str = ""
 ) -> World | Changing:
     """The schedule of a seed. `every`: 0 for none of a program that changes. `flow`: how the names of the topologies
-    begin that do not change; LOOSE: a program that changes, with a loose query of another group's state."""
+    begin that do not change; LOOSE: a program that changes, with a loose query of another group's state.
+    EXECUTORS, alone or before other names: executors write and ask states."""
+    first, _, others = flow.partition(",")
+    if first == EXECUTORS:
+        return World(seed, trace, others, executors=True)
     if flow == LOOSE:
         return Changing(seed, trace, loose=True)
     return Changing(seed, trace) if every and seed % every == every - 1 else World(seed, trace, flow)

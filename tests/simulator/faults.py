@@ -44,6 +44,8 @@ class Faults:
     def strike(self, driver: "Driver") -> None:
         """Something goes wrong while this driver is at work."""
         kind = self._chance.choices(_KINDS, cum_weights=_WEIGHTS)[0]
+        if self._copy is None and self._world.setting.copies:
+            self._copy = self._world.disk.copy()
         if self._copy is not None and self._chance.random() < 0.4:
             kind = "log copied"
         self._world.say("fault: %s", kind)
@@ -68,6 +70,7 @@ class Faults:
         world = self._world
         for driver in world.drivers:
             world.scheduler.kill(driver.process)
+            driver.workers.leave()
         for driver in world.drivers:
             world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
 
@@ -76,6 +79,7 @@ class Faults:
         world = self._world
         world.scheduler.kill(driver.process)
         world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
+        driver.workers.leave()
         world.scheduler.after(self._chance.choice((0.0, 0.1, 1.5)), world.supervise)
         raise Crashed
 
@@ -144,6 +148,7 @@ class Faults:
     def _server_up(self) -> None:
         self._world.server.up = True
         self._world.say("the server is back")
+        self._world.troubles.wake()
 
     def _server_kill(self, driver: "Driver") -> None:
         self._server_down(0)

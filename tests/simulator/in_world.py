@@ -30,6 +30,16 @@ class InWorld:
     def survives(self) -> Literal["process", "checkpoint", "server"]:
         return "checkpoint"
 
+    @property
+    def writers(self) -> Literal["driver", "executors", "auto"]:
+        """Who writes and asks it, where its batch is large."""
+        writers: Literal["driver", "executors", "auto"] = getattr(self.worlds.now, "writers", "driver")
+        return writers
+
+    @property
+    def sendable(self) -> bool:
+        return True
+
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         store: Store = self.worlds.now.open_store(identity, shape, home)
         return store

@@ -14,11 +14,15 @@ from unittest.mock import patch
 import msgspec
 import pyarrow as pa
 
+from tests.simulator.frozen_disk import FrozenDisk, read_here, whole
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from trident.base import crash_points
 from trident.compiler import program
 from trident.compiler.outline import outline_of
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark import frozen_parts, state_puts
+from trident.compiler.spark.frozen_parts import PART_ROWS
 from trident.compiler.states.queries import compile_query
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
@@ -32,7 +36,16 @@ from trident_state.memory import key_index, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpack_records
-from trident_state.redis import cluster, key_ownership, placement, reader, writer
+from trident_state.redis import (
+    cluster,
+    key_ownership,
+    open_batch,
+    open_snapshot,
+    placement,
+    reader,
+    shared_state,
+    writer,
+)
 from trident_state.redis import store as redis_store
 from trident_state.redis.key_ownership import inspection_commands
 from trident_state.redis.layout import Layout
@@ -46,14 +59,22 @@ _FILE_BYTES = 1
 
 
 class Kept:
-    """A frozen result that keeps the table itself: in the place of Arrow bytes and their checksum."""
+    """A frozen result that keeps the table, or the list of its files: in the place of bytes and their checksum."""
 
     __slots__ = ("rows", "size", "table")
-    files = False
     checksum = 0
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table | FrozenFiles) -> None:
         self.table, self.rows, self.size = table, table.num_rows, 40 + 8 * table.num_rows
+
+    @property
+    def files(self) -> bool:
+        return isinstance(self.table, FrozenFiles)
+
+    @property
+    def folder(self) -> str:
+        """That of the files."""
+        return self.table.folder if isinstance(self.table, FrozenFiles) else ""
 
     @property
     def body(self) -> bytes:
@@ -63,9 +84,8 @@ class Kept:
         return b"%d" % (len(bodies) - 1)
 
 
-def _thawed(kept: Any, where: str) -> pa.Table:
-    table: pa.Table = kept.table if isinstance(kept, Kept) else Worlds.now.bodies[int(kept.body)]
-    return table
+def _thawed(kept: Any, where: str) -> Any:
+    return kept.table if isinstance(kept, Kept) else Worlds.now.bodies[int(kept.body)]
 
 
 class Clock:
@@ -135,7 +155,8 @@ class Turn:
 
 
 class Folder:
-    """In the place of a path: names, and nothing there but the files of snapshots, as long as `SegmentFiles` says."""
+    """In the place of a path: names, and nothing there but the files of snapshots, as long as `SegmentFiles` says, and
+    those of large results."""
 
     __slots__ = ("_path", "name")
     parent = "."
@@ -150,7 +171,15 @@ class Folder:
         return Folder(name, f"{self._path}/")
 
     def is_dir(self) -> bool:
-        return False
+        return "/frozen/" in self._path and bool(list(self.iterdir()))
+
+    def iterdir(self) -> Iterator["Folder"]:
+        disk: FrozenDisk = Worlds.now.frozen_files
+        return (self / name for name in disk.folders(self.relative_to()))
+
+    def relative_to(self, other: Any = None) -> str:
+        """The path below the checkpoint."""
+        return self._path.partition("/")[2]
 
     def stat(self) -> SimpleNamespace:
         _, folder, name = self._path.rsplit("/", 2)
@@ -179,6 +208,10 @@ class Alone:
 
     def is_set(self) -> bool:
         return self._set
+
+
+def _removed(folder: Folder, ignore_errors: bool) -> None:
+    Worlds.now.frozen_files.delete(folder.relative_to())
 
 
 _THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Lock=Alone, Thread=lambda **_: None)
@@ -272,9 +305,16 @@ def _all() -> list[tuple[Any, str, Any]]:
     arguments = remembered(Arguments, content)
     unpack = remembered(unpack_records, lambda form, records, where: (form, *records))
     packed = lru_cache(MOST)(command)
+    places = remembered(_keeping(place_keys), _placed)
+    distinct = remembered(_keeping(place_distinct_keys), _placed)
     return [
         (committer, "freeze", lambda result, beside=None: Kept(result)),
+        (committer, "shutil", SimpleNamespace(rmtree=_removed)),
         (frozen_batches, "thaw", _thawed),
+        (frozen_batches, "read_whole", lambda folder, result: whole(Worlds.now.frozen_files, result)),
+        (frozen_parts, "read_frozen", read_here),
+        (frozen_parts, "PART_ROWS", PART_ROWS),  # each world sets its own
+        (state_puts, "_PROBES", 1),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
         *((module, "time", Clock) for module in (commit_gate, committed_reads)),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
@@ -302,11 +342,11 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
         (writer, "with_lengths", remembered(lambda values: kept(with_lengths(values)), content)),
         (writer, "Blob", remembered(Blob, content)),
-        (redis_store, "place_keys", remembered(_keeping(place_keys), _placed)),
-        (redis_store, "place_distinct_keys", remembered(_keeping(place_distinct_keys), _placed)),
-        (redis_store, "records_of", cache(records_of)),
+        *((module, "place_keys", places) for module in (redis_store, open_snapshot)),
+        *((module, "place_distinct_keys", distinct) for module in (redis_store, open_batch)),
+        *((module, "records_of", cache(records_of)) for module in (redis_store, shared_state)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
-        *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store)),
+        *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store, shared_state)),
         (key_ownership, "inspection_commands", cache(inspection_commands)),
         *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (key_ownership, reader)),
     ]

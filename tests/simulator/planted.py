@@ -4,7 +4,8 @@ python -m tests.simulator.planted             all of them, as a Markdown table; 
 python -m tests.simulator.planted positions   those whose name begins so
 
 The faults are of the kinds that only a program which changes, or user code that misbehaves, brings to light; and those
-of verbs with states of their own and of several aggregates, which are looked for in the programs of `verbs.py`.
+of verbs with states of their own and of several aggregates, which are looked for in the programs of `verbs.py`; and
+those of executors that write and ask states.
 """
 
 import os
@@ -15,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulator.families import LOOSE
+from tests.simulator.families import EXECUTORS, LOOSE
 from tests.simulator.fleet import some
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ class Fault:
     also: tuple[str, str, str] | None = None
     flow: str = ""
     """How the names of the unchanging programs begin in which it is looked for; "": in programs that change; LOOSE: in
-    those that begin with a loose query."""
+    those that begin with a loose query; EXECUTORS: where these write and ask states."""
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
@@ -322,9 +323,89 @@ OVER_TIME = [
 ]
 """The faults that the programs of `verbs.py` show."""
 
+_SERVER, _WRITER = "tests/simulator/fake_redis.py", "state/trident_state/redis/writer.py"
+
+BY_EXECUTORS = [
+    Fault(
+        "a zombie's task",
+        "a put is not fenced by the lease",
+        _SERVER,  # as its script would
+        '        if refused is not None:\n            return refused\n        return b"CLOSED"',
+        '        return b"CLOSED"',
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "a late task",
+        "a put is done though its batch is not open",
+        _SERVER,
+        'return b"CLOSED" if self.open != argv[2] else None',
+        "return None",
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "a doubled task",
+        "a put that comes again counts again",
+        "tests/simulator/records.py",
+        "if t == self._txid:",
+        "if False:",
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "lost puts",
+        "the number of keys is not compared at the commit",
+        _SERVER,
+        "        if moved != argv[3]:\n",
+        "        if False:\n",
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "lost puts",
+        "puts that were confirmed and then lost end the run",
+        _WRITER,
+        "if moved < keys:",
+        "if False:",
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "a repeated turn",
+        "a group that holds the batch is put into again",
+        _WRITER,
+        "if task.opened is None else group in task.opened",
+        "if task.opened is None else True",
+        ("state/trident_state/redis/writer.py", "return self.opened is None or group in self.opened", "return True"),
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "an asked state",
+        "it is read as it stands, not as of the batch before",
+        "state/trident_state/redis/open_snapshot.py",
+        "reader.read(placed, self.asOf, self.lease)",
+        "reader.read(placed, None, self.lease)",
+        flow=f"{EXECUTORS},query",
+    ),
+    Fault(
+        "a job that failed",
+        "the parts that have reported are committed",
+        "trident/compiler/spark/state_puts.py",
+        "            if counted != part.rows:\n",
+        "            if False:\n",
+        ("tests/simulator/workers.py", "            job.error = error\n", "            job.tasks = len(job.reports)\n"),
+        flow=EXECUTORS,
+    ),
+    Fault(
+        "files",
+        "a start deletes the files of batches that wait",
+        "trident/run/committer.py",
+        "str(folder.relative_to(self.folder)) not in named",
+        "True",
+        flow=EXECUTORS,
+    ),
+]
+"""The faults that executors show which write and ask states."""
+
 
 def main(begins: str) -> int:
-    asked = [fault for fault in [*FAULTS, *OVER_TIME] if fault.name.startswith(begins)]
+    asked = [fault for fault in [*FAULTS, *OVER_TIME, *BY_EXECUTORS] if fault.name.startswith(begins)]
     print("| what happens | planted fault | found after schedules | what the first one said |\n|---|---|---|---|")
     lost = not asked
     with tempfile.TemporaryDirectory() as folder:

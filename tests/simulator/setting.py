@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from tests.simulator import flows
 from tests.simulator.network import FakeAddress, Network
@@ -16,11 +16,14 @@ from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
+EXECUTORS = 0.3
+"""In how many of the schedules with states in Redis executors write and ask them."""
+
 
 class Setting:
     """Drawn once a schedule, in one order: a seed tells everything."""
 
-    def __init__(self, scheduler: Scheduler, flow: str = "") -> None:
+    def __init__(self, scheduler: Scheduler, flow: str = "", seed: int = 0, executors: bool = False) -> None:
         self._scheduler, chance = scheduler, scheduler.random
         able = [name for name in flows.FLOWS if name.startswith(tuple(flow.split(",")))]
         self.flow = chance.choices(able, [flows.FLOWS[name] for name in able])[0]
@@ -39,6 +42,23 @@ class Setting:
         self.tuples = [row for source in self.sources.values() for row in source.tuples()]
         self.poison = chance.choice(self.tuples)[1] if chance.random() < 0.04 else None
         """The tuple that always fails."""
+        self._draw_executors(Random(f"{seed}/executors"), executors)
+
+    def _draw_executors(self, dice: Random, asked: bool) -> None:
+        """What executors do. By draws of its own, so that the other schedules stay as they were."""
+        if asked and "redis" not in self.homes.values():
+            self.homes[dice.choice(self.states)] = "redis"
+        able = "redis" in self.homes.values()
+        self.writers: Literal["driver", "executors", "auto"] = "driver"
+        if asked or (able and dice.random() < EXECUTORS):
+            self.writers = dice.choice(("executors", "auto"))
+        self.sees_files = self.writers == "executors" or dice.random() < 0.9
+        self.large = 0.0 if self.writers == "driver" else dice.choice((0.7, 1.0))
+        """How many of the results are large."""
+        self.part_rows = dice.choice((1, 2, 1000))
+        self.copies = self.large > 0 and dice.random() < 0.1
+        """Whether somebody copies the log early, and may put the copy back: then a late put holds another batch of its
+        txid."""
 
     def _sources(self, chance: Random) -> dict[str, Source]:
         sources, seq = dict[str, Source](), 0

@@ -12,6 +12,7 @@ from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import TridentError
+from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import freeze
 from trident.log.group_records import AttemptRecord
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
@@ -20,9 +21,13 @@ from trident.log.sqlite_log import SqliteLog
 Call = Callable[[Any, list[Lease]], Any]
 """What is called on a log, given the leases that it gave out so far (their tokens are random)."""
 
-SMALL, LARGE = (
-    freeze(pa.table({"word": [f"word {n}" for n in range(rows)], "count": list(range(rows))})) for rows in (1, 400)
-)
+TABLES = [pa.table({"word": [f"word {n}" for n in range(rows)], "count": list(range(rows))}) for rows in (1, 400)]
+SMALL, LARGE = map(freeze, TABLES)
+FILES = [
+    freeze(FrozenFiles(f"frozen/log/g/1-{number}-0-1", (FrozenFile("part.arrow", 100, 5, 7),), TABLES[0].schema))
+    for number in range(2)
+]
+"""Large results, by reference."""
 
 
 @st.composite
@@ -39,7 +44,7 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
     streams = {"s": StreamRecord(draw(st.sampled_from(["g", "h"])), number, "", draw(st.booleans()))}
     members = Members(streams, {"alerts": "g"}, draw(st.sampled_from([{}, {"g": 1}, {"h": 0}])))
     record = AttemptRecord(number, txid, number, {"s": outline})
-    output = draw(st.sampled_from([SMALL, LARGE]))
+    output = draw(st.sampled_from([SMALL, LARGE, *FILES]))
     keep = draw(st.integers(0, 3)), draw(st.sampled_from([0, SMALL.size, 3 * SMALL.size, 1 << 30]))
 
     def lease(leases: list[Lease]) -> Lease:
@@ -60,7 +65,7 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
         "born": lambda log, leases: log.born(lease(leases), "counts", Birth("g", 0)),
         "forget": lambda log, leases: log.forget(lease(leases), "counts"),
         "publish": lambda log, leases: log.publish(lease(leases), "counts", b"%d" % txid),
-        "trim": lambda log, leases: log.trim(lease(leases), "g", min(txid, log.history("g").committed), *keep),
+        "trim": lambda log, leases: set(log.trim(lease(leases), "g", min(txid, log.history("g").committed), *keep)),
         "sync": lambda log, leases: log.sync(lease(leases)),
     }
     return f"{kind}({which}, {txid}, {record}, {plan}, {members}, {keep})", made[kind]
@@ -92,6 +97,7 @@ def contents(log: Any) -> dict[str, Any]:
         "births": log.births(),
         "manifest": log.manifest("counts"),
         "kept": log.kept_since("g"),
+        "folders": log.folders("g"),
     }
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.simulator import fake_log, planted, records
-from tests.simulator.families import EVERY, machine, world_of
+from tests.simulator.families import EVERY, EXECUTORS, machine, world_of
 from tests.simulator.fleet import some
+from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
 from trident.log.group_records import History
 from trident.run import committer, coordinator, log_retention
@@ -41,6 +42,13 @@ def test_other_fault_schedules_come_out_right_too(soak: Soak) -> None:
     done = simulator("--seed", soak.seed * MILLION, "--schedules", 100_000 if not minutes else MILLION, *minutes)
     soak.tell(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+def test_tries_of_tasks_meet_everything_that_can_happen_to_them() -> None:
+    """As long as one of these never happens, executors are not what the simulator says that they are."""
+    tally = some(range(100), flow=EXECUTORS)
+    assert not tally.wrong
+    assert {f"task {kind}" for kind in TROUBLES} <= set(tally.faults)
 
 
 # --- a seed tells everything -----------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ def test_a_library_without_one_of_its_guards_is_found_out(broken: Break, monkeyp
 def test_the_planted_faults_have_their_places_in_the_sources() -> None:
     stale = [
         f"{fault.name}: {file}"
-        for fault in [*planted.FAULTS, *planted.OVER_TIME]
+        for fault in [*planted.FAULTS, *planted.OVER_TIME, *planted.BY_EXECUTORS]
         for file, text, _ in fault.places
         if (ROOT / file).read_text().count(text) != 1
     ]

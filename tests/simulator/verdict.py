@@ -7,7 +7,9 @@ from trident.base.errors import (
     BatchTimeoutError,
     CallHangsError,
     FencedError,
+    LogCorruptError,
     LogError,
+    SparkFailedError,
     StateAheadError,
     StateBehindError,
     StateFullError,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 _STORE = {"server killed", "server rewound", "one hash tag rewound", "server emptied", "network"}
+_OF_STAGES = (UserFunctionError, BatchTimeoutError, SparkFailedError)
 _PASSING = (StateUnavailableError, StateFullError, StateBehindError, StateRecoveringError)
 
 
@@ -51,13 +54,17 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None
         return "final" if world.setting.poison is not None and _poisoned(driver) else "again"
-    if isinstance(error, UserFunctionError | BatchTimeoutError):  # a later stage, again and again, or the last to fail
+    if isinstance(error, SparkFailedError) and driver.run is None:  # a start heals what is behind, by executors too
+        return "again" if any(kind.startswith("task") for kind in seen.kinds) else None
+    if isinstance(error, _OF_STAGES):  # a later stage, again and again, or the last to fail
         often = driver.stage_failures >= world.settings.maxAttempts or isinstance(error, CallHangsError)
         return "again" if often or (seen.kinds & _STORE and _repeated(driver)) else None
     if isinstance(error, StateLostError):
         return "final" if _lost(world) else None
     if isinstance(error, _PASSING):  # while starting, or after commitRetrySecs
         return "again" if seen.kinds & _STORE else None
+    if isinstance(error, LogCorruptError) and "frozen file" in str(error):  # it had gone since the copy was made
+        return "final" if seen.copied else None
     if isinstance(error, LogError):
         return "again" if "log fails" in seen.kinds else None
     if isinstance(error, StateAheadError):

@@ -10,15 +10,18 @@ from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.faults import NEVER, Faults
+from tests.simulator.frozen_disk import FrozenDisk
 from tests.simulator.in_world import Worlds
 from tests.simulator.network import Network
 from tests.simulator.oracle import Oracle, Wrong
 from tests.simulator.reads import Reads
-from tests.simulator.scheduler import Process, Scheduler, Stuck
+from tests.simulator.scheduler import Crashed, Process, Scheduler, Stuck
 from tests.simulator.setting import Setting
 from tests.simulator.verdict import Seen, why_right
+from tests.simulator.workers import Troubles
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
+from trident.compiler.spark import frozen_parts
 from trident.recovery.settings import Settings
 from trident.run import events as on
 from trident_state.redis import writer
@@ -46,9 +49,11 @@ class Result:
 
 class World:
     """A schedule. Everything that chance decides is decided by `seed`. `flow`: how the name of its
-    topology begins; several with commas."""
+    topology begins; several with commas. `executors`: whether executors certainly write states."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None = None, flow: str = "") -> None:
+    def __init__(
+        self, seed: int, trace: Callable[[str], None] | None = None, flow: str = "", executors: bool = False
+    ) -> None:
         self.result = Result(seed)
         self.scheduler = Scheduler(seed)
         if trace is not None:
@@ -56,13 +61,17 @@ class World:
         self.scheduler.passed = self._passed  # type: ignore[method-assign]
         self.chance = chance = self.scheduler.random
         Worlds.now = None
-        self.setting = Setting(self.scheduler, flow)
+        self.setting = Setting(self.scheduler, flow, seed, executors)
         self.oracle = Oracle(self.setting.flow, self.setting.sources)
         self.disk = LogDisk()
         self.server = FakeRedis()
         self.network = Network(self.scheduler, self.server)
         self.segments = patches.SegmentFiles()
+        self.frozen_files = FrozenDisk()
         self.seen = Seen()
+        self.troubles = Troubles(self)
+        self.answers: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+        """What each part of a frozen query was answered as of a txid."""
         self.drivers: list[Driver] = []
         self.over = False
         self.wrong: BaseException | None = None
@@ -97,11 +106,16 @@ class World:
             keepBatches=chance.choice((0, 1, 3, 1000)),
             rewindBytes=chance.choice((8, 400, 2 << 30)),
             clock=self.scheduler,
+            uuid="log",
         )
 
     @property
     def kind(self) -> StateKind:
         return self.setting.kind
+
+    @property
+    def writers(self) -> str:
+        return self.setting.writers
 
     def open_store(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         return self.setting.open_store(identity, shape, home, self.network)
@@ -112,6 +126,7 @@ class World:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
         Worlds.now = self
         vars(writer)["PUT_KEYS"] = self._put_keys
+        vars(frozen_parts)["PART_ROWS"] = self.setting.part_rows
         scheduler = self.scheduler
         crash_points.listen(scheduler.point)
         try:
@@ -133,6 +148,7 @@ class World:
 
     def _close(self) -> None:
         self.faults.stop()
+        self.troubles.stop()
         self._next_read = NEVER
         for process in [*self.scheduler.processes]:
             self.scheduler.kill(process)
@@ -192,8 +208,14 @@ class World:
         if steps >= faults.at:
             trouble = faults.due()
         self.scheduler.alarm = min(self._next_read, faults.at)
-        if trouble:
-            faults.strike(next(d for d in self.drivers if d.process is process))
+        if not trouble:
+            return
+        driver = next(d for d in self.drivers if d.process is process or process in d.workers.at_work)
+        try:
+            faults.strike(driver)
+        except Crashed:
+            if process is driver.process:
+                raise  # else its executors live a little longer
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -208,6 +230,7 @@ class World:
         if not all(source.read_up(positions.get(name)) for name, source in self.setting.sources.items()):
             return
         self.faults.stop()
+        self.troubles.stop()
         self._finishing = self.scheduler.now + 0.3
         driver = next((d for d in reversed(self.drivers) if d.holds_log), self.drivers[-1])
         asleep = any(d.process.asleep_until > self.scheduler.now for d in self.drivers if d.process.alive)
@@ -216,7 +239,8 @@ class World:
         if not driver.process.alive or driver.run is None or driver.run.committed < group.committed:
             return
         others = [d for d in self.drivers if d is not driver and d.process.alive and not d.ended]
-        if others and self._tries < 40:  # a zombie has its say first
+        # A zombie, and every task that is late, has its say first.
+        if (others or any(d.workers.at_work for d in self.drivers)) and self._tries < 40:
             self._tries += 1
             return
         self._tries += 1

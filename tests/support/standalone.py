@@ -14,7 +14,8 @@ from tests.support.spark import SHORT_LIVED
 
 HOME = Path(pyspark.__file__).parent
 _CLASSES = "org.apache.spark.deploy"
-_SECONDS = 60
+_PLACE = ("--host", "127.0.0.1", "--webui-port", "0")
+_SECONDS = 180
 
 
 class StandaloneCluster:
@@ -34,11 +35,10 @@ class StandaloneCluster:
 
     def __enter__(self) -> Self:
         try:
-            place = ["--host", "127.0.0.1", "--webui-port", "0"]
-            self._start("master", f"{_CLASSES}.master.Master", *place, "--port", str(self._port))
+            master = self._start("master", f"{_CLASSES}.master.Master", *_PLACE, "--port", str(self._port))
+            self._processes.append(master)
             for number in range(self._workers):
-                work = ["--work-dir", str(self.folder / f"work-{number}"), "-c", "1", "-m", f"{self._memory}M"]
-                self._start(f"worker-{number}", f"{_CLASSES}.worker.Worker", *place, *work, self.url)
+                self._processes.append(self._worker(number))
             self._wait()
         except BaseException:
             self.stop()
@@ -63,8 +63,19 @@ class StandaloneCluster:
         for log in self._logs:
             log.close()
 
-    def _start(self, name: str, main: str, *words: str) -> None:
-        log = open(self.folder / f"{name}.log", "wb")  # noqa: SIM115  # closed with the cluster
+    def revive(self) -> int:
+        """Start the workers again that have died; return how many they were."""
+        dead = [n for n, process in enumerate(self._processes[1:]) if process.poll() is not None]
+        for number in dead:
+            self._processes[1 + number] = self._worker(number)
+        return len(dead)
+
+    def _worker(self, number: int) -> subprocess.Popen[bytes]:
+        work = ["--work-dir", str(self.folder / f"work-{number}"), "-c", "1", "-m", f"{self._memory}M"]
+        return self._start(f"worker-{number}", f"{_CLASSES}.worker.Worker", *_PLACE, *work, self.url)
+
+    def _start(self, name: str, main: str, *words: str) -> subprocess.Popen[bytes]:
+        log = open(self.folder / f"{name}.log", "ab")  # noqa: SIM115  # closed with the cluster
         self._logs.append(log)
         env = os.environ | {
             "SPARK_HOME": str(HOME),
@@ -76,7 +87,7 @@ class StandaloneCluster:
             "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
         }
         command = [str(HOME / "bin" / "spark-class"), main, *words]
-        self._processes.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env))
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env)
 
     def _wait(self) -> None:
         """Return when every worker is registered with the master."""

@@ -8,8 +8,9 @@ either may repeat, after any failure, what the other has begun.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -33,6 +34,8 @@ from trident_state.state_shape import StateKind
 from trident_state.store import Shared, SharedBatch, SharedSnapshot, Store
 
 logger = logging.getLogger(__name__)
+
+_Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 StageTables = dict[Node, pa.Table | Emission]
@@ -79,8 +82,8 @@ class Executors:
             return None
         store, puts = self.stores[state], self.puts
         assert isinstance(store, Shared) and puts is not None
-        snapshot = store.open_snapshot(as_of)
-        if not self._reached(state, snapshot, puts):
+        snapshot = self._reached(state, puts, partial(store.open_snapshot, as_of))
+        if snapshot is None:
             return None
         return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
 
@@ -122,8 +125,9 @@ class Executors:
             return None
         store, puts = self.stores[step.state.name], self.puts
         assert isinstance(store, Shared) and puts is not None
-        snapshot = store.open_snapshot(txid - 1, time if expires else None)
-        if not self._reached(step.state.name, snapshot, puts):
+        opens = partial(store.open_snapshot, txid - 1, time if expires else None)
+        snapshot = self._reached(step.state.name, puts, opens)
+        if snapshot is None:
             return None
         return KeyedJob(self._keyed(step), tuples, snapshot, txid, time, wanted)
 
@@ -171,27 +175,34 @@ class Executors:
         `update` has no keys. Raises what `Store.apply` raises, or the error of Spark.
         """
         assert self.puts is not None
-        batch = store.open_batch(lease, update)
-        if not self._reached(state, batch, self.puts):
+        batch = self._reached(state, self.puts, partial(store.open_batch, lease, update))
+        if batch is None:
             return None
         puts = self.puts.put(frozen, batch)
         return store.commit_batch(batch, update, puts)
 
-    def _reached(self, state: str, shared: SharedBatch | SharedSnapshot, puts: Puts) -> bool:
-        """Return whether the workers reach the state; they are asked once. Raises StateError if they have to."""
+    def _reached(self, state: str, puts: Puts, opens: Callable[[], _Opened]) -> _Opened | None:
+        """Return what `opens` opens of a state for the workers; None if they do not reach the state, and need not.
+
+        They are asked once. Raises StateError if they have to reach it, and what `opens` raises.
+        """
+        shared = opens()
         if state not in self._checked:
             try:
                 puts.check_reached(shared)
             except StateUnavailableError:  # nobody may reach it just now
                 raise
             except StateError as error:
+                # A server that lost its last writes meanwhile looks to the workers like another server. Then this
+                # raises an error by which the state is healed, and the workers are asked again.
+                opens()
                 if writers_of(self._specs[state]) == "executors":
                     raise
                 logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
                 self._checked[state] = False
             else:
                 self._checked[state] = True
-        return self._checked[state]
+        return shared if self._checked[state] else None
 
     @cached_property
     def _specs(self) -> dict[str, StateSpec]:

@@ -98,7 +98,7 @@ class Reader:
             runs = [] if chunk is None else list(chunk.runs())
             reads = [(bucket, hmget(names[bucket], fields[rows], rows.stop - rows.start)) for bucket, rows in runs]
             metas, replies = self._snapshot(keys.layout, reads)
-            as_ofs.append(self._check(keys.layout, metas, asOf, lease))
+            as_ofs.append(self.check(keys.layout, metas, asOf, lease))
             records = [record for reply in replies for record in reply]
             sizes = [(bucket // keys.layout.per_group, rows.stop - rows.start) for bucket, rows in runs]
             in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
@@ -130,9 +130,9 @@ class Reader:
             reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in batch]
             metas, replies = self._snapshot(layout, reads)
             if txids is not None:
-                asOf = self._check(layout, metas, None, lease)
+                asOf = self.check(layout, metas, None, lease)
                 txids.append(asOf)
-            self._check(layout, metas, asOf, lease)
+            self.check(layout, metas, asOf, lease)
             entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
             for (bucket, cursor), (following, content) in zip(batch, replies, strict=True):
                 pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
@@ -204,7 +204,7 @@ class Reader:
                 results[at] = reply
         return metas, results
 
-    def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
+    def check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """Return the txid as of which groups with the given meta hashes were read: `asOf`, or else the least marker.
 
         Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`.

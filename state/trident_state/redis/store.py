@@ -32,7 +32,6 @@ from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Scrip
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
-from trident_state.rules import check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _log = logging.getLogger("trident.state")
@@ -187,8 +186,7 @@ class RedisStore:
         if self._lease is None:
             raise StateError(f"{self._where}: not acquired")
         layout, metas = self._with_layout(self._reader.current)
-        for meta in metas:
-            check_reached(self._where, meta.status(self._where).marker, asOf)
+        self._reader.check(layout, metas, asOf, self._lease)
         cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
         address, where, shape = self._address, self._where, self._shape
         return OpenSnapshot(address, where, shape, self._kind, self._form, layout, self._lease, asOf, cutoff)

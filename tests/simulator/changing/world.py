@@ -18,6 +18,7 @@ from tests.simulator.changing.readers import Readers
 from tests.simulator.changing.spouts import sources_of
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
+from tests.simulator.frozen_disk import FrozenDisk
 from tests.simulator.in_world import Worlds
 from tests.simulator.network import FakeAddress, Network
 from tests.simulator.oracle import Wrong
@@ -61,6 +62,7 @@ class World:
         self.log_address: Any = FakeAddress(self.log_network)
         self.patience = chance.choice((0.0, 2.0))
         self.segments = patches.SegmentFiles()
+        self.frozen_files = FrozenDisk()
         self.bodies: list[Any] = []
         """What is frozen in a log on a server."""
         self.settings = self._settings()

@@ -191,6 +191,25 @@ def test_workers_that_reach_another_server_are_noticed(shared_redis: RedisServer
             replace(batch, address=replace(batch.address, url=redis_server.url)).check_reached()
 
 
+@pytest.mark.parametrize("combined", SHAPES)
+def test_a_value_that_expired_before_is_not_combined_with(shared_redis: RedisServer, combined: str) -> None:
+    """As where the driver writes: what expires with a batch is frozen in its plan, and sent with the open batch."""
+    given = {1: 10, 2: 20}
+    with started(shared_redis.url, SHAPES[combined], ttlSecs=60, **OPTIONS["groups"]) as store:
+        store.apply(LEASE, timed(1, given, 0.0))
+        for txid, time in ((2, 1.0), (3, 100.0)):
+            batch, part = store.open_batch(LEASE, timed(txid, {}, time)), {1: 1} if txid == 3 else {}
+            keyed = timed(txid, part, time)
+            puts = [batch.put([(keyed.keys, keyed.deltas)])]
+            store.commit_batch(batch, timed(txid, {}, time), puts)
+        assert contents(store, 3) == {"w1": 1}
+        assert contents(store, 2) == sums([given])
+
+
+def timed(txid: int, deltas: dict[int, int], time: float) -> Update:
+    return replace(update(txid, deltas), time=time)
+
+
 def test_a_state_without_txids_is_refused(shared_redis: RedisServer) -> None:
     with (
         started(shared_redis.url, kind=StateKind.NON_TRANSACTIONAL) as store,

@@ -1,0 +1,164 @@
+"""What the driver makes of its executors' reports, in a commit turn: tasks in this process, a real server."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.state.redis.states import LEASE, SECOND, contents, started, update, words
+from tests.support.inline_puts import InlinePuts, frozen_files
+from tests.support.server import RedisServer
+from trident import Count, MapGet, TridentTopology
+from trident.base.errors import (
+    FencedError,
+    LogCorruptError,
+    StateBehindError,
+    StateRecoveringError,
+    StateUnavailableError,
+)
+from trident.compiler.results import FrozenFiles
+from trident.compiler.stages import cut
+from trident.plan.nodes import StateQuery
+from trident.run.executors import Executors
+from trident.spouts import FixedBatchSpout
+from trident.state import RedisMapState
+from trident_spouts.shares import SharesEmission
+
+GIVEN = {number: number + 1 for number in range(20)}
+EXPECTED = {f"w{number}": count for number, count in GIVEN.items()}
+
+
+def executors(writers: Any, puts: InlinePuts, folder: Path) -> tuple[Executors, StateQuery]:
+    made = TridentTopology()
+    stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
+    state = RedisMapState.opaque("redis://localhost", writers=writers)
+    counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    asked = stream.stateQuery(counts, "word", MapGet(), "before")
+    asked.each("before", _known, "known long").groupBy("word").persistentAggregate(state, Count(), "n", name="again")
+    step = asked._node
+    assert isinstance(step, StateQuery)
+    return Executors(cut(made).groups[0], puts, folder), step
+
+
+def _known(before: int | None) -> int:
+    return before or 0
+
+
+def batch_in(folder: Path) -> FrozenFiles:
+    rows = words(list(GIVEN)).append_column("count", pa.array(list(GIVEN.values()), pa.int64()))
+    return frozen_files(folder, [rows.slice(0, 7), rows.slice(7)])
+
+
+class Looking(InlinePuts):
+    """Workers before whose first look something happens."""
+
+    def __init__(self, checkpoint: Path, before: Callable[[], object]) -> None:
+        super().__init__(checkpoint)
+        self._before = [before]
+
+    def check_reached(self, shared: Any) -> None:
+        while self._before:
+            self._before.pop()()
+        super().check_reached(shared)
+
+
+@pytest.mark.parametrize("writers", ["executors", "auto"])
+def test_a_server_that_comes_back_empty_before_the_workers_look_is_not_taken_for_another_one(
+    shared_redis: RedisServer, tmp_path: Path, writers: str
+) -> None:
+    with started(shared_redis.url, groups=2) as store:
+        looked, _ = executors(writers, Looking(tmp_path, shared_redis.client.flushall), tmp_path)
+        with pytest.raises(StateBehindError):
+            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+        store.create(LEASE, 0)
+        store.acquire(LEASE)
+        assert looked.take("counts", batch_in(tmp_path), store)
+        applied = looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+        assert applied is not None and applied.written == len(GIVEN)
+        assert contents(store, 1) == EXPECTED
+
+
+def test_a_server_that_comes_back_empty_before_the_workers_ask_is_healed_first(
+    shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    with started(shared_redis.url) as store:
+        store.apply(LEASE, update(1, GIVEN))
+        looked, step = executors("executors", Looking(tmp_path, shared_redis.client.flushall), tmp_path)
+        asking = frozen_files(tmp_path, [words([1, 2, 99])])
+        with pytest.raises(StateRecoveringError):
+            looked.ask(step, asking, store, 1)
+        store.create(LEASE, 0)
+        store.acquire(LEASE)
+        store.apply(LEASE, update(1, GIVEN))
+        emission = looked.ask(step, asking, store, 1)
+        assert isinstance(emission, SharesEmission)
+        assert emission.arrow()["before"].to_pylist() == [2, 3, None]
+
+
+@pytest.mark.parametrize("writers", ["executors", "auto"])
+def test_a_server_that_is_away_when_the_workers_look_is_waited_for(
+    shared_redis: RedisServer, tmp_path: Path, writers: str
+) -> None:
+    def away() -> None:
+        raise StateUnavailableError("the workers cannot reach it just now, on purpose")
+
+    with started(shared_redis.url) as store:
+        looked, _ = executors(writers, Looking(tmp_path, away), tmp_path)
+        with pytest.raises(StateUnavailableError, match="on purpose"):
+            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+        assert looked.take("counts", batch_in(tmp_path), store), "the driver would write for ever after"
+
+
+def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServer, tmp_path: Path) -> None:
+    made = TridentTopology()
+    stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
+    state = RedisMapState.opaque("redis://localhost", writers="auto")
+    counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="again")
+    with started(shared_redis.url) as store:
+        looked = Executors(cut(made).groups[0], InlinePuts(tmp_path), tmp_path)
+        assert looked.take("again", batch_in(tmp_path), store)
+        assert not looked.take("counts", batch_in(tmp_path), store)
+
+
+def test_workers_that_find_a_later_driver_tell_of_it(shared_redis: RedisServer, tmp_path: Path) -> None:
+    with started(shared_redis.url) as store:
+        looked, _ = executors("auto", Looking(tmp_path, lambda: store.acquire(SECOND)), tmp_path)
+        with pytest.raises(FencedError):
+            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+
+
+def test_tasks_that_report_twice_count_once(shared_redis: RedisServer, tmp_path: Path) -> None:
+    with started(shared_redis.url, groups=2) as store:
+        looked, _ = executors("executors", InlinePuts(tmp_path, doubled=True), tmp_path)
+        looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+        assert contents(store, 1) == EXPECTED
+
+
+def test_a_refused_put_says_how_far_the_state_fell_back(shared_redis: RedisServer, tmp_path: Path) -> None:
+    with started(shared_redis.url) as store:
+        store.apply(LEASE, update(1, GIVEN))
+        batch = store.open_batch(LEASE, update(2, {}))
+        shared_redis.client.hset(store._layout().meta(0), "epoch", 0)  # as of the driver before
+        with pytest.raises(StateBehindError, match="fell back to epoch 0") as refused:
+            InlinePuts(tmp_path).put(batch_in(tmp_path), batch)
+        assert refused.value.marker == 1
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+def test_a_frozen_file_that_is_not_what_was_frozen_is_not_put(
+    shared_redis: RedisServer, tmp_path: Path, how: str
+) -> None:
+    with started(shared_redis.url) as store:
+        frozen = batch_in(tmp_path)
+        path = tmp_path / frozen.folder / frozen.files[1].name
+        content = path.read_bytes()
+        path.unlink()
+        if how == "damaged":
+            path.write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
+        batch = store.open_batch(LEASE, update(1, {}))
+        with pytest.raises(LogCorruptError, match=how):
+            InlinePuts(tmp_path).put(frozen, batch)
+        assert store.durable() == 0

@@ -1,0 +1,69 @@
+"""Large results: files that executors wrote, in the place of Arrow files on a disk that all machines share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+from trident.base.errors import LogCorruptError
+from trident.compiler.results import FrozenFile, FrozenFiles
+
+
+class FrozenDisk:
+    """The files of large results, by path. A file is durable before a result names it, so that no power loss takes it.
+
+    >>> disk = FrozenDisk()
+    >>> frozen = disk.write("frozen/1-1-0-1", pa.table({"n": [1, 2, 3]}), Random(0))
+    >>> pa.concat_tables(disk.read(frozen)).num_rows
+    3
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, pa.Table] = {}
+        self._made = 0
+
+    def write(self, folder: str, table: pa.Table, dice: Random) -> FrozenFiles:
+        """Divide a result among some files."""
+        files, each = list[FrozenFile](), max(1, table.num_rows // dice.randint(1, 3))
+        for start in range(0, table.num_rows, each):
+            self._made += 1
+            rows = table.slice(start, each)
+            files.append(FrozenFile(f"part-{self._made}.arrow", 1, rows.num_rows, 0))
+            self.files[f"{folder}/{files[-1].name}"] = rows
+        return FrozenFiles(folder, tuple(files), table.schema)
+
+    def read(self, frozen: FrozenFiles) -> Iterator[pa.Table]:
+        """As `read_frozen`."""
+        for file in frozen.files:
+            path = f"{frozen.folder}/{file.name}"
+            if path not in self.files:
+                raise LogCorruptError(f"the frozen file {path} is missing; a batch cannot be applied without it")
+            yield self.files[path]
+
+    def folders(self, parent: str) -> list[str]:
+        """The folders in this one, by their names."""
+        return list(dict.fromkeys(path[len(parent) + 1 :].partition("/")[0] for path in self._below(parent)))
+
+    def delete(self, folder: str) -> None:
+        """As `shutil.rmtree`."""
+        for path in self._below(folder):
+            del self.files[path]
+
+    def _below(self, folder: str) -> list[str]:
+        return [path for path in self.files if path.startswith(f"{folder}/")]
+
+
+def whole(disk: FrozenDisk, result: pa.Table | FrozenFiles) -> pa.Table:
+    """As `read_whole`."""
+    if isinstance(result, pa.Table):
+        return result
+    return pa.concat_tables([result.schema.empty_table(), *disk.read(result)]).combine_chunks()
+
+
+def read_here(checkpoint: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
+    """As `read_frozen`, of the world that is simulated just now."""
+    from tests.simulator.in_world import Worlds
+
+    disk: FrozenDisk = Worlds.now.frozen_files
+    return disk.read(frozen)

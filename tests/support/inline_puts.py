@@ -1,0 +1,32 @@
+"""Spark's workers as a test wants them: tasks that put and look run in this process."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trident.compiler.results import FrozenFiles
+from trident.compiler.spark.frozen_files import write_frozen
+from trident.compiler.spark.state_puts import SparkPuts
+
+
+class InlinePuts(SparkPuts):
+    """`SparkPuts` without Spark. With `doubled`, every task reports twice."""
+
+    def __init__(self, checkpoint: Path, doubled: bool = False) -> None:
+        unused: Any = None
+        super().__init__(unused, checkpoint)
+        self._sees_files, self._doubled = True, doubled
+
+    def _run(self, tasks: int, function: Any, schema: pa.Schema) -> pa.Table:
+        numbers = [pa.RecordBatch.from_pydict({"id": [number]}) for number in range(tasks)]
+        reports = [
+            batch for number in numbers for _ in range(1 + self._doubled) for batch in function._run(iter([number]))
+        ]
+        return pa.Table.from_batches(reports, schema)
+
+
+def frozen_files(checkpoint: Path, tables: list[pa.Table], folder: str = "frozen/g/1-1-0-1") -> FrozenFiles:
+    """Return a large result of these files, written below a checkpoint."""
+    files = [write_frozen(iter(t.to_batches()), checkpoint / folder, str(n), t.schema) for n, t in enumerate(tables)]
+    return FrozenFiles(folder, tuple(file for file in files if file is not None), tables[0].schema)
