@@ -20,6 +20,7 @@ from trident import TridentTopology, publishedFiles
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
 from trident.errors import GuaranteeError, OutputConflictError, OutputError, OutputUnavailableError, TopologyError
+from trident.files.disk import DiskFiles
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
 from trident.plan.nodes import SpoutSource, WriteParquet
@@ -101,7 +102,7 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
     site, schema = CallSite("x"), parse_schema(other.pop("fields", "word string"))
     source = SpoutSource("s", DeclaredSpout(SpoutKind.TRANSACTIONAL), step="s/0", site=site, schema=schema)
     sink = WriteParquet(source, name, str(path), (), step="s/1:writeParquet", site=site, schema=schema)
-    return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), path.parent, None)
+    return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), DiskFiles(path.parent), None)
 
 
 def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_is_the_way_on(tmp_path: Path) -> None:

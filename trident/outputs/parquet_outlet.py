@@ -14,6 +14,7 @@ from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import Part, os_trouble, write_parts
+from trident.files.store import FileStore
 from trident.outputs import parquet_folder
 from trident.plan.nodes import WriteParquet
 
@@ -32,9 +33,9 @@ class ParquetOutlet:
     """Writes every batch once. `workers` returns what writes large batches; if it is None, the driver writes them."""
 
     def __init__(
-        self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], Frames] | None
+        self, sink: WriteParquet, run: RunIdentity, files: FileStore, workers: Callable[[], Frames] | None
     ) -> None:
-        self._sink, self._run, self._folder, self._workers = sink, run, folder, workers
+        self._sink, self._run, self._files, self._workers = sink, run, files, workers
         self._path = Path(sink.path)
         self._owner = parquet_folder.Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         try:
@@ -83,5 +84,5 @@ class ParquetOutlet:
         if self._workers is not None:
             parts = self._workers().write_parquet(result, staged, self._sink.partitions)
         if parts is None:
-            parts = list(write_parts(read_frozen(self._folder, result), staged, self._sink.partitions))
+            parts = list(write_parts(read_frozen(self._files, result), staged, self._sink.partitions))
         return parts

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
+from trident.files.store import FileStore
 from trident.plan.nodes import Node, PersistentAggregate, StateQuery
 from trident_spouts.executor import Emission
 from trident_state.messages import Applied, Update
@@ -38,12 +38,12 @@ StageTables = dict[Node, pa.Table | Emission]
 class Executors:
     """The executors of one run, as they work for one group. Threads of different states may call at once.
 
-    `folder` is the checkpoint that the folders of frozen files are relative to.
+    `files` is the place that the folders of frozen files are relative to.
     """
 
     group: Group
     puts: Puts | None
-    folder: Path
+    files: FileStore
     _checked: dict[str, bool] = field(default_factory=dict)
     """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
 
@@ -56,7 +56,7 @@ class Executors:
         """Return what is carried to later stages, for the workers to read; None if the driver hands it on."""
         if self.puts is None or output.step in self._read_by_driver or not self.puts.sees_files():
             return None
-        return carried(self.folder, frozen, spark_schema(output.schema), output.step.step)
+        return carried(self.files, frozen, spark_schema(output.schema), output.step.step)
 
     def ask(self, step: StateQuery, frozen: FrozenFiles, store: Store | None, as_of: int) -> Emission | None:
         """Return the tuples of frozen files with the answers of a state as of a txid; None if the driver asks.
@@ -72,7 +72,7 @@ class Executors:
         snapshot = store.open_snapshot(as_of)
         if not self._reached(state, snapshot, self.puts):
             return None
-        return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
+        return answered(self.files, frozen, self._question(step), snapshot, step.schema)
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Executors:
 def check_writers(program: Program, lasting: bool) -> None:
     """Raise TopologyError for a state that only executors are to write, and which they cannot.
 
-    `lasting`: whether there is a checkpointLocation, for the files that they put.
+    `lasting`: whether there is a place for the files that they put.
     """
     for group in program.groups:
         for output in _outputs(group.stages):
@@ -145,7 +145,7 @@ def check_writers(program: Program, lasting: bool) -> None:
                 continue
             why = _misfit(group, output)
             if not lasting:
-                why = "without a checkpointLocation there is no folder for the frozen files that they put; name one"
+                why = "there is no place for the files that they put; give a checkpointLocation or a filesLocation"
             if why is not None:
                 raise TopologyError(
                     f"state {state.name!r} ({state.factory!r}) is to be written by executors: {why}; or declare it "

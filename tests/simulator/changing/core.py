@@ -21,6 +21,7 @@ from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
+from trident.files.disk import DiskFiles
 from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.redis_log import RedisTransactionLog
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
@@ -311,10 +312,11 @@ def drop(world: "World", shape: Shape, state: str) -> None:
 class _Place:
     """In the place of `trident.access.locations.Place`."""
 
-    checkpoint = "nowhere"
+    has_files = True
 
-    def folder(self, topology: str) -> Folder:
-        return Folder("nowhere")
+    def place(self, topology: str) -> DiskFiles:
+        folder: Any = Folder("nowhere")
+        return DiskFiles(folder)
 
 
 def reset_all(world: "World", shape: Shape) -> None:
@@ -335,10 +337,10 @@ def reset_all(world: "World", shape: Shape) -> None:
 
 def reader(world: "World", state: str) -> MemoryReplica:
     """A state in memory, opened from outside."""
-    folder: Any = Folder("nowhere")
+    files = _Place().place("sim")
     log = look_at_log(world)
-    fingerprint = MemoryReplica(log, folder, state, None).fingerprint
-    return MemoryReplica(log, folder, state, _combine(fingerprint, _known(fingerprint, state, None)))
+    fingerprint = MemoryReplica(log, files, state, None).fingerprint
+    return MemoryReplica(log, files, state, _combine(fingerprint, _known(fingerprint, state, None)))
 
 
 __all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

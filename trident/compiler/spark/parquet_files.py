@@ -21,6 +21,7 @@ from trident.base.values import to_python
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.files.store import FileStore
 from trident_spouts.workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
@@ -126,15 +127,15 @@ def escaped(text: str) -> str:
 class WriteFrozen(OnWorker):
     """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each such file."""
 
-    checkpoint: str
+    files: FileStore
     frozen: FrozenFiles
     folder: str
     partitions: tuple[str, ...]
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = list(numbers_of(batches))
-        files = tuple(self.frozen.files[number] for number in numbers)
-        chosen = FrozenFiles(self.frozen.folder, files, self.frozen.schema)
-        tables = read_frozen(Path(self.checkpoint), chosen)
+        wanted = tuple(self.frozen.files[number] for number in numbers)
+        chosen = FrozenFiles(self.frozen.folder, wanted, self.frozen.schema)
+        tables = read_frozen(self.files, chosen)
         parts = [asdict(part) for part in write_parts(tables, Path(self.folder), self.partitions)]
         yield pa.RecordBatch.from_pylist(parts, schema=PART)
