@@ -794,7 +794,7 @@ GUARDS = [
         "removed, a file that stays",
         "a removed key is forgotten while an older snapshot file holds its value, and comes back with the next start",
         "state/trident_state/memory/store.py",
-        "return before if self._snapshots.folder is None else min(before, self._snapshots.base_txid())",
+        "return before if self._snapshots.files is None else min(before, self._snapshots.base_txid())",
         "return before",
         "tests/state/memory/test_removal.py -k older_file",
     ),

@@ -2,7 +2,6 @@
 
 import pickle
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,17 +9,8 @@ from tests.support.objects import Objects
 from tests.support.proxy import Proxy
 from tests.support.s3 import BUCKET, SECRET
 from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError
-from trident.files import object_client
 from trident.files.objects import ObjectFiles, object_files
 from trident.files.storage import Storage
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(object_client, "PATIENT", {"max_retries": 1})
-    object_client.open_bucket.cache_clear()
-    yield
-    object_client.open_bucket.cache_clear()
 
 
 def refusals(place: ObjectFiles, kind: type[FilesError], said: str) -> None:

@@ -73,6 +73,11 @@ def refused(error: Exception) -> bool:
     return status is not None and status[1].startswith("4") and status[1] not in ("408", "409", "429")
 
 
+def pauses() -> list[float]:
+    """Return the seconds between the tries of a request that the client itself does not send again."""
+    return [min(5.0, 0.2 * 2**number) for number in range(PATIENT["max_retries"])]
+
+
 @lru_cache(maxsize=16)
 def open_bucket(bucket: str, options: Options, client: Options, patient: bool = False) -> Any:
     """Return a client that keeps its connections. The cache's key holds the credentials: new ones get a new client.

@@ -6,13 +6,14 @@ no other writer uses its name. Where a store knows no such condition, `create` i
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trident.base.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError, TridentError
-from trident.files.object_client import SCHEMES, bucket_of, failures, obstore, open_bucket, reason, refused
+from trident.files.object_client import SCHEMES, bucket_of, failures, obstore, open_bucket, pauses, reason, refused
 from trident.files.storage import Storage
 from trident.files.store import Sink, StoredFile
 
@@ -23,7 +24,6 @@ WHOLE = 32 << 20
 
 _PART = 8 << 20
 _PAGE = 1_000
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +89,29 @@ class ObjectFiles:
             return self._create(name, content)
 
     def _create(self, name: str, content: Any) -> bool:
+        """Write an object unless it is there, and return whether it now has this content.
+
+        The client does not send a conditional request again whose reply was lost, since it cannot know what the second
+        reply means. Here it is known: an object of this name with this content is what was asked for.
+        """
         store, key = self._store, self._key(name)
-        for _ in range(_TRIES):
+        for pause in (*pauses(), None):
             try:
                 obstore().put(store, key, content, mode="create", use_multipart=False)
                 return True
-            except failures().AlreadyExistsError:
+            except failures().AlreadyExistsError as error:
                 try:
                     return memoryview(obstore().get(store, key).bytes()) == memoryview(content)
                 except FileNotFoundError:  # another writer's request was under way, and came to nothing
-                    continue
-        raise FilesUnavailableError(f"{self.path(name)} is there, and is not there, {_TRIES} times")
+                    failure: Exception = error
+            except (OSError, failures().BaseError) as error:
+                if refused(error):
+                    raise
+                failure = error
+            if pause is None:
+                break
+            time.sleep(pause)
+        raise FilesUnavailableError(f"cannot write {self.path(name)}: {reason(failure)}")
 
     def sync(self, folder: str) -> None:
         """Do nothing: an object has no folder, and its name is as durable as its content."""
