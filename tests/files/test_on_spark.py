@@ -1,8 +1,12 @@
 """Spark's executors write large results to a real S3 server, read them there, and put them into a state."""
 
+import io
 import logging
+from collections import Counter
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,9 +14,10 @@ from tests.files.kit import BATCHES, EXPECTED, options, redis_state, topology
 from tests.support.objects import Objects
 from tests.support.s3 import SECRET
 from tests.support.server import RedisServer
-from trident import Count, TridentTopology
+from trident import Count, TridentTopology, publishedFiles, readParquet
 from trident.compiler.spark import engine
 from trident.compiler.spark.frozen_files import reachable
+from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.errors import FilesRefusedError, StateError
@@ -150,3 +155,46 @@ def test_no_secret_is_in_sparks_confs_or_plans(
         running.processAllAvailable(timeout=120)
         confs = str(spark.sparkContext.getConf().getAll())
     assert SECRET not in caplog.text and SECRET not in confs
+
+
+@pytest.mark.connect
+def test_workers_write_a_parquet_output_and_read_it_without_a_file_system_of_sparks(
+    spark: SparkSession, objects: Objects, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, written = SparkFrames.write_parquet, list[int]()
+
+    def write_parquet(self: SparkFrames, *args: Any) -> Any:
+        parts = real(self, *args)
+        written.append(len(parts or ()))
+        return parts
+
+    monkeypatch.setattr(SparkFrames, "write_parquet", write_parquet)
+    url, storage = f"{objects.url}/out", objects.server.storage
+    made = TridentTopology()
+    words = made.newStream("words", FixedBatchSpout("word string", BATCHES))
+    words.writeParquet(url, storage=storage)
+    with made.start(spark, **options(shared_redis, objects)) as running:
+        running.processAllAvailable(timeout=120)
+    found = Counter(row.word for row in readParquet(spark, url, storage=storage).collect())
+    assert found == Counter(EXPECTED)
+    later = readParquet(spark, url, afterTxid=5, storage=storage)
+    assert Counter(row.word for row in later.collect()) == Counter(BATCHES[5])
+    assert readParquet(spark, url, afterTxid=6, storage=storage).collect() == []
+    assert len(written) >= 4 and all(written), (
+        "the workers wrote the batches, once the first ones were seen to be large"
+    )
+
+
+@pytest.mark.parametrize("point", ["freeze.after", "output.staged", "output.published"])
+def test_a_parquet_output_of_the_workers_is_exact_through_a_crash(
+    start: EngineStart, point: str, objects: Objects, shared_redis: RedisServer
+) -> None:
+    url, storage = f"{objects.url}/out", objects.server.storage
+    made = TridentTopology()
+    made.newStream("words", FixedBatchSpout("word string", BATCHES)).writeParquet(url, storage=storage)
+    with crash_at(point, 3), run_through(made, start=start, timeout=120, **options(shared_redis, objects)):
+        pass
+    names = {url.removeprefix(f"{objects.url}/") for url in publishedFiles(url, storage=storage)}
+    assert names == {name for name in objects.names("out") if name.endswith(".parquet")}, "no file beside these"
+    files = [pq.ParquetFile(io.BytesIO(bytes(objects.files().read(name)))).read() for name in sorted(names)]
+    assert Counter(pa.concat_tables(files)["word"].to_pylist()) == Counter(EXPECTED)

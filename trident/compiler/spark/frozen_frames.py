@@ -17,10 +17,9 @@ from trident.base.types import spark_schema
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
-from trident.compiler.spark.parquet_files import PART, Part, WriteFrozen
+from trident.compiler.spark.parquet_files import PART, Part, Target, WriteFrozen
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
-from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.workers import numbers_of
@@ -33,10 +32,10 @@ class Frames(Protocol):
         """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` is removed."""
         ...
 
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """Write the rows of frozen files as hidden Parquet files in `folder`, and return these files.
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
+        """Write the rows of frozen files as Parquet files to `target`, and return these files.
 
-        Returns None where the workers do not reach both `folder` and the frozen files.
+        Returns None where the workers do not reach both `target` and the frozen files.
         """
         ...
 
@@ -92,11 +91,11 @@ class SparkFrames:
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
         """Write Parquet files by the workers; see `Frames.write_parquet`."""
-        if not self._reaches(DiskFiles(folder.parent)) or not self._reaches(self._files.below(FROZEN)):
+        if not self._reaches(target.place) or not self._reaches(self._files.below(FROZEN)):
             return None
-        function = WriteFrozen(self._files, frozen, str(folder), tuple(partitions))
+        function = WriteFrozen(self._files, frozen, target, tuple(partitions))
         try:
             rows = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:
@@ -104,7 +103,7 @@ class SparkFrames:
         parts = [Part(**row) for row in rows.to_pylist()]
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
-            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {folder}")
+            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {target}")
         return parts
 
     def cancel(self) -> None:
