@@ -3,7 +3,8 @@
 Each task draws what becomes of it, once for each batch and trouble: it fails after its put, it puts twice, its Python
 worker dies, or its executor dies. Spark runs it again; every count must be right.
 
-Usage: python -m tests.cluster.puts FOLDER URL MASTER TROUBLES. Prints the counts as JSON in its last line.
+Usage: python -m tests.cluster.puts FOLDER URL MASTER TROUBLES [FILES]. FILES is a JSON object: the options of a start
+that keep its files on an object store. Prints the counts as JSON in its last line.
 """
 
 import json
@@ -77,7 +78,7 @@ def expected() -> dict[str, Any]:
     return {"counts": dict(counts), "joined": {word: word[-1] * n for word, n in counts.items()}}
 
 
-def main(folder: str, url: str, master: str, troubles: str) -> None:
+def main(folder: str, url: str, master: str, troubles: str, files: str = "") -> None:
     os.environ[FOLDER] = folder
     spark = session({f"spark.executorEnv.{FOLDER}": folder}, master)
     troubled(tuple(troubles.split(",")))
@@ -86,7 +87,8 @@ def main(folder: str, url: str, master: str, troubles: str) -> None:
     state = RedisMapState.opaque(url, writers="executors", groups=4)
     words.persistentAggregate(state, Count(), "count", name="counts")
     words.persistentAggregate(state, "word", Joined(), "joined", name="joined")
-    with topology.start(spark, name="puts", checkpointLocation=Path(folder) / "checkpoint") as running:
+    options: dict[str, Any] = json.loads(files) if files else {}
+    with topology.start(spark, name="puts", checkpointLocation=Path(folder) / "checkpoint", **options) as running:
         running.processAllAvailable(timeout=480)
         found = {name: dict(running.state(name).items()) for name in ("counts", "joined")}
         events = running.recentProgress

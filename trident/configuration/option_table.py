@@ -76,7 +76,7 @@ def _hints_of(text: str) -> Any:
     return {name.strip(): _number_of(count) for name, _, count in pairs}
 
 
-def _pairs_of(text: str) -> Any:
+def pairs_of(text: str) -> Any:
     """Return what ``region=eu-central-1,secret_access_key=env:MY_SECRET`` says."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -129,7 +129,7 @@ OPTIONS: Mapping[str, Option] = {
     "checkpointLocation": Option(None, _folder, _text),
     "log": Option(None, _log, _text),
     "filesLocation": Option(None, _files_location, _text),
-    "filesStorage": Option(None, _files_storage, _pairs_of),
+    "filesStorage": Option(None, _files_storage, pairs_of),
     "availableNow": Option(False, flag, _flag_of),
     "processingTime": Option(None, partial(_limit, zero=True), _duration_of),
     "requireExactlyOnce": Option(False, flag, _flag_of),
