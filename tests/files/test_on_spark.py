@@ -2,6 +2,8 @@
 
 import io
 import logging
+import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.files.kit import BATCHES, EXPECTED, options, redis_state, topology
 from tests.support.objects import Objects
+from tests.support.proxy import Proxy
 from tests.support.s3 import SECRET
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, publishedFiles, readParquet
@@ -198,3 +201,20 @@ def test_a_parquet_output_of_the_workers_is_exact_through_a_crash(
     assert names == {name for name in objects.names("out") if name.endswith(".parquet")}, "no file beside these"
     files = [pq.ParquetFile(io.BytesIO(bytes(objects.files().read(name)))).read() for name in sorted(names)]
     assert Counter(pa.concat_tables(files)["word"].to_pylist()) == Counter(EXPECTED)
+
+
+def test_workers_wait_for_a_store_that_is_away_for_a_moment(
+    start: EngineStart, objects: Objects, shared_redis: RedisServer
+) -> None:
+    with Proxy(objects.server.port) as proxy:
+        storage = {**objects.server.storage, "endpoint": f"http://127.0.0.1:{proxy.port}", "timeout": "500ms"}
+        given = {**options(shared_redis, objects), "filesStorage": storage}
+        made = topology(redis_state(shared_redis, writers="executors", groups=2))
+        with start(made, **given) as running:
+            deadline = time.monotonic() + 60
+            while not running.recentProgress and time.monotonic() < deadline:
+                time.sleep(0.05)
+            proxy.hold()
+            threading.Timer(4.0, proxy.release).start()
+            running.processAllAvailable(timeout=120)
+            assert dict(running.state("counts").items()) == EXPECTED
