@@ -22,6 +22,7 @@ from benchmarks.row import Row
 from benchmarks.timing import Timed, median, percentile
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
+from trident.files.store import FileStore
 from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.state_shape import Combine, StateIdentity, StateShape
@@ -151,7 +152,7 @@ def _store(server: RedisServer, combine: Combine) -> RedisStore:
 class _NoHome:
     """A state in a server needs nothing of a run's folder."""
 
-    folder: Path | None = None
+    files: FileStore | None = None
 
     def manifest(self) -> bytes | None:
         return None

@@ -28,6 +28,7 @@ from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.attempt import Lease
+from trident.files.disk import DiskFiles
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
@@ -273,7 +274,8 @@ class _Home:
     """What a run lends to a state; in memory where it has no folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder, self._manifest = folder, b""
+        self.files = None if folder is None else DiskFiles(folder, private=True)
+        self._manifest = b""
 
     def manifest(self) -> bytes | None:
         return self._manifest or None

@@ -1,6 +1,6 @@
 """The class TridentTopology, with which a program begins: it declares streams and states, and starts the run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
@@ -165,6 +165,13 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The folder of the transaction log and of the memory states. Without it, neither survives the run.
         log : RedisLog, optional
             Keep the transaction log in Redis instead, for a driver that may move to another machine.
+        filesLocation : str, optional
+            Keep the run's files (large frozen results, snapshots of memory states) on an object store, by a URL such as
+            ``"s3://bucket/prefix"``, instead of under the checkpointLocation: so the machines of a cluster need no
+            shared disk. Needs a log that lasts: `log`, or a `checkpointLocation` for it.
+        filesStorage : dict of str, optional
+            The options of that store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}``, as
+            for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
         availableNow : bool
             Process what the sources have now, then stop.
         processingTime : duration
@@ -250,6 +257,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         *,
         log: "RedisLog | None" = None,
         force: bool = False,
+        filesLocation: str | None = None,
+        filesStorage: Mapping[str, str] | None = None,
     ) -> None:
         """Drop the transaction log of the topology `name`, together with every state that this topology declares.
 
@@ -273,7 +282,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         """
         from trident.run.reset import reset
 
-        reset(self, name, checkpointLocation, log, force)
+        reset(self, name, checkpointLocation, log, force, filesLocation, filesStorage)
 
     # --- explain and display -------------------------------------------------------------------------------------
 

@@ -7,23 +7,23 @@ values change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident.files.store import FileStore
 from trident_state.binary import concatenate, in_halves
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """The place that a run gives a memory state for snapshots: a folder, and an entry of the log for the manifest."""
+    """What a run gives a memory state for its snapshots: a place of files, and an entry of the log for its manifest."""
 
     @property
-    def folder(self) -> Path | None:
-        """The memory state's own folder under the checkpoint. Without one it is None, and nothing survives the run."""
+    def files(self) -> FileStore | None:
+        """The memory state's own place of files. Without one it is None, and nothing survives the run."""
         ...
 
     def manifest(self) -> bytes | None:

@@ -16,7 +16,7 @@ def test_a_copy_that_falls_behind_the_log_begins_again_from_a_snapshot_it_knew(t
         driver.feed(word)
     location = read_location(str(tmp_path), None, None, "trident")
     replica = MemoryReplica(
-        location.open_log_to_read("wc"), location.folder("wc"), "counts", Combine("Count", add, "sum")
+        location.open_log_to_read("wc"), location.place("wc"), "counts", Combine("Count", add, "sum")
     )
     assert replica.follow(1) == 1
     driver.running.stop()  # writes a snapshot at txid 3
@@ -34,7 +34,7 @@ def test_a_copy_goes_on_after_the_next_driver_has_written_a_snapshot_that_is_no_
     first.feed("dog")
     location = read_location(str(tmp_path), None, None, "trident")
     replica = MemoryReplica(
-        location.open_log_to_read("wc"), location.folder("wc"), "counts", Combine("Count", add, "sum")
+        location.open_log_to_read("wc"), location.place("wc"), "counts", Combine("Count", add, "sum")
     )
     assert replica.committed() == 1
     first.running.stop()

@@ -15,6 +15,7 @@ from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.frozen_files import FrozenFolders, reachable, read_frozen, write_frozen
 from trident.compiler.stages import cut
+from trident.files.disk import DiskFiles
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
 
@@ -22,14 +23,14 @@ SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
 def frozen(folder: Path) -> FrozenFiles:
     """Three batches in one file."""
     batches = [pa.record_batch([["a" * n, "b"], [n, None]], schema=SCHEMA) for n in range(3)]
-    file = write_frozen(iter(batches), folder / "frozen" / "x", "0", SCHEMA)
+    file = write_frozen(iter(batches), DiskFiles(folder), "frozen/x", "0", SCHEMA)
     assert file is not None
     return FrozenFiles("frozen/x", (file,), SCHEMA)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     found = frozen(tmp_path)
-    (table,) = read_frozen(tmp_path, found)
+    (table,) = read_frozen(DiskFiles(tmp_path), found)
     assert table.to_pydict() == {"word": ["", "b", "a", "b", "aa", "b"], "count": [0, None, 1, None, 2, None]}
     (file,) = (tmp_path / "frozen" / "x").iterdir()
     assert (file.name, file.stat().st_size, found.files[0].rows) == (found.files[0].name, found.files[0].bytes, 6)
@@ -37,7 +38,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_nothing_writes_no_file(tmp_path: Path) -> None:
     empty = pa.record_batch([[], []], schema=SCHEMA)
-    assert write_frozen(iter([empty]), tmp_path, "0", SCHEMA) is None
+    assert write_frozen(iter([empty]), DiskFiles(tmp_path), "x", "0", SCHEMA) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,19 +61,19 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
         path.unlink()
     expected = "is missing" if damage == "a missing file" else "is damaged: it has"
     with pytest.raises(LogCorruptError, match=expected):
-        list(read_frozen(tmp_path, found))
+        list(read_frozen(DiskFiles(tmp_path), found))
 
 
 def test_only_listed_files_count(tmp_path: Path) -> None:
     found = frozen(tmp_path)
     frozen(tmp_path)  # another attempt's, in the same folder
-    assert sum(table.num_rows for table in read_frozen(tmp_path, found)) == 6
+    assert sum(table.num_rows for table in read_frozen(DiskFiles(tmp_path), found)) == 6
 
 
 @pytest.mark.connect
 @pytest.mark.spark
 def test_executors_answer_whether_they_reach_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    assert reachable(spark, tmp_path / "here")
+    assert reachable(spark, DiskFiles(tmp_path / "here"))
     assert list((tmp_path / "here").iterdir()) == [], "nothing stays behind"
 
 
@@ -87,7 +88,7 @@ def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, t
     python.persistentAggregate(STATE, "word", Longest(), "longest", name="python")
     words.persistentAggregate(STATE, Count(), "n", name="one")
     (group,) = cut(topology).groups
-    slot = SparkEngine(spark, FrozenFolders(tmp_path, "uuid"), inlineBytes=20).slot(group)
+    slot = SparkEngine(spark, FrozenFolders(DiskFiles(tmp_path), "uuid"), inlineBytes=20).slot(group)
     found = []
     for attempt in (TransactionAttempt(7, 0, 3), TransactionAttempt(8, 1, 3)):
         given = {group.spouts[0]: emission("line string", ("the cow",), ("the moon",))}
@@ -99,6 +100,6 @@ def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, t
         files = large[name]
         assert isinstance(files, FrozenFiles) and files.folder == "frozen/uuid/s/3-8-1-1"
         assert all(isinstance(file, FrozenFile) for file in files.files)
-        assert rows(pa.concat_tables(read_frozen(tmp_path, files))) == rows(inline[name])
+        assert rows(pa.concat_tables(read_frozen(DiskFiles(tmp_path), files))) == rows(inline[name])
     assert rows(large["one"]) == rows(inline["one"]) == [(4,)]
     slot.close()

@@ -27,6 +27,7 @@ from trident.compiler.stages import cut
 from trident.compiler.states.updates import Updated
 from trident.compiler.update_choice import compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
+from trident.files.disk import DiskFiles
 from trident.plan.nodes import Emitted, StateUpdate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -223,7 +224,7 @@ def test_tasks_come_to_what_the_driver_comes_to(
         tables = [table.slice(start, end - start) for start, end in zip(ends, ends[1:], strict=False)]
         expected = made_by_driver(step, table, driver, txid)
         shares = SharesEmission(tuple(range(parts)), tables.__getitem__, spark_schema(entering), len(batch))
-        folder = FrozenFolders(tmp_path, "log").folder("g", TransactionAttempt(txid, 0, 1), 2)
+        folder = FrozenFolders(DiskFiles(tmp_path), "log").folder("g", TransactionAttempt(txid, 0, 1), 2)
         job = KeyedJob(KeyedUpdate.of(step), shares, theirs, txid, 0.0, Wanted(folder, puts, emitted))  # type: ignore[arg-type]
         result = job.result(pa.Table.from_batches(by_tasks(job, tasks, random.Random(seed)), REPORT))
         theirs.apply(read_whole(tmp_path, result.puts))
@@ -320,7 +321,7 @@ def job_of(make: Any, folder: Path, tables: list[pa.Table]) -> KeyedJob:
     step, puts, emitted = update_of(make)
     schema = spark_schema(arrow_schema(step.source.schema))
     shares = SharesEmission(tuple(range(len(tables))), tables.__getitem__, schema, sum(len(t) for t in tables))
-    files = FrozenFolders(folder, "log").folder("g", TransactionAttempt(1, 0, 1), 2)
+    files = FrozenFolders(DiskFiles(folder), "log").folder("g", TransactionAttempt(1, 0, 1), 2)
     return KeyedJob(KeyedUpdate.of(step), shares, Held(puts), 1, 0.0, Wanted(files, puts, emitted))  # type: ignore[arg-type]
 
 
@@ -338,10 +339,10 @@ def test_tuples_that_did_not_arrive_are_noticed(tmp_path: Path) -> None:
 
 def test_the_folder_of_the_files_is_durable_before_they_are_named(tmp_path: Path, monkeypatch: Any) -> None:
     synced = list[Path]()
-    monkeypatch.setattr("trident.compiler.spark.frozen_files.fsync_folder", synced.append)
+    monkeypatch.setattr("trident.files.disk.fsync_folder", synced.append)
     job = job_of(stateful, tmp_path, TABLES)
     reports = pa.Table.from_batches(by_tasks(job, 2, random.Random(1)), REPORT)
-    assert set(synced) == {job.wanted.folder.path}, "by the tasks"
+    assert set(synced) == {tmp_path / job.wanted.folder.folder}, "by the tasks"
     synced.clear()
     job.result(reports)
     assert synced == [tmp_path / "frozen" / "log" / "g", tmp_path / "frozen" / "log", tmp_path / "frozen", tmp_path]

@@ -46,6 +46,8 @@ class Case:
     """The topology of `tests.faults.windows`."""
     stateful: bool = False
     """The topology of `tests.faults.stateful`, with operations over states and over checkpoints."""
+    files: dict[str, Any] | None = None
+    """The options by which all results go into files on an object store; None: into the log, and the checkpoint."""
 
 
 def topology(case: Case) -> TridentTopology:
@@ -127,6 +129,11 @@ def start(case: Case) -> RunningTopology:
         from trident.log import RedisLog
 
         options["log"] = RedisLog(case.log, requireDurable=False)
+    if case.files is not None:
+        from trident.log import frozen_results
+
+        frozen_results.MOST_IN_LOG = -1
+        options |= {"checkpointLocation": None, **case.files}
     if case.spark:
         from tests.support.spark import small_spark
 

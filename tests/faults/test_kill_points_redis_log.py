@@ -22,11 +22,11 @@ LOGGED = [
 """The points around a write of the log. At the others it does not matter where the log is."""
 
 
-def exact(end: End) -> None:
+def exact(end: End, total: int = TOTAL) -> None:
     """Nothing lost, nothing twice: counts, their checksums, and what was made of the first state's new values."""
     assert end.error is None, end.trace
     assert end.result is not None
-    counts, sums, letters = expected(TOTAL)
+    counts, sums, letters = expected(total)
     assert end.result["counts"] == counts
     assert end.result["sums"] == sums
     assert end.result["letters"] == letters

@@ -7,6 +7,7 @@ import pytest
 
 from tests.state.memory.homes import MemoryStorage
 from trident.compiler.spark.frozen_files import FileFolder
+from trident.files.disk import DiskFiles
 from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import freeze, thaw
 from trident.log.sqlite_log import SqliteLog
@@ -29,11 +30,11 @@ def test_more_than_two_gigabytes_of_values_are_frozen_committed_and_loaded_again
         )
         for at in range(0, ROWS, 100)
     ]
-    output = freeze(pa.Table.from_batches(batches), FileFolder(tmp_path, "frozen/words/1-1-0-1"))
+    output = freeze(pa.Table.from_batches(batches), FileFolder(DiskFiles(tmp_path), "frozen/words/1-1-0-1"))
     assert output.files and output.rows == ROWS
     del batches
     log = SqliteLog(tmp_path / "log.sqlite", "t")
-    keys, values = keys_and_values(FrozenBatches(log, "words", tmp_path).whole(thaw(output, "batch 1")))
+    keys, values = keys_and_values(FrozenBatches(log, "words", DiskFiles(tmp_path)).whole(thaw(output, "batch 1")))
     log.close()
     longer = Combine("Longer", lambda stored, delta: max(stored, delta, key=len), None)
     setting = Setting(MemoryStorage(tmp_path / "states"), value=pa.string(), combine=longer)

@@ -19,7 +19,9 @@ from tests.support.topologies import DeclaredSpout
 from trident import TridentTopology, publishedFiles
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
+from trident.compiler.spark.parquet_files import FolderTarget
 from trident.errors import GuaranteeError, OutputConflictError, OutputError, OutputUnavailableError, TopologyError
+from trident.files.disk import DiskFiles
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
 from trident.plan.nodes import SpoutSource, WriteParquet
@@ -101,7 +103,7 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
     site, schema = CallSite("x"), parse_schema(other.pop("fields", "word string"))
     source = SpoutSource("s", DeclaredSpout(SpoutKind.TRANSACTIONAL), step="s/0", site=site, schema=schema)
     sink = WriteParquet(source, name, str(path), (), step="s/1:writeParquet", site=site, schema=schema)
-    return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), path.parent, None)
+    return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), DiskFiles(path.parent), None)
 
 
 def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_is_the_way_on(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     out, batch = tmp_path / "out", table("word string", ("a",))
     zombie = outlet(out)
     staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parts = zombie._write_files(batch, staged)
+    parts = zombie._write_files(batch, FolderTarget(staged))
     parquet_folder.seal(staged, 1, parts)
     later = outlet(out, epoch=2)
     assert not staged.exists(), "what an earlier epoch has on its way is removed: it is written anew"
@@ -167,7 +169,7 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
         parquet_folder.publish(out, staged, 1)
     before = publishedFiles(out)
     again = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parquet_folder.seal(again, 1, zombie._write_files(batch, again))
+    parquet_folder.seal(again, 1, zombie._write_files(batch, FolderTarget(again)))
     assert parquet_folder.publish(out, again, 1) is False, "the first one to publish a batch has done it for all"
     zombie.take(batch, 1)
     assert publishedFiles(out) == before and rows(out) == [("a",)]
@@ -178,10 +180,10 @@ def test_files_that_nobody_listed_are_never_seen(tmp_path: Path) -> None:
     out, batch = tmp_path / "out", table("word string", ("a",))
     found = outlet(out)
     staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parts = found._write_files(batch, staged)
-    found._write_files(batch, staged)
+    parts = found._write_files(batch, FolderTarget(staged))
+    found._write_files(batch, FolderTarget(staged))
     parquet_folder.seal(staged, 1, parts)
-    found._write_files(batch, staged)  # one that ends late
+    found._write_files(batch, FolderTarget(staged))  # one that ends late
     assert parquet_folder.publish(out, staged, 1)
     assert rows(out) == [("a",)]
     assert dataset.dataset(out, partitioning="hive").count_rows() == 1, "any other reader skips it, too"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import arrow_schema, arrow_type, parse_schema, parse_type
+from trident.files.store import FileStore
 from trident.operations.aggregators import Aggregation, CombinerAggregator
 from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
@@ -26,13 +26,13 @@ LEASE = Lease(1, "mine")
 class NoHome:
     """A run without a checkpoint."""
 
-    folder: Path | None = None
+    files: FileStore | None = None
 
     def manifest(self) -> bytes | None:
         return None
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        raise AssertionError("nothing is published without a folder")
+        raise AssertionError("nothing is published without a place for files")
 
 
 class Factory:

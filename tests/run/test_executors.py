@@ -20,17 +20,19 @@ from trident.base.errors import (
 )
 from trident.compiler.results import FrozenFiles
 from trident.compiler.stages import cut
+from trident.files.disk import DiskFiles
 from trident.plan.nodes import StateQuery
 from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
 from trident_spouts.shares import SharesEmission
+from trident_state.store import Shared
 
 GIVEN = {number: number + 1 for number in range(20)}
 EXPECTED = {f"w{number}": count for number, count in GIVEN.items()}
 
 
-def executors(writers: Any, puts: InlinePuts, folder: Path) -> tuple[Executors, StateQuery]:
+def executors(writers: Any, puts: InlinePuts, folder: Path, store: Shared) -> tuple[Executors, StateQuery]:
     made = TridentTopology()
     stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
     state = RedisMapState.opaque("redis://localhost", writers=writers)
@@ -39,7 +41,7 @@ def executors(writers: Any, puts: InlinePuts, folder: Path) -> tuple[Executors, 
     asked.each("before", _known, "known long").groupBy("word").persistentAggregate(state, Count(), "n", name="again")
     step = asked._node
     assert isinstance(step, StateQuery)
-    return Executors(cut(made).groups[0], puts, folder), step
+    return Executors(cut(made).groups[0], {"counts": store}, puts, DiskFiles(folder)), step
 
 
 def _known(before: int | None) -> int:
@@ -69,12 +71,12 @@ def test_a_server_that_comes_back_empty_before_the_workers_look_is_not_taken_for
     shared_redis: RedisServer, tmp_path: Path, writers: str
 ) -> None:
     with started(shared_redis.url, groups=2) as store:
-        looked, _ = executors(writers, Looking(tmp_path, shared_redis.client.flushall), tmp_path)
+        looked, _ = executors(writers, Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
         with pytest.raises(StateBehindError):
             looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
         store.create(LEASE, 0)
         store.acquire(LEASE)
-        assert looked.take("counts", batch_in(tmp_path), store)
+        assert looked.take("counts", batch_in(tmp_path))
         applied = looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
         assert applied is not None and applied.written == len(GIVEN)
         assert contents(store, 1) == EXPECTED
@@ -85,14 +87,14 @@ def test_a_server_that_comes_back_empty_before_the_workers_ask_is_healed_first(
 ) -> None:
     with started(shared_redis.url) as store:
         store.apply(LEASE, update(1, GIVEN))
-        looked, step = executors("executors", Looking(tmp_path, shared_redis.client.flushall), tmp_path)
+        looked, step = executors("executors", Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
         asking = frozen_files(tmp_path, [words([1, 2, 99])])
         with pytest.raises(StateRecoveringError):
-            looked.ask(step, asking, store, 1)
+            looked.ask(step, asking, 1)
         store.create(LEASE, 0)
         store.acquire(LEASE)
         store.apply(LEASE, update(1, GIVEN))
-        emission = looked.ask(step, asking, store, 1)
+        emission = looked.ask(step, asking, 1)
         assert isinstance(emission, SharesEmission)
         assert emission.arrow()["before"].to_pylist() == [2, 3, None]
 
@@ -105,10 +107,10 @@ def test_a_server_that_is_away_when_the_workers_look_is_waited_for(
         raise StateUnavailableError("the workers cannot reach it just now, on purpose")
 
     with started(shared_redis.url) as store:
-        looked, _ = executors(writers, Looking(tmp_path, away), tmp_path)
+        looked, _ = executors(writers, Looking(tmp_path, away), tmp_path, store)
         with pytest.raises(StateUnavailableError, match="on purpose"):
             looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
-        assert looked.take("counts", batch_in(tmp_path), store), "the driver would write for ever after"
+        assert looked.take("counts", batch_in(tmp_path)), "the driver would write for ever after"
 
 
 def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServer, tmp_path: Path) -> None:
@@ -118,21 +120,23 @@ def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServe
     counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
     counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="again")
     with started(shared_redis.url) as store:
-        looked = Executors(cut(made).groups[0], InlinePuts(tmp_path), tmp_path)
-        assert looked.take("again", batch_in(tmp_path), store)
-        assert not looked.take("counts", batch_in(tmp_path), store)
+        looked = Executors(
+            cut(made).groups[0], {"counts": store, "again": store}, InlinePuts(tmp_path), DiskFiles(tmp_path)
+        )
+        assert looked.take("again", batch_in(tmp_path))
+        assert not looked.take("counts", batch_in(tmp_path))
 
 
 def test_workers_that_find_a_later_driver_tell_of_it(shared_redis: RedisServer, tmp_path: Path) -> None:
     with started(shared_redis.url) as store:
-        looked, _ = executors("auto", Looking(tmp_path, lambda: store.acquire(SECOND)), tmp_path)
+        looked, _ = executors("auto", Looking(tmp_path, lambda: store.acquire(SECOND)), tmp_path, store)
         with pytest.raises(FencedError):
             looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
 
 
 def test_tasks_that_report_twice_count_once(shared_redis: RedisServer, tmp_path: Path) -> None:
     with started(shared_redis.url, groups=2) as store:
-        looked, _ = executors("executors", InlinePuts(tmp_path, doubled=True), tmp_path)
+        looked, _ = executors("executors", InlinePuts(tmp_path, doubled=True), tmp_path, store)
         looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
         assert contents(store, 1) == EXPECTED
 

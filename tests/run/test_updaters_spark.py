@@ -217,7 +217,8 @@ def test_a_turn_whose_job_failed_begins_again(
 
     def fails_once(puts: SparkPuts, job: KeyedJob) -> KeyedResult:
         result = making(puts, job)
-        folders.append(job.wanted.folder.path)
+        folder = job.wanted.folder
+        folders.append(Path(folder.files.path(folder.folder)))
         if job.txid not in failed:
             failed.add(job.txid)
             raise SparkFailedError("the driver lost it, on purpose")

@@ -17,6 +17,7 @@ from trident.compiler.results import FrozenFiles
 from trident.compiler.spark import engine
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
+from trident.files.disk import DiskFiles
 from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
@@ -140,7 +141,7 @@ def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
     assert done["events"][0]["states"]["counts"]["writers"] == "executors"
     before = shared_redis.held()
     [(frozen, batch)] = kept
-    puts = SparkPuts(spark, tmp_path / "writers")
+    puts = SparkPuts(spark, DiskFiles(tmp_path / "writers"))
     with pytest.raises(FencedError, match="counts"):
         puts.check_reached(batch)
     assert isinstance(batch, OpenBatch)
@@ -219,7 +220,7 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     state = RedisMapState.opaque("redis://localhost", writers="executors")
     with pytest.raises(TopologyError, match="engine='embedded' has no executors"):
         topology(state).start(engine="embedded", checkpointLocation=tmp_path)
-    with pytest.raises(TopologyError, match="no folder for the frozen files"):
+    with pytest.raises(TopologyError, match="no place for the files that they put"):
         topology(state).start(log=RedisLog("redis://localhost"))
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")

@@ -27,11 +27,15 @@ class FrozenDisk:
         """Divide a result among some files."""
         files, each = list[FrozenFile](), max(1, table.num_rows // dice.randint(1, 3))
         for start in range(0, table.num_rows, each):
-            self._made += 1
-            rows = table.slice(start, each)
-            files.append(FrozenFile(f"part-{self._made}.arrow", 1, rows.num_rows, 0))
-            self.files[f"{folder}/{files[-1].name}"] = rows
+            files.append(self.add(folder, table.slice(start, each)))
         return FrozenFiles(folder, tuple(files), table.schema)
+
+    def add(self, folder: str, rows: pa.Table) -> FrozenFile:
+        """As `write_frozen`, of rows that there are."""
+        self._made += 1
+        file = FrozenFile(f"part-{self._made}.arrow", 1, rows.num_rows, 0)
+        self.files[f"{folder}/{file.name}"] = rows
+        return file
 
     def read(self, frozen: FrozenFiles) -> Iterator[pa.Table]:
         """As `read_frozen`."""
@@ -67,3 +71,13 @@ def read_here(checkpoint: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
 
     disk: FrozenDisk = Worlds.now.frozen_files
     return disk.read(frozen)
+
+
+def written_here(
+    batches: Iterator[pa.RecordBatch], files: object, folder: str, part: str, schema: pa.Schema
+) -> FrozenFile:
+    """As `write_frozen`, in the world that is simulated just now."""
+    from tests.simulator.in_world import Worlds
+
+    disk: FrozenDisk = Worlds.now.frozen_files
+    return disk.add(folder, pa.Table.from_batches(list(batches), schema))

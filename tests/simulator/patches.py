@@ -6,7 +6,6 @@ No decision of the library is taken here.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -14,16 +13,18 @@ from unittest.mock import patch
 import msgspec
 import pyarrow as pa
 
-from tests.simulator.frozen_disk import FrozenDisk, read_here, whole
+from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_here
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from trident.base import crash_points
 from trident.compiler import program
 from trident.compiler.outline import outline_of
 from trident.compiler.results import FrozenFiles
-from trident.compiler.spark import frozen_parts, state_puts
+from trident.compiler.spark import frozen_files, frozen_parts, keyed_jobs, state_puts
 from trident.compiler.spark.frozen_parts import PART_ROWS
 from trident.compiler.states.queries import compile_query
+from trident.files import disk
+from trident.files.disk import DiskFiles
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
 from trident.reads import commit_gate, committed_reads
@@ -168,7 +169,8 @@ class Folder:
         return self._path
 
     def __truediv__(self, name: str) -> "Folder":
-        return Folder(name, f"{self._path}/")
+        above, _, last = name.rpartition("/")
+        return Folder(last, f"{self._path}/{above}/" if above else f"{self._path}/")
 
     def is_dir(self) -> bool:
         return "/frozen/" in self._path and bool(list(self.iterdir()))
@@ -227,26 +229,26 @@ class SegmentFiles:
         self._made = 0
 
     def write(
-        self, folder: Path, log: str, lease: Any, since: int, txid: int, batches: Iterable[pa.RecordBatch]
+        self, folder: DiskFiles, log: str, lease: Any, since: int, txid: int, batches: Iterable[pa.RecordBatch]
     ) -> Segment:
         self._made += 1
         name = f"{txid}-{lease.epoch}-{log}-{self._made:08x}.arrow"
         content = list(batches)
-        self.files[folder.name, name] = content
+        self.files[folder.root.name, name] = content
         return Segment(name, since, txid, sum(batch.num_rows for batch in content), _FILE_BYTES, 0)
 
-    def read(self, folder: Path, segment: Segment) -> list[pa.RecordBatch] | None:
-        return self.files.get((folder.name, segment.name))
+    def read(self, folder: DiskFiles, segment: Segment) -> list[pa.RecordBatch] | None:
+        return self.files.get((folder.root.name, segment.name))
 
-    def delete(self, folder: Path, names: Iterable[str]) -> None:
+    def delete(self, folder: DiskFiles, names: Iterable[str]) -> None:
         for name in names:
-            self.files.pop((folder.name, name), None)
+            self.files.pop((folder.root.name, name), None)
 
-    def names(self, folder: Path) -> list[str]:
-        return [name for state, name in self.files if state == folder.name]
+    def names(self, folder: DiskFiles) -> list[str]:
+        return [name for state, name in self.files if state == folder.root.name]
 
 
-def _write_segment(folder: Path, *args: Any) -> Segment:
+def _write_segment(folder: DiskFiles, *args: Any) -> Segment:
     world = Worlds.now
     world.scheduler.point("segment", still=True)
     disk: SegmentFiles = world.segments
@@ -261,12 +263,12 @@ def _write_segment(folder: Path, *args: Any) -> Segment:
 _read_file = segments.read_segment
 
 
-def _read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+def _read_segment(folder: DiskFiles, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
     found = Worlds.now.segments.read(folder, segment)
     return _read_file(folder, segment, schema, where) if found is None else iter(found)  # says that it is gone
 
 
-def _strays(folder: Path, manifest: Any, log: str, epoch: int | None) -> list[str]:
+def _strays(folder: DiskFiles, manifest: Any, log: str, epoch: int | None) -> list[str]:
     named = {segment.name for segment in manifest.segments} if manifest else set()
     names = Worlds.now.segments.names(folder)
     return [
@@ -309,10 +311,12 @@ def _all() -> list[tuple[Any, str, Any]]:
     distinct = remembered(_keeping(place_distinct_keys), _placed)
     return [
         (committer, "freeze", lambda result, beside=None: Kept(result)),
-        (committer, "shutil", SimpleNamespace(rmtree=_removed)),
+        (disk, "shutil", SimpleNamespace(rmtree=_removed)),
         (frozen_batches, "thaw", _thawed),
         (frozen_batches, "read_whole", lambda folder, result: whole(Worlds.now.frozen_files, result)),
         (frozen_parts, "read_frozen", read_here),
+        (keyed_jobs, "write_frozen", written_here),
+        (frozen_files.FileFolder, "sync", lambda folder: None),  # a file is durable before a result names it
         (frozen_parts, "PART_ROWS", PART_ROWS),  # each world sets its own
         (state_puts, "_PROBES", 1),
         (frozen_batches, "keys_and_values", remembered(_split, content)),

@@ -6,7 +6,7 @@ over.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -20,7 +20,9 @@ from trident.base.errors import AttemptCancelledError, SparkFailedError, Trident
 from trident.base.types import arrow_schema
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.spark.frozen_parts import AskPart, Part
-from trident.compiler.spark.state_puts import SparkPuts
+from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
+from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
+from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident_spouts.shares import SharesEmission
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class Workers:
         """Return what the executors read, a task for each share; every answer to one question is the same."""
 
         def work(number: int) -> pa.Table:
-            table = emission._table(emission.shares[number])
+            table = emission.table(number)
             self._same_answers(emission.read, emission.shares[number], table)
             return table
 
@@ -226,22 +228,41 @@ class SimulatedPuts(SparkPuts):
 
     def __init__(self, driver: "Driver") -> None:
         unused: Any = None
-        super().__init__(unused, driver.world.settings.folder)
+        super().__init__(unused, driver.world.settings.place)
         self._workers = driver.workers
         self._sees_files = driver.world.setting.sees_files
 
-    def _run(self, tasks: int, function: Any, schema: pa.Schema) -> pa.Table:
+    def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
+        reports = self._reports(tasks, lambda number: function._run(iter([_numbered(number)])))
+        return pa.Table.from_batches([batch for task in reports for report in task for batch in report], REPORT)
+
+    def update(self, job: KeyedJob) -> KeyedResult:
+        """As the real one, of two stages; Spark takes one report of each task."""
+        cut, update = job.functions(job.tasks)
+        parts = self._reports(len(job.tuples.shares), lambda number: cut._run(iter([_numbered(number)])))
+        by_task: dict[int, list[pa.RecordBatch]] = {}
+        for batch in (batch for reports in parts for batch in reports[-1]):
+            by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
+        tasks = sorted(by_task)
+        made = self._reports(len(tasks), lambda number: update._run(iter(by_task[tasks[number]])))
+        return job.result(pa.Table.from_batches([batch for reports in made for batch in reports[-1]], KEYED_REPORT))
+
+    def cancel(self, job: KeyedJob) -> None:
+        """Let it run on: what it writes, nobody names."""
+
+    def _reports(
+        self, tasks: int, function: Callable[[int], Iterator[pa.RecordBatch]]
+    ) -> list[list[list[pa.RecordBatch]]]:
+        """Return for each task its reports, of which there may be several."""
         if self._closed:
             raise SparkFailedError("the run ends")
-
-        def work(number: int) -> list[pa.RecordBatch]:
-            numbers = pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], ["id"])
-            return list(function._run(iter([numbers])))
-
-        job = self._workers.run(tasks, work)
-        told = [batch for number in sorted(job.reports) for report in job.reports[number] for batch in report]
-        return pa.Table.from_batches(told, schema)
+        job = self._workers.run(tasks, lambda number: list(function(number)))
+        return [job.reports[number] for number in sorted(job.reports)]
 
     def close(self) -> None:
         super().close()
         self._workers.leave()
+
+
+def _numbered(number: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], ["id"])

@@ -94,8 +94,8 @@ def test_an_output_is_explained_and_drawn(capsys: pytest.CaptureFixture[str]) ->
 PARQUET: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeParquet(""), "lines/1:writeParquet: path='': name a folder"),
     (
-        lambda s: s.writeParquet("s3a://bucket/words"),
-        "path='s3a://bucket/words': a batch is published by renaming a folder, which s3a: cannot do atomically. Name a",
+        lambda s: s.writeParquet("ftp://host/words"),
+        "path='ftp://host/words': a batch is published by renaming a folder of a disk, or by a manifest on an object ",
     ),
     (lambda s: s.writeParquet(__file__), "test_outputs.py is a file; name a folder"),
     (lambda s: s.writeParquet("/x", partitionBy="lin"), "no field 'lin'; the fields are (line string, n bigint); did"),

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import write_frozen
-from trident.compiler.spark.state_puts import SparkPuts
+from trident.compiler.spark.state_puts import REPORT, SparkPuts
+from trident.files.disk import DiskFiles
 
 
 class InlinePuts(SparkPuts):
@@ -15,18 +16,19 @@ class InlinePuts(SparkPuts):
 
     def __init__(self, checkpoint: Path, doubled: bool = False) -> None:
         unused: Any = None
-        super().__init__(unused, checkpoint)
+        super().__init__(unused, DiskFiles(checkpoint))
         self._sees_files, self._doubled = True, doubled
 
-    def _run(self, tasks: int, function: Any, schema: pa.Schema) -> pa.Table:
+    def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
         numbers = [pa.RecordBatch.from_pydict({"id": [number]}) for number in range(tasks)]
         reports = [
             batch for number in numbers for _ in range(1 + self._doubled) for batch in function._run(iter([number]))
         ]
-        return pa.Table.from_batches(reports, schema)
+        return pa.Table.from_batches(reports, REPORT)
 
 
 def frozen_files(checkpoint: Path, tables: list[pa.Table], folder: str = "frozen/g/1-1-0-1") -> FrozenFiles:
     """Return a large result of these files, written below a checkpoint."""
-    files = [write_frozen(iter(t.to_batches()), checkpoint / folder, str(n), t.schema) for n, t in enumerate(tables)]
+    place = DiskFiles(checkpoint)
+    files = [write_frozen(iter(t.to_batches()), place, folder, str(n), t.schema) for n, t in enumerate(tables)]
     return FrozenFiles(folder, tuple(file for file in files if file is not None), tables[0].schema)

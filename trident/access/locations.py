@@ -1,16 +1,20 @@
 """Locations of states: a checkpoint (with its log there or in Redis), a server, or a user's own store."""
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
 from trident.base.redis_address import Address, check_url
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.protocol import LogReading, TransactionLog
 from trident.log.sqlite_log import SqliteLog
-from trident.run.options import folder
+from trident.run.options import files_place, folder
 from trident.run.start import LOG_FILE
 from trident_state.store import StateFactory
 
@@ -26,6 +30,19 @@ class StateLocation:
     url: str | None
     prefix: str
     factory: StateFactory | None = None
+    objects: ObjectFiles | None = None
+    """The place of all topologies' files, if that is an object store; else their files lie in the checkpoint."""
+
+    def place(self, topology: str) -> FileStore:
+        """Return the place of a topology's files: frozen results and snapshots."""
+        if self.objects is not None:
+            return self.objects.below(topology)
+        return DiskFiles(self.folder(topology), private=True)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the place of the files is known."""
+        return self.checkpoint is not None or self.objects is not None
 
     def folder(self, topology: str) -> Path:
         """Return the topology's own folder in the checkpoint."""
@@ -51,7 +68,7 @@ class StateLocation:
 
     def has_memory_state(self, topology: str, state: str) -> bool:
         """Return whether the log of the topology has a manifest of this state: whether it is a state in memory."""
-        if self.checkpoint is None:
+        if not self.has_files:
             return False
         try:
             log = self.open_log_to_read(topology)
@@ -78,6 +95,8 @@ def read_location(
     url: str | None,
     prefix: str,
     factory: StateFactory | None = None,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
 ) -> StateLocation:
     """Return the arguments that locate states, checked. Raises TopologyError if none is given or two contradict."""
     if log is not None and not isinstance(log, RedisLog):
@@ -92,4 +111,5 @@ def read_location(
     if url is not None:
         check_url(url)
     checkpoint = None if checkpointLocation is None else folder(checkpointLocation)
-    return StateLocation(checkpoint, log, url, prefix, factory)
+    objects = files_place(filesLocation, filesStorage)
+    return StateLocation(checkpoint, log, url, prefix, factory, objects)

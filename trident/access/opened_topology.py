@@ -18,6 +18,8 @@ from trident.base.names import check_name, did_you_mean
 from trident.compiler.program import Program, RequestPlan
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
+from trident.files.disk import DiskFiles
+from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.protocol import LogReading
 from trident.log.snapshot_home import NoHome
@@ -39,6 +41,8 @@ def openTopology(
     name: str = "topology",
     checkpointLocation: str | Path | None = None,
     log: RedisLog | None = None,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
     timeoutSecs: Duration = _TIMEOUT_SECONDS,
 ) -> "OpenedTopology":
     """Open the states of a topology for reading, so that its DRPC functions answer without its driver.
@@ -57,6 +61,8 @@ def openTopology(
         driver's commits. A topology whose states are all on servers needs none.
     log
         The `RedisLog` that `start` got, if any.
+    filesLocation, filesStorage
+        The place of the topology's files and the options of its store, if `start` got them.
     timeoutSecs
         The time for a request that names none.
 
@@ -96,7 +102,7 @@ def openTopology(
         _check_runs_here(plan)
     timeout = read_limit("timeoutSecs", timeoutSecs)
     with ExitStack() as undo:
-        location = _location(writers, checkpointLocation, log)
+        location = _location(writers, checkpointLocation, log, filesLocation, filesStorage)
         opened: dict[str, Followed] = {}
         for state, step in writers.items():
             opened[state] = _open(name, step, program.shapes[state], location)
@@ -106,7 +112,7 @@ def openTopology(
         reading = None if location is None else location.open_log_to_read(name)
         if reading is not None:
             undo.callback(reading.close)
-        at = Path() if location is None or location.checkpoint is None else location.folder(name)
+        at = location.place(name) if location is not None and location.has_files else DiskFiles(Path())
         source = _OpenedSource(name, program, opened, statics, reading, at)
         return OpenedTopology(name, topology, program, source, timeout, undo.pop_all())
 
@@ -121,15 +127,22 @@ def _check_runs_here(plan: RequestPlan) -> None:
 
 
 def _location(
-    writers: Mapping[str, StateWriter], checkpoint: str | Path | None, log: RedisLog | None
+    writers: Mapping[str, StateWriter],
+    checkpoint: str | Path | None,
+    log: RedisLog | None,
+    filesLocation: str | None,
+    filesStorage: Mapping[str, str] | None,
 ) -> StateLocation | None:
     """Return where the log and the states in memory are; None if that was not given, and no state needs it."""
     kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
-    if kept_here and checkpoint is None:
+    if kept_here and checkpoint is None and (log is None or filesLocation is None):
         raise TopologyError(
-            f"state {kept_here[0]!r} is in the driver's memory: give the checkpointLocation of its topology"
+            f"state {kept_here[0]!r} is in the driver's memory: give the checkpointLocation of its topology, or its "
+            f"log= and filesLocation="
         )
-    return None if checkpoint is None and log is None else read_location(checkpoint, log, None, "trident")
+    if checkpoint is None and log is None:
+        return None
+    return read_location(checkpoint, log, None, "trident", None, filesLocation, filesStorage)
 
 
 def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLocation | None) -> Followed:
@@ -142,7 +155,7 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
         try:
             if state not in reading.births():
                 raise StateError(f"{where} does not exist yet: start the topology first, or correct the name")
-            replica = MemoryReplica(reading, location.folder(topology), state, shape.combine)
+            replica = MemoryReplica(reading, location.place(topology), state, shape.combine)
             _check_shape(where, replica.manifest.fingerprint, replica.manifest.kind, shape, factory.kind)
             replica.committed()
         except BaseException:
@@ -185,10 +198,10 @@ class _OpenedSource:
         opened: Mapping[str, Followed],
         statics: Mapping[str, ReadableStore],
         log: LogReading | None,
-        folder: Path,
+        files: FileStore,
     ) -> None:
         self._name = name
-        self._log, self._folder = log, folder
+        self._log, self._files = log, files
         self._opened = opened
         self._stores: Mapping[str, ReadableStore] = {**opened, **statics}
         written = [(step.state, group.name) for group in program.groups for step in group.states]
@@ -255,7 +268,7 @@ class _OpenedSource:
                 f"state {view.name!r}: only the topology's log says what a batch changed: open the topology with its "
                 f"checkpointLocation= or log= (trident serve: --checkpoint, --log-url)"
             )
-        return StateChanges(self, view, self._log, self._folder, passing)
+        return StateChanges(self, view, self._log, self._files, passing)
 
     def close(self) -> None:
         """End the threads that follow the driver."""

@@ -44,6 +44,8 @@ def openState(
     checkpointLocation: str | Path | None = None,
     *,
     log: RedisLog | None = None,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
     url: str | None = None,
     prefix: str = "trident",
     factory: StateFactory | None = None,
@@ -63,6 +65,8 @@ def openState(
         follows the driver's commits from then on.
     log
         For a state in memory whose log is in Redis: the `RedisLog` that `start` got.
+    filesLocation, filesStorage
+        For a state in memory: the place of the topology's files and the options of its store, if `start` got them.
     url, prefix
         For a state in Redis: the server and the prefix of its keys, as `RedisMapState` takes them (also ``env:NAME``
         and ``file:path``). The server knows the state's layout. If `checkpointLocation` is given too, a state that is
@@ -109,7 +113,7 @@ def openState(
     """
     check_name("topology", topology)
     check_name("state", state)
-    location = read_location(checkpointLocation, log, url, prefix, factory)
+    location = read_location(checkpointLocation, log, url, prefix, factory, filesLocation, filesStorage)
     if url is not None:
         stored = find_state(location.address, location.prefix, topology, state)
         if stored is None and location.has_memory_state(topology, state):
@@ -135,10 +139,10 @@ def _open_in_memory(
     isolation: Isolation,
     asOf: AsOfBatch | None,
 ) -> OpenedState:
-    if location.checkpoint is None:
+    if not location.has_files:
         raise TopologyError(
             f"state {state!r}: the log in Redis knows a state in memory; its snapshots are under the topology's "
-            f"checkpointLocation: give that too"
+            f"checkpointLocation or filesLocation: give that too"
         )
     log = location.open_log_to_read(topology)
     try:
@@ -154,9 +158,9 @@ def _open_in_memory(
                 f"a server. Give url= for one in Redis, or factory= for a store of your own"
             )
         # The first replica only reads the manifest, which says what combiner the second replica needs.
-        fingerprint = MemoryReplica(log, location.folder(topology), state, None).fingerprint
+        fingerprint = MemoryReplica(log, location.place(topology), state, None).fingerprint
         by_field = _known(fingerprint, state, aggregator)
-        replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, by_field))
+        replica = MemoryReplica(log, location.place(topology), state, _combine(fingerprint, by_field))
         replica.committed()
         described = _described(state, replica.manifest.kind, fingerprint, by_field)
         return OpenedState(topology, replica, described, isolation, asOf)

@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trident.access.held_states import HeldStates, open_to_drop
@@ -37,6 +37,8 @@ def dropState(
     checkpointLocation: str | Path | None = None,
     *,
     log: RedisLog | None = None,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
     url: str | None = None,
     prefix: str = "trident",
     factory: StateFactory | None = None,
@@ -55,6 +57,8 @@ def dropState(
     ----------
     checkpointLocation, log
         The location of the topology's log, as `start` got it.
+    filesLocation, filesStorage
+        The place of the topology's files and the options of its store, if `start` got them.
     url, prefix, factory
         The location of a state that is not in memory, as for `openState`.
     force
@@ -72,7 +76,7 @@ def dropState(
     """
     check_name("topology", topology)
     check_name("state", state)
-    location = read_location(checkpointLocation, log, url, prefix, factory)
+    location = read_location(checkpointLocation, log, url, prefix, factory, filesLocation, filesStorage)
     if any(running.name == topology for running in registry.running_here()):
         raise TopologyActiveError(f"topology {topology!r} is active in this process; stop it before you drop a state")
     if checkpointLocation is None and log is None:
@@ -161,26 +165,16 @@ def _drop(
                     drop_store(store, log, lease)
                 else:
                     store.drop()
-    folder = None if location.checkpoint is None else location.folder(topology) / "states"
     # The files are listed before the log forgets the states. Afterwards a start may make them anew and write files
     # of other names, which must stay.
-    files = {} if folder is None else {folder / state: _files_in(folder / state) for state in states}
+    places = [location.place(topology).below(f"states/{state}") for state in states] if location.has_files else []
+    files = [(place, [file.name for file in place.files()]) for place in places]
     log.forget(lease, *states)
-    for its_folder, its_files in files.items():
-        _delete(its_folder, its_files)
+    for place, names in files:
+        place.delete(names)
+        place.remove_empty()
     with contextlib.suppress(FencedError):  # a driver took the log meanwhile; the drop is done
         log.give_back(lease)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    return [file for file in folder.iterdir() if not file.is_dir()] if folder.is_dir() else []
-
-
-def _delete(folder: Path, files: list[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # the folder does not exist, or has new files
-        folder.rmdir()
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:

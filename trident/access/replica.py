@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateError, StateLostError, StateShapeError
 from trident.compiler.states.shapes import bundle_names
+from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -36,17 +36,17 @@ _TRIES = 20
 class MemoryReplica:
     """A copy of the state in this process. `committed` brings the copy up to the driver's last committed batch.
 
-    A replica writes nothing: no lease, no snapshot, no file. `combine` combines a batch's value with the stored value.
-    It is None if only the driver's code can do that; then the state can be read only as of its last snapshot. Any
-    thread may call.
+    A replica writes nothing: no lease, no snapshot, no file. `files` is the place of the topology's files. `combine`
+    combines a batch's value with the stored value. It is None if only the driver's code can do that; then the state can
+    be read up to its last snapshot. Any thread may call.
 
     A replica belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
     raises a StateError, even if a new state of that name exists by then: a reader that went on with the new state would
     see counts fall, and a copy of the old state must take no batch of the new one.
     """
 
-    def __init__(self, log: LogReading, folder: Path, state: str, combine: Combine | None) -> None:
-        self._log, self._folder, self._state, self._combine = log, folder, state, combine
+    def __init__(self, log: LogReading, files: FileStore, state: str, combine: Combine | None) -> None:
+        self._log, self._files, self._state, self._combine = log, files, state, combine
         self._lock = threading.Lock()
         self._text: bytes | None = None
         self._store: MemoryStore | None = None
@@ -142,7 +142,7 @@ class MemoryReplica:
         fingerprint, manifest = self.fingerprint, self.manifest
         combine = self._combine or Combine(fingerprint.aggregator, _unknown)
         shape = StateShape(fingerprint.keys, fingerprint.value, combine)
-        home = _Home(self._folder / "states" / self._state, lambda: self._text)
+        home = _Home(self._files.below(f"states/{self._state}"), lambda: self._text)
         store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
         # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
@@ -151,7 +151,7 @@ class MemoryReplica:
 
     def _apply(self, store: MemoryStore, txid: int) -> StateError | None:
         try:
-            batches = FrozenBatches(self._log, self._group, self._folder)
+            batches = FrozenBatches(self._log, self._group, self._files)
             result = batches.of_state(txid, self._state)
         except LookupError:
             return StateLostError(
@@ -216,10 +216,10 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """The home of a replica's store, which only reads: the folder of snapshot files and the replica's manifest."""
+    """The home of a replica's store, which only reads: the place of snapshot files and the replica's manifest."""
 
-    def __init__(self, folder: Path, manifest: Callable[[], bytes | None]) -> None:
-        self.folder, self.manifest = folder, manifest
+    def __init__(self, files: FileStore, manifest: Callable[[], bytes | None]) -> None:
+        self.files, self.manifest = files, manifest
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
         raise AssertionError("a state that is only read publishes nothing")

@@ -277,6 +277,26 @@ class StateClosedError(StateError, RuntimeError):
     """A user's code used a state object after the call to which the object was given had ended."""
 
 
+# --- files that a run keeps -----------------------------------------------------------------------------------------
+
+
+class FilesError(TridentError, OSError):
+    """The store of a run's files (frozen results, snapshots, outputs) did not do what it was asked.
+
+    The message names the store and its reason.
+    """
+
+
+class FilesUnavailableError(FilesError, ConnectionError):
+    """The store of files does not answer. An attempt or a commit that needs it is retried; what is frozen stays."""
+
+
+class FilesRefusedError(FilesError, PermissionError):
+    """The store of files refuses: wrong credentials, no such bucket, no right. Asked again it would refuse again."""
+
+    hopeless = True
+
+
 # --- output ------------------------------------------------------------------------------------------------------
 
 

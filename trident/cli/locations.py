@@ -5,9 +5,17 @@ from typing import Any, TypeVar
 
 import click
 
+from trident.configuration.option_table import pairs_of
 from trident.log import RedisLog
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+FILES_OPTIONS = (
+    click.option(
+        "--files-location", help="The filesLocation, if the files are on an object store: s3://bucket/prefix."
+    ),
+    click.option("--files-storage", help="The options of that store: region=eu-central-1,secret_access_key=env:NAME."),
+)
 
 _OPTIONS = (
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="The checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
@@ -20,6 +28,7 @@ _OPTIONS = (
     click.option("--prefix", default="trident", show_default=True, help="The prefix of all keys on the server."),
     click.option("--log-url", help="The server of the log, if that is in Redis; like --url."),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
+    *FILES_OPTIONS,
 )
 
 
@@ -30,14 +39,33 @@ def location_options(command: _F) -> _F:
     return command
 
 
+def files_options(command: _F) -> _F:
+    """Add the options for the place of files to a command. The command passes their values to `files_at`."""
+    for option in reversed(FILES_OPTIONS):
+        command = option(command)
+    return command
+
+
+def files_at(location: str | None, storage: str | None) -> dict[str, Any]:
+    """Return the options for the place of files as keyword arguments of openState, openTopology and dropState."""
+    return {"filesLocation": location, "filesStorage": None if storage is None else pairs_of(storage)}
+
+
 def read_locations(
-    checkpoint: str | None, url: str | None, prefix: str, log_url: str | None, log_prefix: str
+    checkpoint: str | None,
+    url: str | None,
+    prefix: str,
+    log_url: str | None,
+    log_prefix: str,
+    files_location: str | None,
+    files_storage: str | None,
 ) -> dict[str, Any]:
-    """Return the options as keyword arguments of openState, listStates and dropState.
+    """Return the options as keyword arguments of openState and dropState.
 
     Raises UsageError if no option says where the states are.
     """
     if checkpoint is None and url is None and log_url is None:
         raise click.UsageError("give the location of the states: --checkpoint, --url or --log-url")
     log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
-    return {"checkpointLocation": checkpoint, "url": url, "prefix": prefix, "log": log}
+    places = {"checkpointLocation": checkpoint, "url": url, "prefix": prefix, "log": log}
+    return places | files_at(files_location, files_storage)

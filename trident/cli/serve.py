@@ -4,11 +4,13 @@ import multiprocessing
 import signal
 import socket
 import sys
+from typing import Any
 
 import click
 
 from trident.access.opened_topology import openTopology
 from trident.base.errors import TopologyError
+from trident.cli.locations import files_at, files_options
 from trident.cli.program_options import client_options, log_at, log_option, log_to_stderr, program_options
 from trident.cluster.program import load_topology
 from trident.server.http_server import bind, rules_for, url_of, uvicorn_server
@@ -24,6 +26,7 @@ from trident.server.tls import TLS
 @click.option("--tls-key", help="The key of --tls-cert, a PEM file without a password.")
 @click.option("--tls-client-ca", help="Who signs the certificates that clients must then bring, a PEM file.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
+@files_options
 @log_option
 @click.option("--audit", is_flag=True, help="Log a line for each request: who, what, the status, the time.")
 def serve(
@@ -41,6 +44,8 @@ def serve(
     allowed_host: tuple[str, ...],
     insecure: bool,
     workers: int,
+    files_location: str | None,
+    files_storage: str | None,
     log_json: bool,
     audit: bool,
 ) -> None:
@@ -55,7 +60,17 @@ def serve(
     rules_for(host, token, allowed_host, insecure, tls=tls)
     listening = bind(host, port)
     who = (host, token, allowed_host, insecure, tls)
-    settings = (program, name, checkpoint, log_url, log_prefix, *who, log_json, audit)
+    settings = (
+        program,
+        name,
+        checkpoint,
+        log_url,
+        log_prefix,
+        *who,
+        log_json,
+        audit,
+        files_at(files_location, files_storage),
+    )
     click.echo(f"topology {name!r} is served at {url_of(listening, tls)}", err=True)
     if workers == 1:
         answer(listening, *settings)
@@ -89,11 +104,13 @@ def answer(
     tls: TLS | None,
     log_json: bool,
     audit: bool,
+    files: dict[str, Any],
 ) -> None:
     """Open the topology, and answer on a listening socket until a signal ends the process."""
     log_to_stderr(log_json, audit)
     log = log_at(log_url, log_prefix)
-    with openTopology(load_topology(program), name=name, checkpointLocation=checkpoint, log=log) as opened:
+    topology = load_topology(program)
+    with openTopology(topology, name=name, checkpointLocation=checkpoint, log=log, **files) as opened:
         rules = rules_for(host, token, allowed_host, insecure, tls=tls)
         uvicorn_server(opened, rules, Limits(), tls).run(sockets=[listening])
 

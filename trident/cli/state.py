@@ -40,7 +40,10 @@ def state() -> None:
 @format_option
 def list_(topology: str | None, form: str | None, **location: Any) -> None:
     """List the states of all topologies or one."""
-    states = listStates(topology=topology, **read_locations(**location))
+    places = read_locations(**location)
+    for files in ("filesLocation", "filesStorage"):  # what there is, the log says
+        del places[files]
+    states = listStates(topology=topology, **places)
     if not states:
         folder = location["checkpoint"]
         missing = folder is not None and not Path(folder).is_dir()

@@ -26,7 +26,7 @@ from trident.plan.nodes import Merge, Node, Sink, StateSpec, StateStep, StateWri
 
 _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
-    *("path", "partitions", "kafka", "formerly", "anew"),
+    *("path", "storage", "partitions", "kafka", "formerly", "anew"),
 }
 """Fields of nodes that do not belong to a node's shape: they do not change which tuples flow where."""
 

@@ -12,7 +12,7 @@ from trident.base.durations import read_limit, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.plan.hints import check_hints
-from trident.run.options import at_least, flag, folder
+from trident.run.options import at_least, files_place, flag, folder
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -76,6 +76,24 @@ def _hints_of(text: str) -> Any:
     return {name.strip(): _number_of(count) for name, _, count in pairs}
 
 
+def pairs_of(text: str) -> Any:
+    """Return what ``region=eu-central-1,secret_access_key=env:MY_SECRET`` says."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _files_location(name: str, value: Any) -> Any:
+    files_place(value, None)
+    return value
+
+
+def _files_storage(name: str, value: Any) -> Any:
+    from trident.files.storage import Storage
+
+    Storage.of(value, name)
+    return value
+
+
 def _hints(name: str, value: Any) -> Any:
     return value if value is None else check_hints(name, value)
 
@@ -110,6 +128,8 @@ OPTIONS: Mapping[str, Option] = {
     "engine": Option("spark", _engine, _text),
     "checkpointLocation": Option(None, _folder, _text),
     "log": Option(None, _log, _text),
+    "filesLocation": Option(None, _files_location, _text),
+    "filesStorage": Option(None, _files_storage, pairs_of),
     "availableNow": Option(False, flag, _flag_of),
     "processingTime": Option(None, partial(_limit, zero=True), _duration_of),
     "requireExactlyOnce": Option(False, flag, _flag_of),

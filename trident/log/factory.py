@@ -17,7 +17,8 @@ class RedisLog:
     """The transaction log in Redis or Valkey, for a driver that may move to another machine.
 
     Give it to ``start(..., log=RedisLog(...))``. A ``checkpointLocation`` is then needed only for states in memory and
-    for large results, which are frozen as files; all machines must reach that location.
+    for large results, which are frozen as files; all machines must reach that location. A ``filesLocation`` on an
+    object store takes its place.
 
     Parameters
     ----------

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import read_whole
+from trident.files.store import FileStore
 from trident.log.frozen_results import thaw, ttl_of
 from trident.log.protocol import LogReading
 from trident_state.binary import TooLong, one_chunk
@@ -17,14 +17,14 @@ from trident_state.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class FrozenBatches:
-    """The frozen batches of one group. `folder`: the folder to which the paths of large results are relative.
+    """The frozen batches of one group. `files`: the place to which the folders of large results are relative.
 
     Raises LogCorruptError if content is damaged or gone.
     """
 
     log: LogReading
     group: str
-    folder: Path
+    files: FileStore
 
     def stage(self, txid: int, number: int) -> dict[str, Result] | None:
         """Return a stage's frozen results by output; None where the stage is not frozen yet."""
@@ -70,7 +70,7 @@ class FrozenBatches:
 
     def whole(self, result: Result) -> pa.Table:
         """Return all rows of a result; read them from its files if it has some."""
-        return read_whole(self.folder, result)
+        return read_whole(self.files, result)
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:

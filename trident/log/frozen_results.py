@@ -6,7 +6,7 @@ came too late for a window.
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -61,7 +61,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
     must never name a file that a power loss can take away.
     """
     if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
-        file = write_frozen(iter(result.to_batches(max_chunksize=_PART_ROWS)), beside.path, "driver", result.schema)
+        file = write_frozen(_parts(result), beside.files, beside.folder, "driver", result.schema)
         beside.sync()
         result = FrozenFiles(beside.folder, () if file is None else (file,), result.schema)
     if isinstance(result, FrozenFiles):
@@ -72,6 +72,10 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
         writer.write_table(result)
     body = sink.getvalue().to_pybytes()
     return FrozenOutput(body, False, result.num_rows, zlib.crc32(body))
+
+
+def _parts(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    return iter(table.to_batches(max_chunksize=_PART_ROWS))
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:

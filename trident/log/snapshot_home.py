@@ -1,20 +1,20 @@
-"""The snapshot home of a memory state: a folder for its files, and its manifest in the log."""
+"""The snapshot home of a memory state: a place for its files, and its manifest in the log."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
+from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHome:
-    """The home of one state's snapshots: the files are in `folder`, the manifest is in the topology's log."""
+    """The home of one state's snapshots: the files are in `files`, the manifest is in the topology's log."""
 
     log: TransactionLog
     state: str
-    folder: Path | None
+    files: FileStore | None
 
     def manifest(self) -> bytes | None:
         return self.log.manifest(self.state)
@@ -29,7 +29,7 @@ class SnapshotHome:
 class NoHome:
     """The home of a state without snapshots: the state lives elsewhere, or is opened only to be read or dropped."""
 
-    folder: Path | None = None
+    files: FileStore | None = None
 
     def manifest(self) -> bytes | None:
         return None

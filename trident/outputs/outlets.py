@@ -21,6 +21,7 @@ from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import read_frozen, read_whole
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import NEVER_PASSING
+from trident.files.store import FileStore
 from trident.outputs.best_effort import BatchListener, BestEffortOutlet
 from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.metric_outlet import MetricOutlet
@@ -54,7 +55,7 @@ class Outlets:
         self,
         group: Group,
         engine: Engine,
-        folder: Path,
+        files: FileStore,
         scratch: Path,
         run: RunIdentity,
         listener: BatchListener,
@@ -63,8 +64,8 @@ class Outlets:
         self._listener, self._group, self._metrics = listener, group.name, metrics
         self._closing: list[BestEffortOutlet | KafkaOutlet] = []
         """What is to be closed at the end."""
-        self._read_whole = partial(read_whole, folder)
-        self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
+        self._read_whole = partial(read_whole, files)
+        self._engine, self._files, self._scratch, self._run = engine, files, scratch, run
         self._frames: Frames | None = None
         self._outlets: dict[Sink, Outlet] = {}
         try:
@@ -98,7 +99,7 @@ class Outlets:
             return self._branch(sink)
         if isinstance(sink, WriteParquet):
             workers = self._shared_frames if self._engine.frames else None
-            return ParquetOutlet(sink, self._run, self._folder, workers)
+            return ParquetOutlet(sink, self._run, self._files, workers)
         if isinstance(sink, WriteKafka):
             outlet = KafkaOutlet(sink, self._run, self._tables)
             self._closing.append(outlet)
@@ -117,7 +118,7 @@ class Outlets:
     def _branch(self, sink: BestEffort) -> BestEffortOutlet:
         def open_outputs(group: Group) -> Outlets:
             scratch = self._scratch / sink.name
-            return Outlets(group, self._engine, self._folder, scratch, self._run, self._listener, self._metrics)
+            return Outlets(group, self._engine, self._files, scratch, self._run, self._listener, self._metrics)
 
         branch = BestEffortOutlet(
             sink,
@@ -134,7 +135,7 @@ class Outlets:
 
     def _tables(self, result: Result) -> Iterable[pa.Table]:
         """Return the rows of a result: a large one file by file, so that the driver never holds it as a whole."""
-        return [result] if isinstance(result, pa.Table) else read_frozen(self._folder, result)
+        return [result] if isinstance(result, pa.Table) else read_frozen(self._files, result)
 
     def _shared_frames(self) -> Frames:
         """Return the object that makes DataFrames of frozen rows. The first call makes it, for all outputs."""

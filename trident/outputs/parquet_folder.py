@@ -14,12 +14,12 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trident.base.errors import OutputConflictError, OutputError
+from trident.base.errors import OutputConflictError
 from trident.base.files import fsync_folder
 from trident.compiler.spark.parquet_files import Part
 
@@ -28,7 +28,7 @@ MANIFEST = "_manifest.json"
 FIELD = "txid"
 """The name of the field in the names of the batches' folders, such as ``txid=7``."""
 
-_FORMAT = 1
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,12 @@ def owner_of(path: Path) -> Owner | None:
         record = _read_json(path / OWN_FOLDER / "sink.json")
     except FileNotFoundError:
         return None
-    if record.get("format") != _FORMAT:
+    return owner_in(str(path), record)
+
+
+def owner_in(path: str, record: dict[str, Any]) -> Owner:
+    """Return the owner that a record names. Raises OutputConflictError for a later version's record."""
+    if record.get("format") != FORMAT:
         raise OutputConflictError(f"{path} was written in a format that this version does not know: {record!r:.200}")
     owner = {key: value for key, value in record.items() if key != "format"}
     return Owner(**{**owner, "partitions": tuple(owner.get("partitions", ()))})
@@ -77,8 +82,13 @@ def txids(path: Path) -> list[int]:
     up to the last batch of the first listing: everything up to that batch was published before the second listing
     began.
     """
-    last = max(_list_txids(path), default=0)
-    return sorted(txid for txid in _list_txids(path) if txid <= last)
+    return gapless(lambda: _list_txids(path))
+
+
+def gapless(list_txids: Callable[[], list[int]]) -> list[int]:
+    """Return the txids that two listings show, without a gap before the last; see `txids`."""
+    last = max(list_txids(), default=0)
+    return sorted(txid for txid in list_txids() if txid <= last)
 
 
 def _list_txids(path: Path) -> list[int]:
@@ -92,7 +102,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
     try:
         manifest = _read_json(folder / MANIFEST)
         parts = tuple(Part(**part) for part in manifest["files"])
-        if manifest["format"] != _FORMAT or manifest["txid"] != txid:
+        if manifest["format"] != FORMAT or manifest["txid"] != txid:
             raise ValueError(f"it is of batch {manifest['txid']}")
     except FileNotFoundError:
         if not folder.exists():
@@ -114,8 +124,13 @@ def check_files(batch: Batch) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    return record_in(str(path), path.read_bytes())
+
+
+def record_in(path: str, text: bytes) -> dict[str, Any]:
+    """Return the record in a file. Raises OutputConflictError if it is none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
     except ValueError as error:
         raise OutputConflictError(f"{path} is not what was written there: {error}") from None
     if not isinstance(content, dict):
@@ -142,13 +157,8 @@ def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
                 "folder that is empty or does not exist"
             )
         present = _write_owner(path, owner, is_new)
-    _check_owner(path, present, owner)
-    last = max(txids(path), default=0)
-    if last > last_frozen:
-        raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to "
-            f"{last_frozen}: the log is an old copy. Restore the newest log, or give the output another path"
-        )
+    check_owner(str(path), present, owner)
+    check_not_ahead(str(path), owner, max(txids(path), default=0), last_frozen)
     _staging(path, owner.log).mkdir(parents=True, exist_ok=True)
     _sweep(path, owner.log, epoch)
 
@@ -157,7 +167,7 @@ def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
     """Write the folder's owner, unless another driver does so first. Return the owner that the folder then has."""
     own_folder = path / OWN_FOLDER
     new = own_folder / f".sink-{secrets.token_hex(8)}.json"
-    _write_json(new, {"format": _FORMAT, **asdict(owner)})
+    _write_json(new, {"format": FORMAT, **asdict(owner)})
     try:
         os.link(new, own_folder / "sink.json")  # unlike a rename, this fails if the file exists
     except FileExistsError:
@@ -171,7 +181,17 @@ def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
     return present
 
 
-def _check_owner(path: Path, present: Owner, owner: Owner) -> None:
+def check_not_ahead(path: str, owner: Owner, last: int, last_frozen: int) -> None:
+    """Raise OutputConflictError if the output has a batch that the log never froze."""
+    if last > last_frozen:
+        raise OutputConflictError(
+            f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to "
+            f"{last_frozen}: the log is an old copy. Restore the newest log, or give the output another path"
+        )
+
+
+def check_owner(path: str, present: Owner, owner: Owner) -> None:
+    """Raise OutputConflictError if the folder belongs to another output, topology or log, or has other fields."""
     if (present.topology, present.output) != (owner.topology, owner.output):
         renamed = f"; or, if only its stream was renamed, give it name={present.output!r}: then it goes on there"
         way_out = renamed if present.topology == owner.topology else ""
@@ -242,7 +262,7 @@ def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
     for part in parts:
         os.rename(folder / part.hidden, folder / part.name)
     files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
-    _write_json(folder / MANIFEST, {"format": _FORMAT, "txid": txid, "files": files})
+    _write_json(folder / MANIFEST, {"format": FORMAT, "txid": txid, "files": files})
     for inner in sorted({(folder / part.name).parent for part in parts} | {folder}):
         fsync_folder(inner)
 
@@ -264,11 +284,3 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
         json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def check_output(path: Path) -> Owner:
-    """Return the owner of a folder that is to be read. Raises OutputError if it is not a Parquet output."""
-    owner = owner_of(path) if path.is_dir() else None
-    if owner is None:
-        raise OutputError(f"{path} is not a folder of a writeParquet output (it has no {OWN_FOLDER}/sink.json)")
-    return owner

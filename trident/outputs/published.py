@@ -1,19 +1,29 @@
 """Functions that read `writeParquet` outputs: whole batches, and only published ones."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trident.base.paths import local_path
-from trident.base.types import parse_schema
-from trident.outputs import parquet_folder
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trident.base.types import arrow_schema, parse_schema
+from trident.base.values import conform
+from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker
+from trident.files.objects import ObjectFiles
+from trident.files.storage import Storage
+from trident.outputs.parquet_objects import ObjectBatches
+from trident.outputs.parquet_place import ParquetPlace, check_output, parquet_place
 from trident_spouts.emission import spark_path
+from trident_spouts.workers import numbers_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
-    """Return the files of the batches that a `writeParquet` output has published, in txid order.
+def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str, str] | None = None) -> list[str]:
+    """Return the files of the batches that a `writeParquet` output has published, in txid order, as paths or URLs.
 
     While a topology writes, this returns whole batches, and all batches up to the last of them. It is for readers such
     as DuckDB or pandas; `readParquet` is for Spark.
@@ -24,6 +34,8 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
         The path that was given to `writeParquet`.
     afterTxid : int
         Leave out the batches up to this one. The last path of an earlier answer names the last batch (``txid=7``).
+    storage : dict of str, optional
+        The options of the object store, if `path` is a URL, as they were given to `writeParquet`.
 
     Raises
     ------
@@ -47,32 +59,50 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
     ...     pyarrow.dataset.dataset(files).to_table()["word"].to_pylist()
     ['dog', 'cat', 'cow']
     """
-    root = local_path("path", path)
-    parquet_folder.check_output(root)
-    return _files(root, afterTxid)
+    place = parquet_place(path, Storage.of(storage))
+    check_output(place)
+    return place.files(_after(place, afterTxid))
 
 
-def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) -> "DataFrame":
+def readParquet(
+    spark: "SparkSession", path: str | Path, *, afterTxid: int = 0, storage: Mapping[str, str] | None = None
+) -> "DataFrame":
     """Return a DataFrame of the batches that a `writeParquet` output has published.
 
     The DataFrame has the fields of the stream. It holds the batches that are published when this is called, and no
-    later ones. Parameters and errors are those of `publishedFiles`.
+    later ones. Objects are read by Spark's workers through this library, so Spark needs no file system for them.
+    Parameters and errors are those of `publishedFiles`.
     """
-    root = local_path("path", path)
-    owner = parquet_folder.check_output(root)
-    schema = parse_schema(owner.schema)
-    files = _files(root, afterTxid)
+    place = parquet_place(path, Storage.of(storage))
+    schema = parse_schema(check_output(place).schema)
+    txids = _after(place, afterTxid)
+    if isinstance(place, ObjectBatches):
+        names = tuple(name for name, _ in place.named(txids))
+        if not names:
+            return spark.createDataFrame([], schema)
+        numbers = spark.range(0, len(names), 1, len(names))
+        return numbers.mapInArrow(_ReadObjects(place.place, names, arrow_schema(schema)), schema)
+    files = place.files(txids)
     if not files:
         return spark.createDataFrame([], schema)
     paths = [spark_path(file) for file in files]
     return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
 
 
-def _files(root: Path, after: int) -> list[str]:
-    files: list[str] = []
-    for txid in parquet_folder.txids(root):
-        batch = parquet_folder.batch_of(root, txid) if txid > after else None
-        if batch is not None:
-            parquet_folder.check_files(batch)
-            files += [str(batch.folder / part.name) for part in batch.parts]
-    return files
+def _after(place: ParquetPlace, after: int) -> list[int]:
+    return [txid for txid in place.txids() if txid > after]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadObjects(OnWorker):
+    """A function from numbers of objects to their rows."""
+
+    files: ObjectFiles
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            content = pa.py_buffer(self.files.read(self.names[number]))
+            table = pq.ParquetFile(pa.BufferReader(content)).read()
+            yield from conform(table, self.schema).to_batches(max_chunksize=BATCH_ROWS)

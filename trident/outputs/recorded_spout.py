@@ -10,6 +10,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.paths import local_path
 from trident.base.types import parse_schema
 from trident.outputs import parquet_folder
+from trident.outputs.parquet_place import FolderBatches, check_output
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.parquet import FilesEmission
@@ -66,7 +67,7 @@ class RecordedSpout:
     @property
     def schema(self) -> StructType:
         """The fields of the recorded stream. Raises OutputError if nothing was recorded at the path."""
-        return parse_schema(parquet_folder.check_output(self.path).schema)
+        return parse_schema(check_output(FolderBatches(self.path)).schema)
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
@@ -81,7 +82,7 @@ class _RecordedExecutor(SpoutExecutor):
 
     def __init__(self, spout: RecordedSpout) -> None:
         self._path, self._schema = spout.path, spout.schema
-        self._log = parquet_folder.check_output(spout.path).log
+        self._log = check_output(FolderBatches(spout.path)).log
         self._txids: list[int] = []
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:

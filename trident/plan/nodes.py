@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.callsite import CallSite
+from trident.files.storage import Storage
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.bundles import bundle_of
 from trident.operations.column_updaters import ColumnUpdater, FirstOfKey
@@ -449,13 +450,14 @@ class WriteParquet(Node):
     """Every batch's tuples as Parquet files in the batch's own folder below `path`, visible all at once.
 
     `partitions` are the fields whose values name folders below the batch's folder. `name` is the sink's identity within
-    the topology.
+    the topology. `path` is a folder, or the URL of a prefix on an object store with the options `storage`.
     """
 
     source: Node
     name: str
     path: str
     partitions: tuple[str, ...]
+    storage: Storage = Storage()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

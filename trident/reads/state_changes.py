@@ -9,7 +9,6 @@ several if the reader is behind. Why: ``docs/decisions/0033-a-change-may-cover-s
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from trident.base.errors import (
     StateEndedError,
     StateError,
 )
+from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import ttl_of
 from trident.log.protocol import Birth, LogReading
@@ -99,14 +99,14 @@ class StateChanges:
     """The changes of one state. Any thread may call; it keeps nothing between calls."""
 
     def __init__(
-        self, source: ReadSource, view: StateView, log: LogReading, folder: Path, passing: bool = False
+        self, source: ReadSource, view: StateView, log: LogReading, files: FileStore, passing: bool = False
     ) -> None:
-        """Read through `source` and `view`; `folder` is the one to which paths of large results are relative.
+        """Read through `source` and `view`; `files` is the place to which the folders of large results are relative.
 
         Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values expire
         (`passing`).
         """
-        self._source, self._view, self._log, self._folder = source, view, log, folder
+        self._source, self._view, self._log, self._files = source, view, log, files
         self._where = f"state {view.name!r}"
         if view.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
@@ -255,7 +255,7 @@ class StateChanges:
     def _keys(self, after: int, upTo: int) -> "_Keys":
         """Return the keys that the batches after a txid changed, each once. Raises ChangesMissedError."""
         _, birth = self._life()
-        batches = FrozenBatches(self._log, birth.group, self._folder)
+        batches = FrozenBatches(self._log, birth.group, self._files)
         found = _Keys(self._no_keys, after)
         tables, rows = list[pa.Table](), 0
         for txid in range(after + 1, upTo + 1):

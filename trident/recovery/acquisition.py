@@ -228,8 +228,8 @@ def open_stores(program: Program, log: TransactionLog, settings: Settings) -> di
             for node in group.states:
                 name = node.state.name
                 identity = StateIdentity(settings.name, name, log.uuid, group.name)
-                folder = settings.folder / "states" / name if settings.lasting else None
-                store = node.state.factory.open(identity, program.shapes[name], SnapshotHome(log, name, folder))
+                home = SnapshotHome(log, name, settings.snapshots(name))
+                store = node.state.factory.open(identity, program.shapes[name], home)
                 calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
                 stores[name] = watched(store, name, node.state.factory, calls)
     except BaseException:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from trident.base.errors import LogMismatchError
 from trident.base.files import fsync_folder, make_folder
+from trident.files.store import FileStore
+from trident.log.protocol import TransactionLog
 from trident.recovery.settings import Settings
 
 OWNER = "log.uuid"
@@ -36,6 +38,51 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
             f"{uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it (where it "
             f"lies in that folder, without log=; else with its log=RedisLog(...)), or {settings.way_out}"
         )
+
+
+def check_own_objects(settings: Settings, log: TransactionLog) -> None:
+    """Take the place of files on an object store for this log, or check that it is this log's.
+
+    This is also the first request of a start: it finds out whether the store is there and lets this driver write.
+    Raises LogMismatchError if the place belongs to another log, or if this log's files lie elsewhere; FilesError if the
+    store does not answer or refuses.
+    """
+    place = settings.objects
+    if place is None:
+        return
+    owner = objects_owner(place)
+    if owner is None:
+        if elsewhere := _names_files(log):
+            raise LogMismatchError(
+                f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, and its log "
+                f"names some ({elsewhere}): start with the filesLocation under which they were written (or without "
+                f"one, if they lie under the checkpointLocation), or copy them to {place.address} with {OWNER}"
+            )
+        place.create(OWNER, f"{log.uuid}\n".encode())
+        owner = objects_owner(place)
+    if owner != log.uuid:
+        raise LogMismatchError(
+            f"{place.address} was written under another log (uuid {owner}) than the one {settings.log_at} (uuid "
+            f"{log.uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it, or give "
+            f"another filesLocation, or {settings.way_out}"
+        )
+
+
+def objects_owner(place: FileStore) -> str | None:
+    """Return the uuid of the log that a place of files belongs to; None if it belongs to none."""
+    try:
+        return bytes(place.read(OWNER)).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+def _names_files(log: TransactionLog) -> str:
+    """Return a file or folder that the log names, in words for a message; "" if it names none."""
+    for group in sorted(log.groups()):
+        if folders := log.folders(group):
+            return f"frozen results in {min(folders)}"
+    states = [state for state in log.births() if log.manifest(state)]
+    return f"snapshots of state {states[0]!r}" if states else ""
 
 
 def owner_of(folder: Path) -> str | None:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
 from trident.compiler.spark.frozen_files import FrozenFolders
+from trident.files.disk import DiskFiles
+from trident.files.store import FileStore
 from trident.plan.hints import Hints
 from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
+    from trident.files.objects import ObjectFiles
     from trident.log import RedisLog
 
 
@@ -22,6 +25,8 @@ class Settings:
     """The folder of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """Whether the folder outlives the run."""
+    objects: "ObjectFiles | None" = None
+    """Where the files of this topology lie, if that is an object store; None if they lie in the folder."""
     active: bool = True
     availableNow: bool = False
     processingTime: float | None = None
@@ -45,9 +50,21 @@ class Settings:
     """The log's uuid, once it is open."""
 
     @property
+    def place(self) -> FileStore:
+        """The place of the files that executors and outputs reach: an object store, or the folder."""
+        return DiskFiles(self.folder) if self.objects is None else self.objects
+
+    @property
     def files(self) -> FrozenFolders | None:
-        """The folders for large frozen results; None if no folder lasts as long as the log."""
-        return FrozenFolders(self.folder, self.uuid) if self.lasting or self.log is None else None
+        """The folders for large frozen results; None if no place lasts as long as the log."""
+        lasting = self.lasting or self.objects is not None or self.log is None
+        return FrozenFolders(self.place, self.uuid) if lasting else None
+
+    def snapshots(self, state: str) -> FileStore | None:
+        """Return the place for the snapshots of a state in memory; None if no place outlives the run."""
+        if self.objects is not None:
+            return self.objects.below(f"states/{state}")
+        return DiskFiles(self.folder / "states" / state, private=True) if self.lasting else None
 
     @property
     def scratch(self) -> Path:
@@ -80,4 +97,11 @@ class Settings:
     @property
     def _places(self) -> list[str]:
         places = [f"checkpointLocation={str(self.folder.parent)!r}"] if self.lasting or self.log is None else []
-        return places + ([f"log={self.log!r}"] if self.log is not None else [])
+        places += [f"log={self.log!r}"] if self.log is not None else []
+        # The options of the store are left out: they would make the message long, and stand in the program.
+        return places + ([f"filesLocation={self.files_location!r}"] if self.objects is not None else [])
+
+    @property
+    def files_location(self) -> str:
+        """The filesLocation that was given, or "" without one: the place of all topologies' files."""
+        return "" if self.objects is None else self.objects.address.removesuffix(f"/{self.name}")

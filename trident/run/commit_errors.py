@@ -3,6 +3,7 @@
 from trident.base.errors import (
     BatchTimeoutError,
     FailedException,
+    FilesUnavailableError,
     LedgerError,
     OutputError,
     OutputUnavailableError,
@@ -17,6 +18,7 @@ from trident.base.errors import (
 
 TRANSIENT = (
     *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
+    FilesUnavailableError,
     SnapshotMovedError,  # the state of another topology was written while it was read
 )
 """Commit errors that may go away by themselves. They are tried again for `commitRetrySecs`."""

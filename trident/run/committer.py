@@ -5,11 +5,9 @@ finds out what an earlier try has done: a stage that is frozen is read, and a st
 """
 
 import logging
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -34,6 +32,7 @@ from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.shapes import new_values
 from trident.compiler.year_checks import WAY_OUT, check_years
+from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
     FrozenOutput,
@@ -89,24 +88,26 @@ class Committer:
     lease: Lease
     stores: Mapping[str, Store]
     births: Mapping[str, Birth]
-    folder: Path
+    files: FileStore
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     """Tells when a batch is committed; nothing is decided by it."""
     puts: Puts | None = None
     """Spark's workers, as those who put; None where there are none."""
-    files: FrozenFolders | None = None
-    """The folders for large results; None if no folder lasts as long as the log."""
+    folders: FrozenFolders | None = None
+    """The folders for large results; None if no place lasts as long as the log."""
+    topology: str = ""
+    """The topology's name, for records of the Python log."""
     writing: set[str] = field(default_factory=set)
     """The states that a turn is writing now. The thread that writes a state adds and removes its name; `status`
     reads the set."""
 
     def __post_init__(self) -> None:
-        self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
-        self._logger = RunLogger(logger, topology=self.folder.name, group=self.group.name)
+        self._frozen = FrozenBatches(self.log, self.group.name, self.files)
+        self._logger = RunLogger(logger, topology=self.topology, group=self.group.name)
         self._time = EventTime(self.stores)
-        self._executors = Executors(self.group, self.stores, self.puts, self.folder)
+        self._executors = Executors(self.group, self.stores, self.puts, self.files)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         self._updates = Updates(
             self.group,
@@ -118,7 +119,7 @@ class Committer:
             frozenset(self._ttls),
             self.heal,
             self._committed_answers,
-            self.files,
+            self.folders,
             self.lease.epoch,
         )
 
@@ -501,24 +502,24 @@ class Committer:
         for name, result in results.items():
             if isinstance(result, pa.Table):
                 check_years(f"{name.rstrip('|')!r}, batch {attempt.txid}", result, result.columns)
-        beside = None if self.files is None else self.files.folder(self.group.name, attempt, stage)
+        beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
     def sweep(self) -> None:
         """Delete the files of attempts that earlier drivers of this log made and that never froze."""
         named = self.log.folders(self.group.name)
-        for folder in FrozenFolders(self.folder, self.log.uuid).folders(self.group.name):
-            epoch = folder.name.partition("-")[0]
+        for folder in FrozenFolders(self.files, self.log.uuid).folders(self.group.name):
+            epoch = folder.rpartition("/")[2].partition("-")[0]
             # Not those of a later epoch: another driver may have taken the log meanwhile, and be writing there.
-            if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
-                shutil.rmtree(folder, ignore_errors=True)
+            if epoch.isdigit() and int(epoch) < self.lease.epoch and folder not in named:
+                self.files.remove(folder)
 
     def forget(self, folders: list[str]) -> None:
         """Delete the folders of files to which no frozen batch refers any more."""
         # The caller has synced the log since it dropped these batches: else a power loss brings back a log that names
         # the files (guard "trim, files").
         for folder in folders:
-            shutil.rmtree(self.folder / folder, ignore_errors=True)
+            self.files.remove(folder)
 
     def _lacking(self, txid: int) -> LogCorruptError:
         return LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")

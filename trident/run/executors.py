@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
+from trident.files.store import FileStore
 from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, sources_of
 from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
@@ -46,13 +46,13 @@ StageTables = dict[Node, pa.Table | Emission]
 class Executors:
     """The executors of one run, as they work for one group. Threads of different states may call at once.
 
-    `folder` is the checkpoint that the folders of frozen files are relative to.
+    `files` is the place that the folders of frozen files are relative to.
     """
 
     group: Group
     stores: Mapping[str, Store]
     puts: Puts | None
-    folder: Path
+    files: FileStore
     _checked: dict[str, bool] = field(default_factory=dict)
     """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
     _left: set[StateUpdate] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Executors:
         readers = [step for step in self._driver_steps.get(output.step, []) if not isinstance(step, Sink)]
         if self.puts is None or self._by_driver(readers, frozen) or not self.puts.sees_files():
             return None
-        return carried(self.folder, frozen, spark_schema(output.schema), output.step.step)
+        return carried(self.files, frozen, spark_schema(output.schema), output.step.step)
 
     def ask(self, step: StateQuery, frozen: FrozenFiles, as_of: int) -> Emission | None:
         """Return the tuples of frozen files with the answers of a state as of a txid; None if the driver asks.
@@ -85,7 +85,7 @@ class Executors:
         snapshot = self._reached(state, puts, partial(store.open_snapshot, as_of))
         if snapshot is None:
             return None
-        return answered(self.folder, frozen, self._question(step), snapshot, step.schema)
+        return answered(self.files, frozen, self._question(step), snapshot, step.schema)
 
     def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
         """Return whether the driver makes one of these steps, which read the tuples in frozen files."""

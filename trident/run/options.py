@@ -12,6 +12,7 @@ from trident.base.paths import local_path
 from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
+    from trident.files.objects import ObjectFiles
     from trident.log import RedisLog
 
 
@@ -19,6 +20,8 @@ class StartOptions(TypedDict, total=False):
     """The options that type checkers accept at a start, beside `name` and `checkpointLocation`. `start_on` has them."""
 
     log: "RedisLog | None"
+    filesLocation: "str | None"
+    filesStorage: "Mapping[str, str] | None"
     availableNow: bool
     processingTime: Duration | None
     requireExactlyOnce: bool
@@ -77,6 +80,23 @@ def folder(checkpointLocation: str | Path) -> Path:
         "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
         "that moves, log=RedisLog(...) with states in Redis",
     )
+
+
+def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "ObjectFiles | None":
+    """Return the place of all topologies' files on an object store; None if they lie under the checkpointLocation.
+
+    Raises TopologyError if the location or an option of the store is none.
+    """
+    if filesLocation is None:
+        if filesStorage:
+            raise TopologyError("filesStorage= are the options of the store that filesLocation= names; give that too")
+        return None
+    from trident.files.objects import object_files
+    from trident.files.storage import Storage
+
+    if not isinstance(filesLocation, str):
+        raise TopologyError(f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix")
+    return object_files("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
 
 
 def flag(option: str, value: bool) -> bool:

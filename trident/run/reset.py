@@ -23,11 +23,14 @@ from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.log.sqlite_log import SqliteLog
 from trident.plan.topology_protocol import TopologyPlan
-from trident.recovery.folder_owner import owner_of
+from trident.recovery.folder_owner import OWNER, objects_owner, owner_of
 from trident.run import options, registry
 from trident.run.start import LOG_FILE
 from trident_state.state_shape import StateIdentity
@@ -46,6 +49,8 @@ def reset(
     checkpointLocation: str | Path | None = None,
     log: "RedisLog | None" = None,
     force: bool = False,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
 ) -> None:
     """Drop every state that the topology declares, then the log of `name`, under `checkpointLocation` or in Redis.
 
@@ -62,6 +67,7 @@ def reset(
             "reset needs the place of the log: give checkpointLocation= or log= as you gave it to start"
         )
     folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
+    files = _files_of(name, folder, filesLocation, filesStorage)
     program = cut(topology)
     log_at = f"in {folder}" if log is None else f"at {log!r}"
     with contextlib.ExitStack() as opened:
@@ -69,7 +75,7 @@ def reset(
         if server is not None:
             opened.callback(server.close)
         uuid = _uuid_in(folder, name) if server is None else server.uuid
-        present = _present_states(program, name, folder, uuid)
+        present = _present_states(program, name, files, uuid)
         if folder is not None:
             _warn_if_unknown(folder)
         if not force and server is None and not (folder is not None and (folder / LOG_FILE).exists()):
@@ -77,16 +83,16 @@ def reset(
         foreign = {state: other for state, other in present.items() if "" not in (uuid, other) and other != uuid}
         if not force:
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
+            _check_this_logs_files(files, uuid, log_at)
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
         undeclared = {state for old, _ in taken for state in _states_of(old)}
         ours = next(((old, lease) for old, lease in taken if old.uuid == uuid), None)
-        stores = _open(program, name, folder, dict.fromkeys(foreign, ""), uuid, opened)
+        stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
             old.sync(lease)  # FencedError if another driver took the log: it may have begun anew in the folder
-        if folder is not None and folder.exists():
-            _remove(folder)
+        _remove_all(folder, files)
         if server is not None:
             server.drop(taken[-1][1])
     _warn_of(name, undeclared - stores.keys())
@@ -141,10 +147,10 @@ def _uuid_in(folder: Path | None, name: str) -> str:
     return owner_of(folder) or ""
 
 
-def _present_states(program: Program, name: str, folder: Path | None, uuid: str) -> dict[str, str]:
+def _present_states(program: Program, name: str, files: FileStore | None, uuid: str) -> dict[str, str]:
     """Return the declared states that exist, each with the uuid of its log (empty if the uuid is not known)."""
     with contextlib.ExitStack() as opened:
-        stores = _open(program, name, folder, {}, uuid, opened)
+        stores = _open(program, name, files, {}, uuid, opened)
         uuids = {state: _log_of(name, state, store) for state, store in stores.items()}
     return {state: uuid for state, uuid in uuids.items() if uuid is not None}
 
@@ -152,7 +158,7 @@ def _present_states(program: Program, name: str, folder: Path | None, uuid: str)
 def _open(
     program: Program,
     name: str,
-    folder: Path | None,
+    files: FileStore | None,
     uuids: Mapping[str, str],
     uuid: str,
     until: contextlib.ExitStack,
@@ -166,7 +172,7 @@ def _open(
         for step in group.states:
             state = step.state.name
             identity = StateIdentity(name, state, uuids.get(state, uuid))
-            home = NoHome(None if folder is None else folder / "states" / state)
+            home = NoHome(None if files is None else files.below(f"states/{state}"))
             stores[state] = step.state.factory.open(identity, program.shapes[state], home)
             until.callback(stores[state].close)
     return stores
@@ -206,6 +212,35 @@ def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
             f"work on it: reset with the checkpointLocation= (or log=) of that log, or say force=True if it is gone. "
             f"To give up only the log that is here, remove it by hand. Nothing was touched"
         )
+
+
+def _files_of(
+    name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
+) -> DiskFiles | ObjectFiles | None:
+    """Return the place of a topology's files; None if it has none."""
+    objects = options.files_place(filesLocation, filesStorage)
+    if objects is not None:
+        return objects.below(name)
+    return None if folder is None else DiskFiles(folder, private=True)
+
+
+def _check_this_logs_files(files: DiskFiles | ObjectFiles | None, uuid: str, log_at: str) -> None:
+    """Raise LogMismatchError if the files on an object store belong to another log."""
+    owner = objects_owner(files) if isinstance(files, ObjectFiles) else None
+    if owner not in (None, uuid):
+        raise LogMismatchError(
+            f"{files} was written under the log of uuid {owner}, and {log_at} is {uuid or 'none'}: reset with the log "
+            f"that belongs to it, or say force=True if that one is gone. Nothing was touched"
+        )
+
+
+def _remove_all(folder: Path | None, files: DiskFiles | ObjectFiles | None) -> None:
+    if folder is not None and folder.exists():
+        _remove(folder)
+    if isinstance(files, ObjectFiles):
+        # Last the object that keeps other logs away from the place.
+        files.delete([file.name for file in files.files() if file.name != OWNER])
+        files.delete([OWNER])
 
 
 def _remove(folder: Path) -> None:

@@ -556,7 +556,7 @@ class RunningTopology:
         """
         view, step = self.state(state), self._step_of(state)
         return StateChanges(
-            self._read_source, view, self._context.log, self._context.settings.folder, expires(step.state.factory)
+            self._read_source, view, self._context.log, self._context.settings.place, expires(step.state.factory)
         )
 
     def replayDeadLetters(

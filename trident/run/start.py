@@ -6,7 +6,7 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from trident.plan.nodes import WriteKafka, WriteParquet
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
-from trident.recovery.folder_owner import check_log_there, check_own_folder
+from trident.recovery.folder_owner import check_log_there, check_own_folder, check_own_objects
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import OvertakenError, explaining
@@ -45,7 +45,7 @@ from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.executor_fit import check_writers
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, check_known, check_turn, flag, folder
+from trident.run.options import at_least, check_known, check_turn, files_place, flag, folder
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
@@ -114,6 +114,8 @@ def start_on(
     name: str = "topology",
     checkpointLocation: str | Path | None = None,
     log: "RedisLog | None" = None,
+    filesLocation: str | None = None,
+    filesStorage: Mapping[str, str] | None = None,
     availableNow: bool = False,
     processingTime: Duration | None = None,
     requireExactlyOnce: bool = False,
@@ -146,8 +148,14 @@ def start_on(
             raise GuaranteeError(
                 "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
             )
-    _check_lasting(program, checkpointLocation, log)
-    check_writers(program, checkpointLocation is not None)
+    placed = files_place(filesLocation, filesStorage)
+    if placed is not None and checkpointLocation is None and log is None:
+        raise TopologyError(
+            f"filesLocation={filesLocation!r} without a log that outlives this process, and only the log says which "
+            f"files count: give start(..., log=RedisLog(...)) or checkpointLocation=..."
+        )
+    _check_lasting(program, checkpointLocation, log, placed is not None)
+    check_writers(program, checkpointLocation is not None or placed is not None)
     check_read(topology.nodes, maxAttempts)
     check_turn(standby, takeover, checkpointLocation is not None or log is not None)
     lasting = checkpointLocation is not None
@@ -156,6 +164,7 @@ def start_on(
         name=name,
         folder=base / name,
         lasting=lasting,
+        objects=None if placed is None else placed.below(name),
         availableNow=flag("availableNow", availableNow),
         processingTime=read_limit("processingTime", processingTime, zero=True),
         maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
@@ -204,6 +213,7 @@ def _start(
         log = _open_log(settings)
         undo.callback(log.close)
         check_own_folder(settings, log.uuid)
+        check_own_objects(settings, log)
         settings = replace_field(settings, uuid=log.uuid)
         renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
         undo.callback(renewal.stop)
@@ -345,12 +355,13 @@ def _group_run(
         begun.lease,
         stores,
         begun.births,
-        settings.folder,
+        settings.place,
         code,
         waiting,
         settings.clock,
         context.engine.puts,
         files,
+        settings.name,
     )
     history = begun.histories[group.name]
     with explaining(log, begun.lease):  # states may only seem lost, because another driver took the log
@@ -366,7 +377,7 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     settings, begun = context.settings, context.begun
     last_frozen = begun.histories[group.name].last_frozen
     run = RunIdentity(settings.name, context.log.uuid, begun.lease.epoch, last_frozen)
-    return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace, context.metrics)
+    return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 
 def _open_log(settings: Settings) -> TransactionLog:
@@ -400,10 +411,10 @@ def _warn(begun: Begun, settings: Settings) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 
 
-def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
+def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None", placed: bool = False) -> None:
     """Raise TopologyError for a state or an output that outlives the log, or ends before it.
 
-    Only the log says which batches it holds.
+    Only the log says which batches it holds. `placed`: whether there is a filesLocation, for snapshots.
     """
     if log is not None and not hasattr(log, "open"):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
@@ -425,8 +436,8 @@ def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog
                     f"state {name!r} ({factory!r}) outlives this process, and without a log "
                     f"nobody could say what it holds: give start(..., checkpointLocation=...) or log=RedisLog(...)"
                 )
-            if factory.survives != "server" and log is not None:
+            if factory.survives != "server" and log is not None and not placed:
                 raise TopologyError(
                     f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
-                    f"give start(..., checkpointLocation=...) too, for its snapshots"
+                    f"give start(..., filesLocation=...) or checkpointLocation=... too, for its snapshots"
                 )

@@ -1,7 +1,7 @@
 """The verbs that hand tuples over to outside systems: foreachBatch, foreachArrow, writeParquet, bestEffort."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +11,8 @@ from trident.base.names import FieldsLike, brief
 from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
+from trident.files.objects import is_object_url, object_files
+from trident.files.storage import Storage
 from trident.operations.callables import bind, is_coroutine, is_generator
 from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable
@@ -78,7 +80,12 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._foreach("foreachArrow", function, name, frame=False)
 
     def writeParquet(
-        self, path: "str | Path", *, partitionBy: FieldsLike | None = None, name: str | None = None
+        self,
+        path: "str | Path",
+        *,
+        partitionBy: FieldsLike | None = None,
+        name: str | None = None,
+        storage: Mapping[str, str] | None = None,
     ) -> StreamT:
         """Write every batch as Parquet files, exactly once, and return this stream.
 
@@ -91,14 +98,18 @@ class OutputVerbs(StreamBase[StreamT]):
         Parameters
         ----------
         path : path
-            A folder on a file system that renames folders atomically: a local disk, NFS. The folder must be empty or
-            missing, and belongs to this output alone from then on. `TridentTopology.reset` does not remove the folder,
-            so give another path after a reset.
+            A folder on a file system that renames folders atomically: a local disk, NFS. Or a URL such as
+            ``"s3://bucket/prefix"``: there a batch is published by its manifest, by which `readParquet` and
+            `publishedFiles` go; other readers may see a part of the batch that is just being published. The folder must
+            be empty or missing, and belongs to this output alone from then on. `TridentTopology.reset` does not remove
+            the folder, so give another path after a reset.
         partitionBy : str or list of str, optional
             Fields of type string, integer, boolean or date whose values name folders below the batch's folder, as Hive
             and Spark do it. `readParquet` takes the values of these fields from the files.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
+        storage : dict of str, optional
+            The options of the object store that the URL names, as for `FileSpout(storage=)`.
 
         Raises
         ------
@@ -117,10 +128,10 @@ class OutputVerbs(StreamBase[StreamT]):
         check_output(self, step)
         partitions = () if partitionBy is None else rules.known_fields(self.schema, partitionBy, step)
         self._check_parquet(partitions, step)
-        where = _folder(path, step)
+        where, options = _folder(path, storage, step)
         self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
-        node = nodes.WriteParquet(self._node, name, where, partitions, **step.gives(self.schema))
+        node = nodes.WriteParquet(self._node, name, where, partitions, options, **step.gives(self.schema))
         self._register.add(self._label, node)
         return cast("StreamT", self)
 
@@ -160,12 +171,12 @@ class OutputVerbs(StreamBase[StreamT]):
 
     def _check_apart(self, where: str, step: Step) -> None:
         """Raise DuplicateNameError if `where` is, contains, or lies in the folder of another Parquet output."""
-        mine = os.path.realpath(where)
+        mine = _real(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):
                 continue
-            theirs = os.path.realpath(other.path)
-            if os.path.commonpath([mine, theirs]) not in (mine, theirs):
+            theirs = _real(other.path)
+            if not (f"{mine}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{mine}/")):
                 continue
             how = f"{where} already" if mine == theirs else f"{other.path}, and of it and {where} one lies in the other"
             raise step.error(
@@ -227,15 +238,26 @@ class OutputVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
 
-def _folder(path: object, step: Step) -> str:
+def _real(where: str) -> str:
+    return where if is_object_url(where) else os.path.realpath(where)
+
+
+def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tuple[str, Storage]:
+    """Return the folder or URL that an output's path names, and the options of its store."""
     if not isinstance(path, str | Path) or not str(path):
         raise step.wrong(f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
     why = (
-        "a batch is published by renaming a folder, which {scheme}: cannot do atomically. Name a folder on a file "
-        "system of the driver, or write there with foreachBatch and a table format that has transactions"
+        "a batch is published by renaming a folder of a disk, or by a manifest on an object store such as s3://, and "
+        "{scheme}: is neither. Name one of these, or write there with foreachBatch and a table format that has "
+        "transactions"
     )
     try:
-        return str(local_path("path", path, why))
+        options = Storage.of(storage, "storage")
+        if is_object_url(str(path)):
+            return object_files("path", str(path), options).address, options
+        if storage:
+            raise TopologyError(f"storage= is an option of object stores, and {path} is in none")
+        return str(local_path("path", path, why)), options
     except TopologyError as error:
         raise step.wrong(str(error)) from None
 

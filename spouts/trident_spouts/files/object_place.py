@@ -1,26 +1,20 @@
 """Objects of S3 and of stores with the same interface: listed by prefix, and read only if unchanged."""
 
 import glob
-import importlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError, TridentError
+from trident.base.errors import SourceUnreadableError, SpoutContractError, TridentError
+from trident.files.object_client import bucket_of, failures, obstore, open_bucket, reason
+from trident.files.storage import Storage
 from trident_spouts.files.listing import is_hidden
 from trident_spouts.files.patterns import literal_start, matches, wild_at
 from trident_spouts.files.places import ListedFile, OpenFile
 from trident_spouts.files.range_file import BUFFER, RangeReader
-from trident_spouts.files.storage import Storage
-
-SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
-"""The URLs of objects that can be read. Only S3 is tested."""
 
 _PAGE = 1_000
-_RETRIES: dict[str, Any] = {"max_retries": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +45,7 @@ class ObjectPlace:
         >>> ObjectPlace.at("s3://books/2024-*/part?.txt", Storage())
         ObjectPlace(bucket='s3://books', folder='', pattern='2024-*/part?.txt', storage=Storage(options=()))
         """
-        scheme, _, rest = url.partition("://")
-        name, _, key = rest.partition("/")
-        bucket = f"{'s3' if scheme == 's3a' else scheme}://{name}"
+        bucket, key = bucket_of(url)
         parts = key.strip("/").split("/")
         wild = wild_at(parts)
         if wild is not None:
@@ -137,13 +129,13 @@ class ObjectPlace:
         options = {"range": (start, end), "if_match": file.tag}
         with self._asking(f"cannot read {self.path(file.name)}"):
             try:
-                return memoryview(_obstore().get(self._store, self._key(file.name), options=options).bytes())
+                return memoryview(obstore().get(self._store, self._key(file.name), options=options).bytes())
             except FileNotFoundError:
                 raise SourceUnreadableError(
                     f"FileSpout: cannot read {self.path(file.name)}: it was deleted after it was listed; "
                     f"bring it back, or start the topology anew: it then plans the batch anew"
                 ) from None
-            except _errors().PreconditionError:
+            except failures().PreconditionError:
                 raise SpoutContractError(
                     f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the tag {file.tag}, and "
                     f"was replaced since; an object must not change. Nothing of this attempt counts. Bring the old "
@@ -152,8 +144,9 @@ class ObjectPlace:
 
     @property
     def _store(self) -> Any:
-        options, client = self.storage.read()
-        return _open_store(self.bucket, tuple(sorted(options.items())), tuple(sorted(client.items())))
+        return open_bucket(
+            self.bucket, *self.storage.read(lambda problem: SourceUnreadableError(f"FileSpout: {problem}"))
+        )
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
@@ -164,8 +157,8 @@ class ObjectPlace:
             raise FileNotFoundError(2, "there is no such object") from None
         except TridentError:
             raise
-        except (OSError, ValueError, _errors().BaseError) as error:
-            raise SourceUnreadableError(f"FileSpout: {what}: {_reason(error)}") from None
+        except (OSError, ValueError, failures().BaseError) as error:
+            raise SourceUnreadableError(f"FileSpout: {what}: {reason(error)}") from None
 
 
 class ObjectFile(OpenFile):
@@ -178,38 +171,3 @@ class ObjectFile(OpenFile):
     def status(self) -> ListedFile:
         """Return the object as it was listed."""
         return self._listed_file
-
-
-def _reason(error: Exception) -> str:
-    """Return a store's error message in one line, without the queries of URLs, which may hold signatures."""
-    said = " ".join(str(error).partition("Debug source")[0].split())
-    said = re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", said)
-    head, _, body = said.partition(" <?xml")
-    code = re.search(r"<Code>(.*?)</Code>", body)
-    return f"{head} {code[1]}" if code else head
-
-
-def _obstore() -> Any:
-    try:
-        return importlib.import_module("obstore")
-    except ImportError as error:
-        raise TopologyError(
-            "FileSpout on an object store needs the package obstore, also where Spark's workers run: "
-            "pip install 'trident-pyspark[objectstore]'"
-        ) from error
-
-
-def _errors() -> Any:
-    _obstore()
-    return importlib.import_module("obstore.exceptions")
-
-
-@lru_cache(maxsize=8)
-def _open_store(bucket: str, options: tuple[tuple[str, str], ...], client: tuple[tuple[str, str], ...]) -> Any:
-    """Return a client, cached with its connections. New credentials get a new client: they are in the cache's key."""
-    _obstore()
-    from_url = importlib.import_module("obstore.store").from_url
-    try:
-        return from_url(bucket, config=dict(options), client_options=dict(client) or None, retry_config=_RETRIES)
-    except Exception as error:
-        raise TopologyError(f"FileSpout: cannot open {bucket}: {_reason(error)}") from None

@@ -4,15 +4,17 @@ import os
 from pathlib import PurePath
 
 from trident.base.errors import TopologyError
-from trident_spouts.files import arrow_place, object_place
+from trident.files import object_client
+from trident.files.object_client import bucket_of
+from trident.files.storage import Storage
+from trident_spouts.files import arrow_place
 from trident_spouts.files.arrow_place import ArrowPlace
 from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.object_place import ObjectPlace
 from trident_spouts.files.places import FilePlace
-from trident_spouts.files.storage import Storage
 
-_SCHEMES = (*object_place.SCHEMES, *arrow_place.SCHEMES)
+_SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
 
 
 def absolute(path: str | PurePath) -> str:
@@ -47,8 +49,8 @@ def _hidden(url: str) -> str:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path from `absolute` is a URL of an object store."""
-    return path.startswith(object_place.SCHEMES)
+    """Return whether a path of `absolute` is a URL of an object store."""
+    return path.startswith(object_client.SCHEMES)
 
 
 def manifest_of(path: str, storage: Storage) -> Manifest:
@@ -56,7 +58,8 @@ def manifest_of(path: str, storage: Storage) -> Manifest:
     scheme, _, rest = path.partition("://")
     root, _, name = rest.partition("/")
     if is_object(path):
-        return Manifest(ObjectPlace(f"{'s3' if scheme == 's3a' else scheme}://{root}", "", "", storage), name)
+        bucket, key = bucket_of(path)
+        return Manifest(ObjectPlace(bucket, "", "", storage), key)
     if path.startswith(arrow_place.SCHEMES):
         return Manifest(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
     return Manifest(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))

@@ -22,6 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
+from trident.files.storage import Storage
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat
@@ -38,7 +39,6 @@ from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
-from trident_spouts.files.storage import Storage
 from trident_spouts.files.text import TextFormat
 from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
@@ -230,7 +230,7 @@ class FileSpout:
         check_options(format, csv, numbers, timeZone)
         set_ = object.__setattr__
         set_(self, "path", absolute(path))
-        set_(self, "storage", Storage.of(storage))
+        set_(self, "storage", Storage.of(storage, "FileSpout: storage"))
         if storage and not is_object(self.path):
             raise TopologyError(f"FileSpout: storage= is an option of object stores, and {self.path} is in none")
         set_(self, "format", format)

@@ -1,23 +1,21 @@
 """Segments, the files of a snapshot, and the manifest that names them.
 
-A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. The file is written once. It and its folder are
-fsynced before a manifest names the file, and it is deleted only after a manifest was published that does not name it.
+A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. The file is written once. It is durable before
+a manifest names it, and it is deleted only after a manifest was published that does not name it.
 """
 
-import contextlib
-import os
 import re
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateLostError
-from trident.base.files import Summed, fsync_folder, make_folder
+from trident.base.files import Summed
+from trident.files.store import FileStore
 from trident_state.expiry import Expiry
 from trident_state.header import Header
 
@@ -76,73 +74,60 @@ def read_manifest(text: bytes, where: str) -> Manifest:
 
 
 def write_segment(
-    folder: Path, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
+    files: FileStore, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
 ) -> Segment:
     """Write the entries in `batches` as a new segment, durably, and return its description for a manifest.
 
     The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file is left behind.
     """
-    make_folder(folder)
     name = f"{txid}-{lease.epoch}-{log}-{secrets.token_hex(4)}.arrow"
-    path = folder / name
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    try:
-        with open(os.open(path, flags, 0o600), "wb") as file:
-            sink = Summed(file)
-            rows = _write_batches(sink, batches)
-            file.flush()
-            os.fsync(file.fileno())
-        fsync_folder(folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
+    with files.writer(name) as file:
+        sink = Summed(file)
+        rows = _write_batches(sink, batches)
     return Segment(name, since, txid, rows, sink.bytes, sink.checksum)
 
 
-def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+def read_segment(files: FileStore, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
     """Yield the entries of a segment, after a check of the file's size and checksum.
 
     Raises StateLostError if the file is gone, StateCorruptError if it is damaged.
     """
     try:
-        with pa.memory_map(str(folder / segment.name)) as file:
-            buffer = file.read_buffer()
+        buffer = pa.py_buffer(files.read(segment.name))
     except FileNotFoundError:
         raise StateLostError(
-            f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is gone from {folder}; restore the "
-            f"folder from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+            f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is gone from {files.address}; "
+            f"restore it from a copy; if it lies elsewhere, start with that checkpointLocation or filesLocation; or "
+            f"give up log and states with topology.reset(name, checkpointLocation)"
         ) from None
     if buffer.size != segment.bytes or zlib.crc32(buffer) != segment.checksum:
-        raise _damaged(where, segment, folder, f"{buffer.size} bytes whose checksum is not the one written")
+        raise _damaged(where, segment, files, f"{buffer.size} bytes whose checksum is not the one written")
     try:
         with pa.ipc.open_file(buffer) as reader:
             if not reader.schema.equals(schema):
-                raise _damaged(where, segment, folder, f"its columns are {reader.schema.names}")
+                raise _damaged(where, segment, files, f"its columns are {reader.schema.names}")
             for at in range(reader.num_record_batches):
                 batch = reader.get_batch(at)
                 batch.validate(full=True)
                 yield batch
     except pa.ArrowException as error:
-        raise _damaged(where, segment, folder, str(error)) from None
+        raise _damaged(where, segment, files, str(error)) from None
 
 
-def delete_segments(folder: Path, names: Iterable[str]) -> None:
+def delete_segments(files: FileStore, names: Iterable[str]) -> None:
     """Delete segments that no manifest names any more. A file that is gone already is not an error."""
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            (folder / name).unlink()
+    files.delete(names)
 
 
-def strays(folder: Path, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
-    """Return the names of segments in `folder` that `manifest` does not name and that drivers before `epoch` wrote.
+def strays(files: FileStore, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
+    """Return the names of segments in `files` that `manifest` does not name, and that drivers before `epoch` wrote.
 
     Only segments of `log` are returned ("": of any log), because epochs of different logs cannot be compared. A segment
     of a later driver is left out, because that driver may be about to publish a manifest that names it. If `epoch` is
     None, segments of all epochs are returned.
     """
     named = {segment.name for segment in manifest.segments} if manifest else set()
-    matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()
+    matches = (_NAME.fullmatch(file.name) for file in files.files())
     return [
         match[0]
         for match in matches
@@ -165,8 +150,8 @@ def _write_batches(sink: Summed, batches: Iterable[pa.RecordBatch]) -> int:
     return rows
 
 
-def _damaged(where: str, segment: Segment, folder: Path, what: str) -> StateCorruptError:
+def _damaged(where: str, segment: Segment, files: FileStore, what: str) -> StateCorruptError:
     return StateCorruptError(
         f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is damaged ({what}); restore the file in "
-        f"{folder} from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+        f"{files.address} from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
     )

@@ -9,7 +9,6 @@ most about twice as many rows as the state has keys.
 import logging
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.errors import FencedError, StateOwnedError, StateShapeError
+from trident.files.store import FileStore
 from trident_state.binary import in_halves
 from trident_state.expiry import Expiry
 from trident_state.keys import hash_keys
@@ -76,8 +76,8 @@ class Snapshots:
         self._last = clock.monotonic()
 
     @property
-    def folder(self) -> Path | None:
-        return self._home.folder
+    def files(self) -> FileStore | None:
+        return self._home.files
 
     @property
     def manifest(self) -> Manifest | None:
@@ -86,7 +86,7 @@ class Snapshots:
 
     def refresh(self) -> bool:
         """Read the manifest again, and return whether it has changed. An empty manifest counts as none."""
-        text = (self._home.manifest() if self.folder is not None else None) or None
+        text = (self._home.manifest() if self.files is not None else None) or None
         if text == self._text:
             return False
         self._manifest = read_manifest(text, self._where) if text else None
@@ -102,8 +102,8 @@ class Snapshots:
         self._last = self._clock.monotonic()
 
     def create_manifest(self, lease: Lease, birth: int) -> None:
-        """Publish the manifest of an empty state that begins after txid `birth`; do nothing without a folder."""
-        if self.folder is not None:
+        """Publish the manifest of an empty state that begins after txid `birth`; do nothing without a place."""
+        if self.files is not None:
             self._publish(lease, birth, (), Expiry())
 
     def delete(self, lease: Lease | None) -> None:
@@ -112,25 +112,24 @@ class Snapshots:
         Without a lease the manifest stays until the log is deleted, and names missing files. Raises FencedError, and
         deletes nothing, if `lease` is not in force.
         """
-        if self.folder is None:
+        if self.files is None:
             return
         if lease is not None:
             self._home.publish(b"", lease)
         self._manifest, self._text = None, self._home.manifest() or None
-        delete_segments(self.folder, strays(self.folder, None, self._identity.log, None))
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        delete_segments(self.files, strays(self.files, None, self._identity.log, None))
+        self.files.remove_empty()
 
     def publish_ttl(self, lease: Lease) -> None:
         """Publish the manifest again with this driver's time to live, if the manifest has another one."""
         manifest = self._manifest
-        if self.folder is not None and manifest is not None and manifest.ttl != self._ttl:
+        if self.files is not None and manifest is not None and manifest.ttl != self._ttl:
             self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
 
     def delete_strays(self, lease: Lease) -> None:
         """Delete the segments that drivers before `lease` wrote for this log and that no manifest names."""
-        if self.folder is not None:
-            delete_segments(self.folder, strays(self.folder, self._manifest, self._identity.log, lease.epoch))
+        if self.files is not None:
+            delete_segments(self.files, strays(self.files, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -151,12 +150,9 @@ class Snapshots:
         return since
 
     def _intact(self, segment: Segment) -> bool:
-        """Return whether the file of a segment has its full size; if not, log that its entries are rewritten."""
-        assert self.folder is not None
-        try:
-            intact = (self.folder / segment.name).stat().st_size == segment.bytes
-        except FileNotFoundError:
-            intact = False
+        """Return whether the file of a segment has its full size; if not, log that its entries are written again."""
+        assert self.files is not None
+        intact = self.files.size(segment.name) == segment.bytes
         if not intact:
             _log.warning(
                 "%s: file %s of its snapshot was removed or cut; it is written again", self._where, segment.name
@@ -174,8 +170,8 @@ class Snapshots:
         return manifest.segments[0].txid if manifest.segments else manifest.txid
 
     def incomplete(self) -> bool:
-        """Return whether a file that the manifest names is missing, or does not have its full size."""
-        named = self._manifest.segments if self._manifest is not None and self.folder is not None else ()
+        """Return whether a file that the manifest names is gone, or has not its full size."""
+        named = self._manifest.segments if self._manifest is not None and self.files is not None else ()
         return not all(map(self._intact, named))
 
     def write(self, cut: Cut) -> None:
@@ -183,19 +179,19 @@ class Snapshots:
 
         A cut without entries makes no segment, only a new manifest.
         """
-        assert self._manifest is not None and self.folder is not None
+        assert self._manifest is not None and self.files is not None
         before = self._manifest.segments
         kept = tuple(segment for segment in before if segment.txid <= cut.since)
         if not len(cut.slots):
             self._publish(cut.lease, cut.txid, kept, cut.expiry)
         else:
-            segment = write_segment(self.folder, self._identity.log, cut.lease, cut.since, cut.txid, _batches(cut))
+            segment = write_segment(self.files, self._identity.log, cut.lease, cut.since, cut.txid, _batches(cut))
             try:
                 self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
             except FencedError:  # after any other error the manifest may have been published, and the file must stay
-                delete_segments(self.folder, [segment.name])
+                delete_segments(self.files, [segment.name])
                 raise
-        delete_segments(self.folder, (former.name for former in before if former not in kept))
+        delete_segments(self.files, (former.name for former in before if former not in kept))
 
     def _publish(self, lease: Lease, txid: int, segments: tuple[Segment, ...], expiry: Expiry) -> None:
         identity = self._identity
@@ -227,12 +223,12 @@ class Snapshots:
         kind.
         """
         entries = Entries(self._shape.value, self._kind)
-        if self._manifest is None or self.folder is None:
+        if self._manifest is None or self.files is None:
             return entries
         self._check_ours(self._manifest)
         schema = _schema(self._shape.value, entries.versioned)
         for segment in self._manifest.segments:
-            for batch in read_segment(self.folder, segment, schema, self._where):
+            for batch in read_segment(self.files, segment, schema, self._where):
                 _restore(entries, batch, self._manifest.expiry.before)
         self._last = self._clock.monotonic()
         return entries

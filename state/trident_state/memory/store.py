@@ -215,7 +215,7 @@ class MemoryStore:
         value, and the next load would bring it back.
         """
         before = (-1 if self._marker is None else self._marker) - 1
-        return before if self._snapshots.folder is None else min(before, self._snapshots.base_txid())
+        return before if self._snapshots.files is None else min(before, self._snapshots.base_txid())
 
     def _room_error(self, entries: Entries, changes: list[Change]) -> StateFullError | None:
         """Return an error if the changes would go beyond `maxBytes`; None if there is room for them."""
@@ -306,7 +306,7 @@ class MemoryStore:
     # --- snapshots -------------------------------------------------------------------------------------------
 
     def durable(self) -> int:
-        if self._snapshots.folder is None:
+        if self._snapshots.files is None:
             return -1 if self._marker is None else self._marker
         manifest = self._snapshots.manifest
         return -1 if manifest is None else manifest.txid

@@ -11,6 +11,7 @@ from tests.support.kafka import KafkaBroker
 from trident import TridentTopology
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import write_frozen
+from trident.files.disk import DiskFiles
 from trident.outputs.kafka import messages
 from trident.outputs.outlets import Outlets
 from trident.plan.kafka_target import KafkaTarget
@@ -63,10 +64,10 @@ def test_a_large_batch_is_read_file_by_file(tmp_path: Path, monkeypatch: pytest.
     schema = pa.schema([("value", pa.string())])
     (tmp_path / "f").mkdir()
     parts = [pa.record_batch([[f"{part}-{n}" for n in range(10)]], schema=schema) for part in range(3)]
-    files = [write_frozen(iter([part]), tmp_path / "f", "p", schema) for part in parts]
+    files = [write_frozen(iter([part]), DiskFiles(tmp_path), "f", "p", schema) for part in parts]
     result = FrozenFiles("f", tuple(file for file in files if file), schema)
     outlets: Any = object.__new__(Outlets)
-    outlets._folder = tmp_path
+    outlets._files = DiskFiles(tmp_path)
     read = 0
 
     def counted() -> Any:

@@ -1,6 +1,7 @@
 """The library's own parts, as the changing programs run them: the one file that knows how they are put together."""
 
 import inspect
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
+from trident.files.disk import DiskFiles
+from trident.files.store import StoredFile
 from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.redis_log import RedisTransactionLog
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
@@ -249,8 +252,6 @@ def patched() -> list[tuple[Any, str, Any]]:
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
         (removal, "time", Clock),
-        (removal, "_files_in", lambda folder: _now().segments.names(folder)),
-        (removal, "_delete", lambda folder, files: _now().segments.delete(folder, files)),
     ]
 
 
@@ -308,13 +309,26 @@ def drop(world: "World", shape: Shape, state: str) -> None:
         log.close()
 
 
+class _SnapshotFiles(DiskFiles):
+    """The files of snapshots, as long as the world's disk has them."""
+
+    def files(self, folder: str = "") -> Iterator[StoredFile]:
+        return (StoredFile(name, 1) for name in _now().segments.names(self))
+
+    def delete(self, names: Iterable[str]) -> None:
+        _now().segments.delete(self, names)
+
+    def remove_empty(self) -> None: ...
+
+
 class _Place:
     """In the place of `trident.access.locations.Place`."""
 
-    checkpoint = "nowhere"
+    has_files = True
 
-    def folder(self, topology: str) -> Folder:
-        return Folder("nowhere")
+    def place(self, topology: str) -> DiskFiles:
+        folder: Any = Folder("nowhere")
+        return _SnapshotFiles(folder)
 
 
 def reset_all(world: "World", shape: Shape) -> None:
@@ -335,10 +349,10 @@ def reset_all(world: "World", shape: Shape) -> None:
 
 def reader(world: "World", state: str) -> MemoryReplica:
     """A state in memory, opened from outside."""
-    folder: Any = Folder("nowhere")
+    files = _Place().place("sim")
     log = look_at_log(world)
-    fingerprint = MemoryReplica(log, folder, state, None).fingerprint
-    return MemoryReplica(log, folder, state, _combine(fingerprint, _known(fingerprint, state, None)))
+    fingerprint = MemoryReplica(log, files, state, None).fingerprint
+    return MemoryReplica(log, files, state, _combine(fingerprint, _known(fingerprint, state, None)))
 
 
 __all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

@@ -1,10 +1,10 @@
 """Where the tests' states lie: a server of their own."""
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from trident.base.attempt import Lease
+from trident.files.store import FileStore
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Store
@@ -14,7 +14,7 @@ class NoHome:
     """A run that lends nothing: a state in a server needs none of it."""
 
     @property
-    def folder(self) -> Path | None:
+    def files(self) -> FileStore | None:
         return None
 
     def manifest(self) -> bytes | None:

@@ -50,7 +50,7 @@ class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
     `spark` is never changed: each slot works in a session of its own beside it. The executors write large results into
-    `folders`, if they reach the checkpoint; else every result comes to the driver. With `ledger`, each job keeps one.
+    `folders`, if they reach these; else every result comes to the driver. With `ledger`, each job keeps one.
     """
 
     name: EngineName = "spark"
@@ -66,12 +66,12 @@ class SparkEngine:
         self._spark = spark
         self._secret = secrets.token_bytes(16) if ledger else None
         self._warm_up = warm_up
-        self._folders = None if folders is None else FrozenFolders(folders.checkpoint.absolute(), folders.log)
+        self._folders = folders
         self._reached: bool | None = None
         self._lock = threading.Lock()
         self._sizes = Sizes(spark, inlineBytes)
         self._steps = SparkSteps(spark)
-        self.puts = None if self._folders is None else SparkPuts(spark, self._folders.checkpoint)
+        self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files)
 
     def slot(self, group: Group) -> "SparkSlot":
         """Return a new slot, with a session of its own, for batches of this group."""
@@ -80,12 +80,12 @@ class SparkEngine:
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
-        """Return the folder for this attempt's large results; None where the executors do not reach the checkpoint."""
+        """Return the folder for this attempt's large results; None where the executors do not reach it."""
         if self._folders is None:
             return None
         with self._lock:
             if self._reached is None:
-                self._reached = reachable(session, self._folders.checkpoint / FROZEN)
+                self._reached = reachable(session, self._folders.files.below(FROZEN))
         return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
 
     def ledger(self, attempt: str) -> Ledger | None:
@@ -98,7 +98,7 @@ class SparkEngine:
 
     def frames(self) -> SparkFrames:
         """Return the maker of DataFrames of frozen rows, in a session of its own."""
-        return SparkFrames(self._spark, None if self._folders is None else self._folders.checkpoint)
+        return SparkFrames(self._spark, None if self._folders is None else self._folders.files)
 
     def close(self) -> None:
         """End the warm-up, and give back the sessions for DRPC steps and puts; the user's session stays open."""

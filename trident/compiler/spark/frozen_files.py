@@ -4,23 +4,25 @@ A file is an Arrow stream of record batches with LZ4. Its name holds a random pa
 a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
 """
 
-import os
+import logging
 import secrets
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import LogCorruptError
-from trident.base.files import Summed, fsync_folder
+from trident.base.errors import LogCorruptError, TridentError
+from trident.base.files import Summed
 from trident.base.values import conform
 from trident.compiler.results import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.files.store import FileStore
+
+logger = logging.getLogger(__name__)
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
 """The row in which a task describes the file that it wrote."""
@@ -30,12 +32,12 @@ FROZEN = "frozen"
 
 @dataclass(frozen=True, slots=True)
 class FrozenFolders:
-    """The folders for a run's large results, below a checkpoint.
+    """The folders for a run's large results, in the place of its files.
 
     Each log has folders of its own: epochs and txids, which name the folders, mean nothing across logs.
     """
 
-    checkpoint: Path
+    files: FileStore
     log: str
 
     def folder(self, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
@@ -44,61 +46,51 @@ class FrozenFolders:
         The folder's name begins with the epoch, by which a later start knows what to sweep.
         """
         name = f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}"
-        return FileFolder(self.checkpoint, f"{FROZEN}/{self.log}/{group}/{name}")
+        return FileFolder(self.files, f"{FROZEN}/{self.log}/{group}/{name}")
 
-    def folders(self, group: str) -> list[Path]:
+    def folders(self, group: str) -> list[str]:
         """Return the existing folders that `folder` gave in any run of this log.
 
         Folders of version 0.1.0, whose names had no log, are among them.
         """
-        parents = [self.checkpoint / FROZEN / self.log / group, self.checkpoint / FROZEN / group]
-        return [folder for parent in parents if parent.is_dir() for folder in parent.iterdir()]
+        parents = (f"{FROZEN}/{self.log}/{group}", f"{FROZEN}/{group}")
+        return [f"{parent}/{name}" for parent in parents for name in self.files.folders(parent)]
 
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """The folder for an attempt's large results; `folder` is relative to the checkpoint."""
+    """The folder for an attempt's large results; `folder` is relative to the place of the run's files."""
 
-    checkpoint: Path
+    files: FileStore
     folder: str
-
-    @property
-    def path(self) -> Path:
-        return self.checkpoint / self.folder
 
     def sync(self) -> None:
         """Make the folder's own name durable.
 
-        The files in the folder and their names are durable already: `write_frozen` flushed them.
+        The files in the folder and their names are durable already: `write_frozen` saw to that.
         """
-        folder = self.path
-        while folder != self.checkpoint:
-            folder = folder.parent
-            fsync_folder(folder)
+        self.files.sync(self.folder)
 
 
-def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, schema: pa.Schema) -> FrozenFile | None:
-    """Write batches to one new file in `folder`, flushed to the disk with its name.
+def write_frozen(
+    batches: Iterator[pa.RecordBatch], files: FileStore, folder: str, part: str, schema: pa.Schema
+) -> FrozenFile | None:
+    """Write batches to one new file in `folder`, durable with its name.
 
     Returns None, and writes nothing, where there are no rows.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return None
-    os.makedirs(folder, exist_ok=True)
     name = f"{part}-{secrets.token_hex(8)}.arrow"
     rows = 0
-    with open(folder / f".{name}", "xb") as file:
+    with files.writer(f"{folder}/{name}") as file:
         summed = Summed(file)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(pa.PythonFile(summed, mode="w"), schema, options=options) as writer:
             for batch in chain([first], batches):
                 writer.write_table(conform(pa.Table.from_batches([batch]), schema))
                 rows += batch.num_rows
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(folder / f".{name}", folder / name)
-    fsync_folder(folder)
     return FrozenFile(name, summed.bytes, rows, summed.checksum)
 
 
@@ -106,12 +98,12 @@ def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, sch
 class FreezeWriter(OnWorker):
     """A function that writes a partition's batches to a file and gives one manifest row; without rows it gives none."""
 
-    folder: str
+    folder: FileFolder
     part: str
     schema: pa.Schema
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        file = write_frozen(batches, Path(self.folder), self.part, self.schema)
+        file = write_frozen(batches, self.folder.files, self.folder.folder, self.part, self.schema)
         if file is not None:
             yield pa.RecordBatch.from_pydict(
                 {"name": [file.name], "bytes": [file.bytes], "rows": [file.rows], "checksum": [file.checksum]}
@@ -124,67 +116,87 @@ def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
     return FrozenFiles(folder, tuple(FrozenFile(**row) for row in rows), schema)
 
 
-def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
+def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
     """Yield the tables of a large result, file by file.
 
-    `folder` is the checkpoint that `frozen.folder` is relative to. Raises LogCorruptError if a file is missing, or has
+    `files` is the place that `frozen.folder` is relative to. Raises LogCorruptError if a file is missing, or has
     another size or checksum than was frozen.
     """
     for file in frozen.files:
-        path = folder / frozen.folder / file.name
+        name = f"{frozen.folder}/{file.name}"
         try:
-            content = path.read_bytes()
+            content = files.read(name)
         except FileNotFoundError:
-            raise LogCorruptError(f"the frozen file {path} is missing; a batch cannot be applied without it") from None
-        if len(content) != file.bytes or zlib.crc32(content) != file.checksum:
             raise LogCorruptError(
-                f"the frozen file {path} is damaged: it has {len(content)} bytes and CRC32 {zlib.crc32(content)}, "
+                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If it lies "
+                f"elsewhere, start with the filesLocation (or without one) under which the batch was frozen"
+            ) from None
+        size, checksum = memoryview(content).nbytes, zlib.crc32(content)
+        if size != file.bytes or checksum != file.checksum:
+            raise LogCorruptError(
+                f"the frozen file {files.path(name)} is damaged: it has {size} bytes and CRC32 {checksum}, "
                 f"frozen were {file.bytes} and {file.checksum}"
             )
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             yield reader.read_all()
 
 
-def read_whole(folder: Path, result: Result) -> pa.Table:
+def read_whole(files: FileStore, result: Result) -> pa.Table:
     """Return all rows of a result, from its files where it has some."""
     if isinstance(result, pa.Table):
         return result
-    return pa.concat_tables([result.schema.empty_table(), *read_frozen(folder, result)])
+    return pa.concat_tables([result.schema.empty_table(), *read_frozen(files, result)])
 
 
-def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
-    """Return whether the executors see this folder of the driver's.
+# --- who reaches the files ----------------------------------------------------------------------------------------
 
-    The executors are asked to read a probe file in the folder, and to answer with a file of their own there.
+
+def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
+    """Return whether the executors reach the very place of files that the driver does.
+
+    The executors are asked to read a probe file, and to answer with a file of their own there. Where one of them says
+    why it cannot, that is logged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
-    probe = folder / f".probe-{token}"
-    probe.write_text(token)
-    answers: list[Path] = []
+    probe = f".probe-{token}"
+    answers: list[str] = []
+    files.create(probe, token.encode())
     try:
-        asked: DataFrame = spark.range(tasks).repartition(tasks).mapInArrow(Probe(str(folder), token), "name string")
-        answers = [folder / name for name in asked.toArrow().column(0).to_pylist()]
-        return all(path.exists() and path.read_text() == token for path in answers) and len(answers) > 0
+        asked: DataFrame = (
+            spark.range(tasks).repartition(tasks).mapInArrow(Probe(files, token), "name string, why string")
+        )
+        said = asked.toArrow().to_pylist()
+        answers = [row["name"] for row in said if row["name"]]
+        reasons = {row["why"]: None for row in said if row["why"]}
+        for why in reasons:
+            logger.warning("an executor does not reach %s: %s; large results come to the driver", files.address, why)
+        return len(said) > 0 and not reasons and all(_holds(files, name, token) for name in answers)
     finally:
-        for path in [probe, *answers]:
-            path.unlink(missing_ok=True)
+        files.delete([probe, *answers])
+
+
+def _holds(files: FileStore, name: str, token: str) -> bool:
+    try:
+        return bytes(files.read(name)) == token.encode()
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A function that reads a probe and answers with a file, whose name it gives; "-" says that there was no probe."""
+    """A function that reads a probe and answers with a file, whose name it gives; or it gives the reason why not."""
 
-    folder: str
+    files: FileStore
     token: str
 
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
-        folder, name = Path(self.folder), f".answer-{secrets.token_hex(8)}"
+        name, why = f".answer-{secrets.token_hex(8)}", None
         try:
-            text = (folder / f".probe-{self.token}").read_text()
-            (folder / name).write_text(text)
-        except OSError:
-            name = "-"
-        yield pa.RecordBatch.from_pydict({"name": [name]})
+            self.files.create(name, bytes(self.files.read(f".probe-{self.token}")))
+        except (OSError, TridentError) as error:
+            why = str(error)
+        yield pa.RecordBatch.from_pydict(
+            {"name": pa.array([None if why else name], pa.string()), "why": pa.array([why], pa.string())}
+        )

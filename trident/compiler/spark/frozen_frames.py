@@ -17,9 +17,10 @@ from trident.base.types import spark_schema
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
-from trident.compiler.spark.parquet_files import PART, Part, WriteFrozen
+from trident.compiler.spark.parquet_files import PART, Part, Target, WriteFrozen
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.files.store import FileStore
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.workers import numbers_of
 
@@ -31,10 +32,10 @@ class Frames(Protocol):
         """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` is removed."""
         ...
 
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """Write the rows of frozen files as hidden Parquet files in `folder`, and return these files.
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
+        """Write the rows of frozen files as Parquet files to `target`, and return these files.
 
-        Returns None where the workers do not reach both `folder` and the frozen files.
+        Returns None where the workers do not reach both `target` and the frozen files.
         """
         ...
 
@@ -51,18 +52,18 @@ class SparkFrames:
     The session has the same runtime confs, catalog and database.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: Path | None) -> None:
+    def __init__(self, spark: SparkSession, files: FileStore | None) -> None:
         self.session = run_session(spark)
-        self._checkpoint = checkpoint
-        self._reached: dict[Path, bool] = {}
+        self._kept = files
+        self._reached: dict[str, bool] = {}
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
         """Return a DataFrame; see `Frames.frame`."""
         with active_session_kept():
             if isinstance(result, FrozenFiles):
-                if self._reaches(self._folder / FROZEN):
+                if self._reaches(self._files.below(FROZEN)):
                     return self._read(result, schema)
-                result = pa.concat_tables(read_frozen(self._folder, result))
+                result = pa.concat_tables(read_frozen(self._files, result))
             scratch.mkdir(parents=True, exist_ok=True)
             frame = ArrowEmission(result).dataframe(self.session, scratch)
             return frame.to(schema) if frame.schema != schema else frame
@@ -72,29 +73,29 @@ class SparkFrames:
 
         Each file is checked against what was frozen before a row of it is read.
         """
-        return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._folder), frozen), schema)
+        return self._numbers(frozen).mapInArrow(ReadFrozen(self._files, frozen), schema)
 
     @property
-    def _folder(self) -> Path:
-        assert self._checkpoint is not None, "files are only written under a checkpoint"
-        return self._checkpoint
+    def _files(self) -> FileStore:
+        assert self._kept is not None, "files are only written where they outlive the attempt"
+        return self._kept
 
-    def _reaches(self, folder: Path) -> bool:
-        """Return whether the workers see this folder of the driver's."""
-        if folder not in self._reached:
-            self._reached[folder] = reachable(self.session, folder)
-        return self._reached[folder]
+    def _reaches(self, files: FileStore) -> bool:
+        """Return whether the workers reach this place of files."""
+        if files.address not in self._reached:
+            self._reached[files.address] = reachable(self.session, files)
+        return self._reached[files.address]
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
         """Return the number of each file, in a partition of its own."""
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
         """Write Parquet files by the workers; see `Frames.write_parquet`."""
-        if not self._reaches(folder.parent) or not self._reaches(self._folder / FROZEN):
+        if not self._reaches(target.place) or not self._reaches(self._files.below(FROZEN)):
             return None
-        function = WriteFrozen(str(self._folder), frozen, str(folder), tuple(partitions))
+        function = WriteFrozen(self._files, frozen, target, tuple(partitions))
         try:
             rows = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:
@@ -102,7 +103,7 @@ class SparkFrames:
         parts = [Part(**row) for row in rows.to_pylist()]
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
-            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {folder}")
+            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {target}")
         return parts
 
     def cancel(self) -> None:
@@ -128,11 +129,11 @@ def _ours(error: Exception) -> TridentError:
 class ReadFrozen(OnWorker):
     """A function from numbers of files to their rows."""
 
-    checkpoint: str
+    files: FileStore
     frozen: FrozenFiles
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
             one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
-            for table in read_frozen(Path(self.checkpoint), one):
+            for table in read_frozen(self.files, one):
                 yield from table.to_batches()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -10,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.states.queries import Question, Reads, compile_question
+from trident.files.store import FileStore
 from trident_spouts.shares import SharesEmission
 from trident_state.store import SharedSnapshot
 
@@ -42,15 +42,15 @@ def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """The function by which a worker reads a part. `checkpoint` is the folder that `frozen.folder` is relative to."""
+    """The function by which a worker reads a part. `files` is the place that `frozen.folder` is relative to."""
 
-    checkpoint: str
+    files: FileStore
     frozen: FrozenFiles
 
     def __call__(self, part: Part) -> pa.Table:
         """Return the rows of a part. Raises LogCorruptError if its file is missing or damaged."""
         one = FrozenFiles(self.frozen.folder, (self.frozen.files[part.file],), self.frozen.schema)
-        (table,) = read_frozen(Path(self.checkpoint), one)
+        (table,) = read_frozen(self.files, one)
         return table.slice(part.start, part.rows)
 
 
@@ -71,9 +71,9 @@ class AskPart:
         return self.snapshot.scan()
 
 
-def carried(checkpoint: Path, frozen: FrozenFiles, schema: StructType, where: str) -> SharesEmission:
+def carried(files: FileStore, frozen: FrozenFiles, schema: StructType, where: str) -> SharesEmission:
     """Return the rows of frozen files as the input of a later stage, which the workers read."""
-    return SharesEmission(parts_of(frozen), ReadPart(str(checkpoint), frozen), schema, frozen.num_rows, where)
+    return SharesEmission(parts_of(frozen), ReadPart(files, frozen), schema, frozen.num_rows, where)
 
 
 def files_of(tuples: object) -> FrozenFiles | None:
@@ -82,8 +82,8 @@ def files_of(tuples: object) -> FrozenFiles | None:
 
 
 def answered(
-    checkpoint: Path, frozen: FrozenFiles, question: Question, snapshot: SharedSnapshot, schema: StructType
+    files: FileStore, frozen: FrozenFiles, question: Question, snapshot: SharedSnapshot, schema: StructType
 ) -> SharesEmission:
     """Return the rows of frozen files with the answers of a state, for which the workers ask."""
-    read = AskPart(ReadPart(str(checkpoint), frozen), question.detached(), snapshot)
+    read = AskPart(ReadPart(files, frozen), question.detached(), snapshot)
     return SharesEmission(parts_of(frozen), read, schema, None, question.step)

@@ -9,7 +9,6 @@ state yet: a task that is retried, doubled or late, or of a driver that was take
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,18 +83,21 @@ class KeyedJob:
         """The tag of the job in Spark: no other job of the session has it."""
         return f"trident-{self.wanted.folder.folder.replace(',', '_')}"
 
+    @property
+    def tasks(self) -> int:
+        """The number of tasks among which the keys are divided."""
+        rows = self.tuples.rows
+        return len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
+
     def frame(self, session: SparkSession) -> DataFrame:
         """Return the reports of the tasks, as a job that did not run yet."""
-        rows = self.tuples.rows
-        tasks = len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
-        cut, update = self.functions(tasks)
+        cut, update = self.functions(self.tasks)
         parts = numbers_frame(session, len(self.tuples.shares)).mapInArrow(cut, spark_schema(_CUT))
-        return parts.repartitionById(tasks, "task").mapInArrow(update, spark_schema(REPORT))
+        return parts.repartitionById(self.tasks, "task").mapInArrow(update, spark_schema(REPORT))
 
     def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
         """Return the function that cuts parts of the tuples for so many tasks, and that of each of these tasks."""
-        folder = str(self.wanted.folder.path)
-        update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, folder, self._outputs)
+        update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, self.wanted.folder, self._outputs)
         return CutByKey(self.update, self.tuples, tasks), update
 
     @property
@@ -164,7 +166,7 @@ class UpdateKeys(OnWorker):
     snapshot: SharedSnapshot
     txid: int
     time: float
-    folder: str
+    folder: FileFolder
     outputs: tuple[pa.Schema, ...]
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -191,7 +193,8 @@ class UpdateKeys(OnWorker):
                 continue
             check_years(f"state {self.update.step.state.name!r}, batch {self.txid}", table, table.columns)
             table = conform(table, schema)
-            file = write_frozen(iter(table.to_batches()), Path(self.folder), f"update{number}", schema)
+            files, folder = self.folder.files, self.folder.folder
+            file = write_frozen(iter(table.to_batches()), files, folder, f"update{number}", schema)
             assert file is not None
             described = {"name": file.name, "bytes": file.bytes, "rows": file.rows, "checksum": file.checksum}
             yield _report({"output": number, **described})

@@ -1,7 +1,8 @@
 """Frozen rows as Parquet files: written by the driver, or by the workers that read the frozen files.
 
-A file keeps a dot before its name until the driver has listed it, so that no reader sees files that cancelled or
-repeated tasks left.
+On a disk a file keeps a dot before its name until the driver has listed it, so that no reader sees files that cancelled
+or repeated tasks left. On an object store a file has its final name from the start: the name follows from the frozen
+rows, so that whoever writes them again, however late, finds the object there and leaves it.
 """
 
 import errno
@@ -10,17 +11,27 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trident.base.errors import OutputError, OutputUnavailableError
+from trident.base.errors import (
+    FilesRefusedError,
+    OutputConflictError,
+    OutputError,
+    OutputRefusedError,
+    OutputUnavailableError,
+)
 from trident.base.files import fsync_folder
 from trident.base.values import to_python
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident_spouts.workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
@@ -48,44 +59,115 @@ class Part:
         return os.path.join(folder, f".{file}")
 
 
-def write_parts(tables: Iterable[pa.Table], folder: Path, partitions: Sequence[str]) -> Iterator[Part]:
-    """Write each table to new hidden files in `folder`, one for each combination of values of the fields `partitions`.
+class Target(Protocol):
+    """Where the Parquet files of one batch are written. It is picklable, because it is sent to workers."""
 
-    The folder must exist. Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full
-    or away.
+    @property
+    def place(self) -> FileStore:
+        """The place that workers must reach to write there."""
+        ...
+
+    def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
+        """Write a file durably: the rows of the frozen file of this number that belong into a subfolder."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTarget:
+    """A folder of the batch's own, which is there, and which no reader sees yet."""
+
+    folder: Path
+
+    @property
+    def place(self) -> FileStore:
+        return DiskFiles(self.folder.parent)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
+        """Write a new hidden file; see `Target.write`."""
+        parent = self.folder
+        for name in subfolder.split("/") if subfolder else ():
+            parent = parent / name
+            if not parent.exists():
+                parent.mkdir(exist_ok=True)
+                fsync_folder(parent.parent)
+        name = os.path.join(subfolder, f"part-{secrets.token_hex(8)}.parquet")
+        path = self.folder / Part(name, 0, 0).hidden
+        with open(path, "xb") as file:
+            pq.write_table(rows, file, store_schema=False)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        return Part(name, rows.num_rows, size)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTarget:
+    """The objects of one batch, which readers see one by one. `mark` is the start of the log's uuid."""
+
+    files: ObjectFiles
+    mark: str
+
+    @property
+    def place(self) -> FileStore:
+        return self.files
+
+    def __str__(self) -> str:
+        return self.files.address
+
+    def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
+        """Write an object, unless it is there already with the same rows; see `Target.write`.
+
+        Raises OutputConflictError if the object has other rows: then an old copy of the log is at work.
+        """
+        content = _encoded(rows)
+        name = f"{subfolder}/" if subfolder else ""
+        name += f"part-{number:05}-{self.mark}.parquet"
+        if self.files.create(name, content):
+            return Part(name, rows.num_rows, len(content))
+        present = self.files.read(name)  # perhaps of another version of Parquet's writer
+        found = pq.ParquetFile(pa.BufferReader(pa.py_buffer(present))).read()
+        if found.num_rows != rows.num_rows or _encoded(found.cast(rows.schema)) != content:
+            raise OutputConflictError(
+                f"{self.files.path(name)} is there with other rows than the log froze: the log is an old copy, or the "
+                f"object was changed. Restore the newest log, or give the output another path"
+            )
+        return Part(name, rows.num_rows, memoryview(present).nbytes)
+
+
+def _encoded(rows: pa.Table) -> bytes:
+    """Return rows as a Parquet file. Equal rows give equal bytes, as long as the writer's version is the same."""
+    sink = pa.BufferOutputStream()
+    # In how many chunks the rows lie, and what was noted beside them, differs between the driver that froze them and
+    # one that read them from the log.
+    pq.write_table(rows.replace_schema_metadata(None).combine_chunks(), sink, store_schema=False)
+    return bytes(sink.getvalue())
+
+
+def write_parts(tables: Iterable[tuple[int, pa.Table]], target: Target, partitions: Sequence[str]) -> Iterator[Part]:
+    """Write the table of each frozen file, one file for each combination of values of the fields `partitions`.
+
+    Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full or the place away.
     """
     try:
-        for table in tables:
+        for number, table in tables:
             for subfolder, rows in _split(table, partitions):
-                yield _write(rows, folder, subfolder)
+                yield target.write(rows, number, subfolder)
     except OSError as error:
-        raise os_trouble(error, f"the files of a batch could not be written to {folder}") from error
+        raise os_trouble(error, f"the files of a batch could not be written to {target}") from error
 
 
 def os_trouble(error: OSError, what: str) -> OutputError:
-    """Return the error for a disk or file system that refuses."""
+    """Return the error for a disk, a file system or an object store that refuses."""
+    if isinstance(error, FilesRefusedError):
+        return OutputRefusedError(f"{what}: {error}")
     if error.errno == errno.ENAMETOOLONG:
         hint = "a value that names a folder is too long; give the output another partitionBy, and another path"
         return OutputError(f"{what}: {error.strerror} ({hint})")
     kind = OutputError if isinstance(error, NEVER_PASSING) else OutputUnavailableError
     return kind(f"{what}: {error}")
-
-
-def _write(rows: pa.Table, folder: Path, subfolder: str) -> Part:
-    parent = folder
-    for name in subfolder.split("/") if subfolder else ():
-        parent = parent / name
-        if not parent.exists():
-            parent.mkdir(exist_ok=True)
-            fsync_folder(parent.parent)
-    name = os.path.join(subfolder, f"part-{secrets.token_hex(8)}.parquet")
-    path = folder / Part(name, 0, 0).hidden
-    with open(path, "xb") as file:
-        pq.write_table(rows, file, store_schema=False)
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-    return Part(name, rows.num_rows, size)
 
 
 def _split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
@@ -126,15 +208,15 @@ def escaped(text: str) -> str:
 class WriteFrozen(OnWorker):
     """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each such file."""
 
-    checkpoint: str
+    files: FileStore
     frozen: FrozenFiles
-    folder: str
+    target: Target
     partitions: tuple[str, ...]
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = list(numbers_of(batches))
-        files = tuple(self.frozen.files[number] for number in numbers)
-        chosen = FrozenFiles(self.frozen.folder, files, self.frozen.schema)
-        tables = read_frozen(Path(self.checkpoint), chosen)
-        parts = [asdict(part) for part in write_parts(tables, Path(self.folder), self.partitions)]
+        wanted = tuple(self.frozen.files[number] for number in numbers)
+        chosen = FrozenFiles(self.frozen.folder, wanted, self.frozen.schema)
+        tables = zip(numbers, read_frozen(self.files, chosen), strict=True)
+        parts = [asdict(part) for part in write_parts(tables, self.target, self.partitions)]
         yield pa.RecordBatch.from_pylist(parts, schema=PART)

@@ -163,7 +163,7 @@ class StageJob:
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """Return the branch of a large result, written by the workers that have it."""
         number = self._stage.outputs.index(output)
-        writer = FreezeWriter(str(files.path), f"{number}", output.schema)
+        writer = FreezeWriter(files, f"{number}", output.schema)
         names = output.schema.names
         pending = self._lower.pending(node)
         if pending is None or pending.leaving.names != names or self._layout.shared(node):

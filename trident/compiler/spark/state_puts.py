@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from trident.compiler.spark.frozen_parts import Part, ReadPart, parts_of
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.files.store import FileStore
 from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
@@ -74,8 +74,8 @@ class Puts(Protocol):
 class SparkPuts:
     """Puts by Spark's workers, in a session of its own beside `spark`, opened when it is first needed."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
-        self._spark, self._checkpoint = spark, checkpoint
+    def __init__(self, spark: SparkSession, files: FileStore) -> None:
+        self._spark, self._files = spark, files
         self._lock = threading.Lock()
         self._opened: SparkSession | None = None
         self._closed = False
@@ -95,7 +95,7 @@ class SparkPuts:
         parts = parts_of(frozen)
         if not parts:
             return []
-        put = PutFrozen(ReadPart(str(self._checkpoint), frozen), parts, batch)
+        put = PutFrozen(ReadPart(self._files, frozen), parts, batch)
         reports = self._over_numbers(len(parts), put).to_pylist()
         for report in reports:
             if report["refusal"] is not None:
@@ -128,15 +128,15 @@ class SparkPuts:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
         if self._sees_files is None:
             with active_session_kept():
-                self._sees_files = reachable(self._session, self._checkpoint / FROZEN)
+                self._sees_files = reachable(self._session, self._files.below(FROZEN))
         return self._sees_files
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
         """Check what the workers reach; see `Puts.check_reached`."""
         if not self.sees_files():
             raise StateError(
-                f"{shared.where}: the executors do not see the checkpoint's folder {self._checkpoint}, where the "
-                f"frozen files are: put it on a disk that all machines share"
+                f"{shared.where}: the executors do not reach {self._files.address}, where the frozen files are: put it "
+                f"on a disk that all machines share, or on an object store (filesLocation=)"
             )
         for report in self._over_numbers(_PROBES, ReachState(shared)).to_pylist():
             if report["refusal"] is not None:

@@ -10,6 +10,7 @@ import pytest
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError
+from trident.files.disk import DiskFiles
 from trident_state.messages import Applied, Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 from trident_state.store import StateFactory, Store
@@ -51,6 +52,11 @@ class FileHome:
     holder: Lease | None = None
     """The lease in force: `publish` refuses every other. None: no lease is refused."""
     published: list[bytes] = field(default_factory=list)
+
+    @property
+    def files(self) -> DiskFiles | None:
+        """The place of the state's files; None without a folder."""
+        return None if self.folder is None else DiskFiles(self.folder, private=True)
 
     def manifest(self) -> bytes | None:
         """Return the manifest that was published last, None if there is none."""

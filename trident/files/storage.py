@@ -1,9 +1,9 @@
 """The options of an object store: its address and its credentials, which are named and never held."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from trident.base.errors import SourceUnreadableError, TopologyError
+from trident.base.errors import TopologyError
 from trident.base.secrets import SOURCES, read_secret
 
 _OPEN = frozenset(
@@ -12,6 +12,7 @@ _OPEN = frozenset(
         "account_name",
         "allow_http",
         "application_credentials",
+        "conditional_put",
         "connect_timeout",
         "endpoint",
         "region",
@@ -27,6 +28,8 @@ _OPEN = frozenset(
 
 _OF_CLIENT = ("allow_http", "connect_timeout", "timeout")
 
+Options = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Storage:
@@ -37,54 +40,50 @@ class Storage:
     way, so that neither the program, nor a plan, nor a message holds it.
     """
 
-    options: tuple[tuple[str, str], ...] = ()
+    options: Options = ()
+    argument: str = field(default="storage", repr=False, compare=False)
+    """What messages call the options: the name of the user's argument."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str] | None) -> "Storage":
-        """Return the options as given by a user. Raises TopologyError if one is not text, or holds a secret.
+    def of(cls, options: Mapping[str, str] | None, argument: str = "storage") -> "Storage":
+        """Return the options as given by a user. Raises TopologyError if one is no text, or holds a secret.
 
         >>> Storage.of({"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}).shown()
         {'region': 'eu-central-1', 'secret_access_key': 'env:MY_SECRET'}
         """
         if not isinstance(options or {}, Mapping):
-            raise TopologyError(f"FileSpout: storage={type(options).__name__}: expected options by name, as a dict")
+            raise TopologyError(f"{argument}={type(options).__name__}: expected options by name, as a dict")
         for name, value in (options or {}).items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise TopologyError(
-                    f"FileSpout: storage[{name!r}] is of type {type(value).__name__}; names and values are texts, "
-                    f'such as "true"'
+                    f"{argument}[{name!r}] is of type {type(value).__name__}; names and values are texts, such as "
+                    f'"true"'
                 )
             if value in SOURCES or (name not in _OPEN and not value.startswith(SOURCES)):
                 raise TopologyError(
-                    f'FileSpout: storage[{name!r}] may be a secret: write "env:NAME" or "file:path", and let the '
+                    f'{argument}[{name!r}] may be a secret: write "env:NAME" or "file:path", and let the '
                     f"environment variable or the file hold it, on the driver and on every worker. Only these options "
                     f"are written down: {', '.join(sorted(_OPEN))}"
                 )
             if name == "endpoint" and "@" in value:
-                raise TopologyError("FileSpout: storage['endpoint'] holds a user or password; give them as own options")
-        return cls(tuple(sorted((options or {}).items())))
+                raise TopologyError(f"{argument}['endpoint'] holds a user or password; give them as own options")
+        return cls(tuple(sorted((options or {}).items())), argument)
 
     def shown(self) -> dict[str, str]:
         """Return the options as they were given, without secrets."""
         return dict(self.options)
 
-    def read(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the options of the store and those of its HTTP client, with their values read.
+    def read(self, error: Callable[[str], Exception]) -> tuple[Options, Options]:
+        """Return the options of the store and those of its HTTP client, sorted, with their values read.
 
-        Raises SourceUnreadableError if a variable or file is missing; the message never shows a content.
+        Raises what `error` makes of a message if a variable or file is not there. No message shows a content.
         """
-        values = {name: _value(name, value) for name, value in self.options}
+
+        def unread(problem: str) -> Exception:
+            return error(f"{problem}; it must be there for the driver and for every worker")
+
+        values = {name: read_secret(f"{self.argument}[{name!r}]", value, unread) for name, value in self.options}
         client = {name: values.pop(name) for name in _OF_CLIENT if name in values}
         if values.get("endpoint", "").startswith("http://"):
             client.setdefault("allow_http", "true")
-        return values, client
-
-
-def _value(name: str, value: str) -> str:
-    return read_secret(
-        f"storage[{name!r}]",
-        value,
-        lambda problem: SourceUnreadableError(
-            f"FileSpout: {problem}; it must be there for the driver and for every worker"
-        ),
-    )
+        return tuple(sorted(values.items())), tuple(sorted(client.items()))

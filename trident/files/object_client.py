@@ -1,0 +1,93 @@
+"""The client of object stores: obstore, opened by URL and options, with what a store refuses said in one line."""
+
+import importlib
+import re
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from trident.base.errors import MissingPackageError, TopologyError
+from trident.files.storage import Options
+
+SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
+"""The URLs of objects. Only S3 is tested."""
+
+FEW: dict[str, Any] = {"max_retries": 4}
+"""How often a request is sent again for a reader that is called again anyway: it waits a second or two."""
+
+PATIENT: dict[str, Any] = {
+    "max_retries": 8,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+"""How long one request outlasts a store that is away: about twenty seconds. What asked is then told, and asks again."""
+
+
+def obstore() -> Any:
+    """Return the package. Raises MissingPackageError if it is not installed."""
+    try:
+        return importlib.import_module("obstore")
+    except ImportError as error:
+        raise MissingPackageError(
+            "an object store needs the package obstore, also where Spark's workers run: "
+            "pip install 'trident-pyspark[objectstore]'"
+        ) from error
+
+
+def failures() -> Any:
+    """Return the module of obstore's exceptions."""
+    obstore()
+    return importlib.import_module("obstore.exceptions")
+
+
+def bucket_of(url: str) -> tuple[str, str]:
+    """Return the URL of a bucket, and the key behind it.
+
+    >>> bucket_of("s3a://books/2024/one.txt")
+    ('s3://books', '2024/one.txt')
+    """
+    scheme, _, rest = url.partition("://")
+    name, _, key = rest.partition("/")
+    return f"{'s3' if scheme == 's3a' else scheme}://{name}", key
+
+
+def reason(error: Exception) -> str:
+    """Return what a store says, in one line; without queries, in which some stores have signatures."""
+    said = " ".join(str(error).partition("Debug source")[0].split())
+    said = re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", said)
+    head, _, body = said.partition(" <?xml")
+    code = re.search(r"<Code>(.*?)</Code>", body)
+    return f"{head} {code[1]}" if code else head
+
+
+def refused(error: Exception) -> bool:
+    """Return whether a store will not do what was asked, however often it is asked: no right, no such bucket."""
+    kinds = failures()
+    if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError | kinds.NotSupportedError):
+        return True
+    if isinstance(
+        error, ValueError | NotImplementedError | kinds.InvalidPathError | kinds.UnknownConfigurationKeyError
+    ):
+        return True
+    status = re.search(r"status code: (\d+)", str(error))
+    return status is not None and status[1].startswith("4") and status[1] not in ("408", "409", "429")
+
+
+def pauses() -> list[float]:
+    """Return the seconds between the tries of a request that the client itself does not send again."""
+    return [min(5.0, 0.2 * 2**number) for number in range(PATIENT["max_retries"])]
+
+
+@lru_cache(maxsize=16)
+def open_bucket(bucket: str, options: Options, client: Options, patient: bool = False) -> Any:
+    """Return a client that keeps its connections. The cache's key holds the credentials: new ones get a new client.
+
+    Raises TopologyError if the options do not fit the store.
+    """
+    obstore()
+    from_url = importlib.import_module("obstore.store").from_url
+    retries = PATIENT if patient else FEW
+    try:
+        return from_url(bucket, config=dict(options), client_options=dict(client) or None, retry_config=retries)
+    except Exception as error:
+        raise TopologyError(f"cannot open {bucket}: {reason(error)}") from None

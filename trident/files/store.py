@@ -1,0 +1,99 @@
+"""The seam between a run and where its files lie: what it asks of a disk or an object store.
+
+Nothing here is renamed, and nothing is overwritten. A file counts once something names it (the log, a manifest); a file
+that nothing names is garbage, whatever it holds. So it does not matter what a writer leaves behind that dies half-way.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+
+class StoredFile(NamedTuple):
+    """A file as it is listed: its name, relative to the place, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+class Sink(Protocol):
+    """What the content of a new file is written to."""
+
+    def write(self, data: Any, /) -> Any:
+        """Take the next bytes, from any object with a buffer."""
+        ...
+
+    def flush(self) -> None: ...
+
+
+class FileStore(Protocol):
+    """A place of files. It is picklable, because it is sent to workers. Names are relative to it, with slashes.
+
+    All methods raise FilesError where an object store does not do what it is asked, and OSError where a disk does not.
+    """
+
+    @property
+    def address(self) -> str:
+        """Return the folder or the URL, for messages. Two places with the same address have the same files."""
+        ...
+
+    def below(self, folder: str) -> "FileStore":
+        """Return the place of the files below a folder of this one."""
+        ...
+
+    def path(self, name: str) -> str:
+        """Return the path or URL of a file, for messages and for readers."""
+        ...
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def writer(self, name: str) -> AbstractContextManager[Sink]:
+        """Return a context that writes a new file; after it the file is there as a whole, durably.
+
+        No other writer may ever use the name: it holds a random part. If the block raises, the file may be missing or
+        cut, and nothing may name it.
+        """
+        ...
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file as a whole and durably, unless there is one of this name. The first of several writers wins.
+
+        Returns whether the file now has this content: also where an earlier try of the same write made it.
+        """
+        ...
+
+    def sync(self, folder: str) -> None:
+        """Make the name of a folder durable. The files in it are so already; `writer` saw to that."""
+        ...
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, name: str) -> Any:
+        """Return the content of a file, as an object with a buffer. Raises FileNotFoundError if there is none."""
+        ...
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None if there is no such file."""
+        ...
+
+    def files(self, folder: str = "") -> Iterator[StoredFile]:
+        """Yield all files below a folder, in no particular order; none if there is no such folder."""
+        ...
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders that lie directly in a folder, relative to that one."""
+        ...
+
+    # --- deleting -------------------------------------------------------------------------------------------------
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files. A file that is gone already is no error."""
+        ...
+
+    def remove(self, folder: str) -> None:
+        """Delete a folder with all files below it, as far as that goes. What is left is garbage for the next sweep."""
+        ...
+
+    def remove_empty(self) -> None:
+        """Delete the folder of this place, if there is one and nothing is in it."""
+        ...

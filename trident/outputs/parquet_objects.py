@@ -1,0 +1,159 @@
+"""A Parquet output on an object store. A batch counts from the moment at which its manifest is there.
+
+    path/_trident/sink.json                          the owner: topology, output, log, fields
+    path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
+    path/txid=7/part-00000-<...>.parquet             a file: number of the frozen file, start of the log's uuid
+
+Nothing is renamed. Every object is created on the condition that it is not there, and none is ever replaced. The name
+of a file follows from what the log froze, so a repeated write of a batch, by this driver or a later one, finds the
+files of the first write: a row is never there twice, not even for readers that know nothing of manifests. Such readers
+may see a part of the batch that is being published. `publishedFiles` and `readParquet` go by the manifests, and see
+whole batches.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trident.base.errors import OutputConflictError
+from trident.compiler.spark.parquet_files import ObjectTarget, Part, Target
+from trident.files.objects import ObjectFiles
+from trident.outputs.parquet_folder import (
+    FIELD,
+    FORMAT,
+    OWN_FOLDER,
+    Owner,
+    check_not_ahead,
+    check_owner,
+    gapless,
+    owner_in,
+    record_in,
+)
+
+_OWNER = f"{OWN_FOLDER}/sink.json"
+_BATCHES = f"{OWN_FOLDER}/batches"
+_MARK = 8
+"""How much of the log's uuid stands in the names of files, so that two logs never write one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectBatches:
+    """A prefix in which each batch appears by its manifest."""
+
+    place: ObjectFiles
+
+    def __str__(self) -> str:
+        return self.place.address
+
+    # --- the owner ------------------------------------------------------------------------------------------------
+
+    def owner(self) -> Owner | None:
+        """Return the output that the prefix belongs to; None if it belongs to none."""
+        record = self._record(_OWNER)
+        return None if record is None else owner_in(str(self), record)
+
+    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
+        """Make an output the owner, or check that it is; see `ParquetPlace.take`."""
+        present = self.owner()
+        if present is None:
+            self._check_empty(owner)
+            # Another output may be faster: then its record is there, and is compared below.
+            self.place.create(_OWNER, _json({"format": FORMAT, **asdict(owner)}))
+            present = self.owner()
+        assert present is not None
+        check_owner(str(self), present, owner)
+        check_not_ahead(str(self), owner, max(self.txids(), default=0), last_frozen)
+
+    def _check_empty(self, owner: Owner) -> None:
+        others = next((file.name for file in self.place.files() if not file.name.startswith(f"{OWN_FOLDER}/")), None)
+        if others is not None:
+            raise OutputConflictError(
+                f"the prefix {self} of output {owner.output!r} holds other things ({others}): name one that is empty"
+            )
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
+        """Return the folder of the batch; nothing is deleted in the end, since a repeated write needs what is there."""
+        yield ObjectTarget(self.place.below(f"{FIELD}={txid}"), owner.log[:_MARK])
+
+    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+        """Do nothing: each file is durable, and has its name."""
+
+    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
+        """Create the manifest; see `ParquetPlace.publish`."""
+        files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
+        return self.place.create(
+            _manifest(txid), _json({"format": FORMAT, "txid": txid, "log": owner.log, "files": files})
+        )
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def rows(self, txid: int) -> int | None:
+        parts = self.parts(txid)
+        return None if parts is None else sum(part.rows for part in parts)
+
+    def parts(self, txid: int) -> list[Part] | None:
+        """Return the files of a published batch, by their names in its folder; None if it is not published.
+
+        Raises OutputConflictError if the manifest is not this output's.
+        """
+        record, name = self._record(_manifest(txid)), self.place.path(_manifest(txid))
+        if record is None:
+            return None
+        owner = self.owner()
+        if owner is None or record.get("log") != owner.log:
+            raise OutputConflictError(f"{name} is of log {record.get('log')}, and {self} is not that log's")
+        try:
+            if record["format"] != FORMAT or record["txid"] != txid:
+                raise ValueError(f"it is of batch {record['txid']}")
+            return [Part(**part) for part in record["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise OutputConflictError(f"{name} is not what was published: {error}") from None
+
+    def txids(self) -> list[int]:
+        return gapless(self._list_txids)
+
+    def _list_txids(self) -> list[int]:
+        names = [file.name.rpartition("/")[2].removesuffix(".json") for file in self.place.files(_BATCHES)]
+        return [int(name) for name in names if name.isdigit()]
+
+    def files(self, txids: Sequence[int]) -> list[str]:
+        """Return the URLs of the files of published batches; see `ParquetPlace.files`."""
+        return [self.place.path(name) for name, _ in self.named(txids)]
+
+    def named(self, txids: Sequence[int]) -> list[tuple[str, Part]]:
+        """Return the files of published batches, each with its name below the prefix, after a check of their sizes."""
+        if not txids:
+            return []
+        sizes = {file.name: file.size for file in self.place.files()}
+        found: list[tuple[str, Part]] = []
+        for txid in txids:
+            for part in self.parts(txid) or ():
+                name = f"{FIELD}={txid}/{part.name}"
+                if sizes.get(name) != part.bytes:
+                    size = sizes.get(name)
+                    what = "is gone" if size is None else f"has {size} bytes, published were {part.bytes}"
+                    raise OutputConflictError(
+                        f"{self.place.path(name)} {what}: the batch was changed after it was published"
+                    )
+                found.append((name, part))
+        return found
+
+    def _record(self, name: str) -> dict[str, Any] | None:
+        try:
+            text = bytes(self.place.read(name))
+        except FileNotFoundError:
+            return None
+        return record_in(self.place.path(name), text)
+
+
+def _manifest(txid: int) -> str:
+    return f"{_BATCHES}/{txid:020}.json"
+
+
+def _json(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode()

@@ -1,0 +1,123 @@
+"""The seam between a Parquet output and where its batches lie: a folder that is renamed, or objects with a manifest."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from trident.base.errors import OutputError
+from trident.base.paths import local_path
+from trident.compiler.spark.parquet_files import FolderTarget, Part, Target
+from trident.files.objects import is_object_url, object_files
+from trident.files.storage import Storage
+from trident.outputs import parquet_folder
+from trident.outputs.parquet_folder import Owner
+from trident.outputs.parquet_objects import ObjectBatches
+
+
+class ParquetPlace(Protocol):
+    """The place of one Parquet output. Errors are OutputErrors, or the OSErrors of a disk or an object store."""
+
+    def owner(self) -> Owner | None:
+        """Return the output that the place belongs to; None if it belongs to none."""
+        ...
+
+    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
+        """Make an output the owner, or check that it is. Raises OutputConflictError if it is not, or is ahead."""
+        ...
+
+    def target(self, owner: Owner, txid: int, epoch: int) -> AbstractContextManager[Target]:
+        """Return a context with where to write the files of a batch."""
+        ...
+
+    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+        """Complete a batch, durably, whose files are written. `publish` makes it visible."""
+        ...
+
+    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
+        """Make a batch visible, all at once. Return False if a batch of this txid was there already."""
+        ...
+
+    def rows(self, txid: int) -> int | None:
+        """Return the number of rows of a published batch; None if it is not published."""
+        ...
+
+    def txids(self) -> list[int]:
+        """Return the txids of published batches, in order, without a gap before the last."""
+        ...
+
+    def files(self, txids: Sequence[int]) -> list[str]:
+        """Return the paths or URLs of the files of published batches.
+
+        Raises OutputConflictError if one is gone or was changed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FolderBatches:
+    """A folder in which each batch appears by a rename."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def owner(self) -> Owner | None:
+        return parquet_folder.owner_of(self.path) if self.path.is_dir() else None
+
+    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
+        parquet_folder.take_folder(self.path, owner, last_frozen, epoch)
+
+    @contextmanager
+    def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
+        """Return a new folder, which is deleted in the end unless it was renamed; see `ParquetPlace.target`."""
+        staged = parquet_folder.make_staged_folder(self.path, owner.log, txid, epoch)
+        try:
+            yield FolderTarget(staged)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+        assert isinstance(target, FolderTarget)
+        parquet_folder.seal(target.folder, txid, parts)
+
+    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
+        assert isinstance(target, FolderTarget)
+        return parquet_folder.publish(self.path, target.folder, txid)
+
+    def rows(self, txid: int) -> int | None:
+        batch = parquet_folder.batch_of(self.path, txid)
+        return None if batch is None else batch.rows
+
+    def txids(self) -> list[int]:
+        return parquet_folder.txids(self.path)
+
+    def files(self, txids: Sequence[int]) -> list[str]:
+        found: list[str] = []
+        for txid in txids:
+            batch = parquet_folder.batch_of(self.path, txid)
+            if batch is not None:
+                parquet_folder.check_files(batch)
+                found += [str(batch.folder / part.name) for part in batch.parts]
+        return found
+
+
+def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ObjectBatches":
+    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor the URL of objects."""
+    text = str(path)
+    if is_object_url(text):
+        return ObjectBatches(object_files("path", text, storage))
+    return FolderBatches(local_path("path", path))
+
+
+def check_output(place: ParquetPlace) -> Owner:
+    """Return the owner of a place that is to be read. Raises OutputError if it is not a Parquet output."""
+    owner = place.owner()
+    if owner is None:
+        raise OutputError(
+            f"{place} is not a folder of a writeParquet output (it has no {parquet_folder.OWN_FOLDER}/sink.json)"
+        )
+    return owner
