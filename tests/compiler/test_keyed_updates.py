@@ -227,13 +227,13 @@ def test_tasks_come_to_what_the_driver_comes_to(
         folder = FrozenFolders(DiskFiles(tmp_path), "log").folder("g", TransactionAttempt(txid, 0, 1), 2)
         job = KeyedJob(KeyedUpdate.of(step), shares, theirs, txid, 0.0, Wanted(folder, puts, emitted))  # type: ignore[arg-type]
         result = job.result(pa.Table.from_batches(by_tasks(job, tasks, random.Random(seed)), REPORT))
-        theirs.apply(read_whole(tmp_path, result.puts))
+        theirs.apply(read_whole(DiskFiles(tmp_path), result.puts))
         assert theirs.contents == driver.contents
         if emitted is None:
             assert result.emitted is None
         else:
             assert result.emitted is not None and result.emitted.schema == emitted
-            assert rows_by_key(read_whole(tmp_path, result.emitted)) == rows_by_key(expected.emitted)
+            assert rows_by_key(read_whole(DiskFiles(tmp_path), result.emitted)) == rows_by_key(expected.emitted)
 
 
 def made_by_driver(step: StateUpdate, table: pa.Table, held: Held, txid: int) -> Updated:

@@ -379,8 +379,8 @@ BY_EXECUTORS = [
         "an asked state",
         "it is read as it stands, not as of the batch before",
         "state/trident_state/redis/open_snapshot.py",
-        "reader.read(placed, self.asOf, self.lease)",
-        "reader.read(placed, None, self.lease)",
+        "reader.read(placed, self.asOf, self.lease, self.cutoff)",
+        "reader.read(placed, None, self.lease, self.cutoff)",
         flow=f"{EXECUTORS},query",
     ),
     Fault(
@@ -396,8 +396,8 @@ BY_EXECUTORS = [
         "files",
         "a start deletes the files of batches that wait",
         "trident/run/committer.py",
-        "str(folder.relative_to(self.folder)) not in named",
-        "True",
+        "folder not in named:",
+        "True:",
         flow=EXECUTORS,
     ),
 ]

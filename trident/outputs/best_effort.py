@@ -1,4 +1,4 @@
-"""Best-effort branches, which never hold a batch up: each runs beside the commits, in a thread of its own.
+"""Best-effort branches, which never delay a batch: each runs beside the commits, in a thread of its own.
 
 The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. A
 tuple on which a function fails there is skipped, and a progress event counts it. If a batch fails for another reason,

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetricOutlet:
-    """Adds each batch once, although a commit that failed behind this output hands the batch over again.
+    """Adds each batch once, even if a commit that failed after this output hands the batch over again.
 
     `labels` are the labels of every series; the tuples bring the others. `read` gives the tuples of a result.
     """

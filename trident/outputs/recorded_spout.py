@@ -21,9 +21,10 @@ from trident_spouts.user_calls import foreign_metadata_error
 class RecordedSpout:
     """A spout that plays recorded batches again, in their order and with the bounds that they had.
 
-    ``stream.writeParquet(path)`` records: behind `newStream` it keeps each batch of the source, exactly once. Another
-    topology, or another version of the same one, then gets the same batches, however the source has changed meanwhile.
-    So one sees what a change of the program does to a day of real data, or finds the batch that brought it down.
+    ``stream.writeParquet(path)`` makes a recording: right after `newStream` it keeps each batch of the source, exactly
+    once. Another topology, or another version of the same one, then gets the same batches, even if the source has
+    changed meanwhile. So you can see the effect of a change of the program on a day of real data, or find the batch
+    that crashed it.
 
     The spout is transactional. The workers read the files. While the recording goes on, new batches are played as they
     come. Batches without rows were not recorded, so their txids are left out.

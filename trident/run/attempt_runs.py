@@ -157,7 +157,7 @@ class AttemptRuns:
     # --- in the loop -------------------------------------------------------------------------------------------
 
     def discard(self, attempt: TransactionAttempt) -> None:
-        """Make an attempt void: drop its result, whether it is held already or comes later."""
+        """Make an attempt void, and drop its result, whether it is held already or comes later."""
         # Mark first, then remove: `run` first holds the result, then asks.
         self._void.add(attempt)
         self.held.pop(attempt, None)

@@ -1,4 +1,4 @@
-"""The record of attempts in the log: numbers that go on over restarts, and digests that replays are compared with."""
+"""The record of attempts in the log: numbers that continue across restarts, and digests to compare replays with."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ class Attempts:
         self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:
-        """Record an attempt. Called before anything of it is emitted.
+        """Record an attempt. The caller does so before it emits anything of the attempt.
 
         So the next attempt has another number, even after a crash.
         """

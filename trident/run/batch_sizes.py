@@ -1,4 +1,4 @@
-"""The sizes of batches: how much of each stream the next batch may hold, from what the last ones took.
+"""The sizes of batches: how much of each stream the next batch may hold, computed from the times of the last batches.
 
 Only new batches get a size: a plan that is kept for a replay, or is in the log, stays as it is. Nothing here has a
 thread, a clock or I/O. The reasons are in docs/decisions/0027-batches-sized-by-what-the-last-took.md.
@@ -43,10 +43,10 @@ class Amount(NamedTuple):
 
 
 def fixed_part(batches: Sequence[Measured], before: float) -> float:
-    """Return the seconds that any batch takes, however little is in it: where a line through the batches begins.
+    """Return the seconds that even an empty batch takes: the intercept of a line through the batches.
 
-    The batches come oldest first, and newer ones weigh more. `before` is the last answer, which holds on while the
-    batches are of nearly one size, because then no line can be drawn.
+    The batches come oldest first, and newer ones weigh more. `before` is the previous result, which is returned while
+    the batches have nearly the same size, because no line can be drawn through them.
 
     >>> round(fixed_part([Measured(100, 0.3), Measured(200, 0.4), Measured(300, 0.5)], before=0.0), 6)
     0.2
@@ -70,8 +70,8 @@ def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
 def size_for(target: float, batches: Sequence[Measured], fixed: float) -> float:
     """Return the amount with which a batch takes `target` seconds; infinity if the amount makes no difference.
 
-    Where the fixed part of a batch alone takes more than half the target, the target cannot be had by small batches:
-    they would spend their time on what every batch costs. Then the variable part is as long as the fixed one.
+    If the fixed part of a batch alone takes more than half the target, small batches would spend most of their time on
+    it. Then the size is chosen so that the variable part takes as long as the fixed part.
 
     >>> batches = [Measured(100, 0.3), Measured(200, 0.4), Measured(300, 0.5)]
     >>> round(size_for(1.0, batches, fixed=0.2)), round(size_for(0.1, batches, fixed=0.2))
@@ -138,7 +138,7 @@ class BatchSizes:
             return Budget(rows, size, self.target)
 
     def ran(self, txid: int, amounts: Mapping[str, Amount], began: float) -> None:
-        """Note how much of each stream a batch holds that has run, and when its attempt began (monotonic seconds)."""
+        """Note how much of each stream a finished batch holds, and when its attempt began (monotonic seconds)."""
         with self._lock:
             self._under_way[txid] = amounts, began
 

@@ -25,7 +25,7 @@ _NANOSECONDS = 1_000_000
 
 
 def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
-    """Return a provider that exports spans where the standard variables say; None if they name no place.
+    """Return a provider that exports spans to the endpoint of the standard variables; None if they name none.
 
     If the packages for it are missing, this warns and returns None: the variables may be meant for other programs.
     """
@@ -58,8 +58,8 @@ class BatchSpans:
     def hear(self, event: Mapping[str, Any]) -> None:
         """Make the spans of one event. No span holds a value of a tuple, or the text of an error, which may quote one.
 
-        The phases plan, run and freeze are laid behind the batch's begin, one after the other, and commit before its
-        end; what lies between is the wait for the batches before. Their lengths are exact.
+        The phases plan, run and freeze are placed one after the other from the batch's beginning on, and commit just
+        before its end; the time between is the wait for earlier batches. The lengths of the phases are exact.
         """
         from opentelemetry.trace import StatusCode, set_span_in_context
 
@@ -89,9 +89,9 @@ class BatchSpans:
 
 
 def exporting(listen: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]) -> Callable[[], None]:
-    """Export spans of the events that `listen` passes on, if OTEL_ variables ask for it. Return what ends this.
+    """Export spans of the events that `listen` passes on, if OTEL_ variables ask for it. Return a function to end it.
 
-    The end gives what is waiting to the exporter, for 2 seconds at most, whether that answers or not.
+    That function gives waiting spans to the exporter, and waits at most 2 seconds for it.
     """
     provider = provider_of(os.environ)
     if provider is None:

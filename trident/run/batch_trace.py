@@ -1,4 +1,4 @@
-"""The trace of batches: it gathers what a run's threads report of a batch, and makes one progress event of that."""
+"""The trace of batches, which gathers the reports of a run's threads about a batch into one progress event."""
 
 import logging
 import threading
@@ -77,7 +77,7 @@ class Trace:
                 known.phases[phase] = seconds
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None:
-        """Note that stage 1 of an attempt is computed, and show what its Debug steps saw."""
+        """Note that stage 1 of an attempt is computed, and show the tuples of its Debug steps."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -106,7 +106,7 @@ class Trace:
     ) -> None:
         """Report a failed attempt, or a failed try at a commit. `rows` is the number of tuples that are lost by it.
 
-        The log gets a warning only of the first of failures that repeat.
+        If a failure repeats, the log gets a warning only of the first one.
         """
         with self._lock:
             before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))

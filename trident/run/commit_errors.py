@@ -1,4 +1,4 @@
-"""The errors after which a commit is tried again. After any other TridentError the group stops; the batch stays."""
+"""The errors after which a commit is tried again. After other TridentErrors the group stops; the batch stays frozen."""
 
 from trident.base.errors import (
     BatchTimeoutError,

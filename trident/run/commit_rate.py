@@ -1,4 +1,4 @@
-"""The rate of a group's commits, told to the log from time to time and not for each batch."""
+"""The rate of a group's commits, logged from time to time and not for each batch."""
 
 EVERY_SECONDS = 10.0
 """The least time between two lines about one group."""

@@ -81,8 +81,8 @@ class CommitTurns:
     def heal(self, state: str) -> None:
         """Heal a rewound store up to the last committed batch.
 
-        This runs in the commit thread, not in the watch's, because a commit turn and a heal of one store must
-        not meet.
+        This runs in the commit thread, not in that of the watch, because a commit turn and a heal of one store must not
+        run at the same time.
         """
         try:
             self._committer.heal(state, self.committed)
@@ -112,11 +112,11 @@ class CommitTurns:
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 
     def _transient(self, error: BaseException) -> bool:
-        """Return whether another try may help, and count this one where tries are limited.
+        """Return whether another try may help, and count this try if tries are limited.
 
-        Another try may help where a store is away. It may also help where user code or Spark failed, or with an
-        error that is no TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these
-        tries is counted, and doubles the limit of the next one.
+        Another try may help if a store is away. It may also help if user code or Spark failed, or after an error that
+        is not a TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these tries is
+        counted, and doubles the time limit of the next one.
         """
         if isinstance(error, TRANSIENT):
             return True

@@ -1,7 +1,7 @@
 """The commit turn: write one frozen batch into every state of its group, stage by stage.
 
-It is synchronous, and no clock decides anything. Every call may be repeated after any failure, since each step first
-finds out what an earlier try has done: a stage that is frozen is read, and a store skips what it holds.
+It is synchronous, and does not depend on a clock. Every call may be repeated after any failure, because each step first
+finds out what an earlier try has done: a frozen stage is read from the log, and a store skips keys that it has written.
 """
 
 import logging
@@ -225,7 +225,7 @@ class Committer:
         tables: StageTables,
         summary: TurnSummary,
     ) -> Mapping[str, Result]:
-        """Return a stage's results by output: those at hand, else those in the log, else computed and frozen now."""
+        """Return a stage's results by output: those at hand, else those in the log, else new ones, frozen now."""
         if at_hand is not None:
             return at_hand
         frozen = self._frozen.stage(txid, stage.number)
@@ -268,17 +268,16 @@ class Committer:
     def _unborn(self, txid: int) -> set[str]:
         """Return the states that were born after this batch.
 
-        Such a state was dropped and began anew: it gets nothing of the batch, and hands nothing on to later
-        stages.
+        Such a state was dropped and began anew: it gets nothing of the batch, and gives nothing to later stages.
         """
         return {state for state, birth in self.births.items() if birth.txid >= txid}
 
     def _awaited(self, stage: Stage, txid: int) -> set[Node]:
         """Return the steps from which later stages start, if one of these stages is still to be computed; else no step.
 
-        Once all later stages are frozen, nothing may be read for them: the states may be at later batches
-        already, and then no longer have this batch's values. That happens because a power loss takes a
-        COMMITTED from the log, but not from a server.
+        Once all later stages are frozen, nothing may be read for them, because the states may be at later batches
+        already and no longer have this batch's values. That happens if a power loss removed COMMITTED from the log,
+        while a server kept the batch.
         """
         later = [other for other in self.group.stages if other.number > stage.number]
         if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
@@ -351,7 +350,7 @@ class Committer:
     def _by_reference(
         self, stage: Stage, txid: int, results: Mapping[str, Result], summary: TurnSummary, awaited: set[Node]
     ) -> StageTables:
-        """Return what later stages read of this one's frozen files in the workers, so that none of it comes here."""
+        """Return the inputs of later stages that workers, and not the driver, read from this stage's frozen files."""
         later: StageTables = {}
         for output in stage.frozen:
             step, frozen = output.step, results.get(output.name)
@@ -368,7 +367,7 @@ class Committer:
         return later
 
     def _asked(self, step: StateQuery, frozen: FrozenFiles, txid: int, summary: TurnSummary) -> Emission | None:
-        """Have the executors ask a state; return None if the driver is to ask. Heal a state that is behind."""
+        """Have the executors query a state; return None if the driver is to query it. Heal a state that is behind."""
         state = step.updated.state.name
         as_of = self._as_of(state, txid, summary.states)
         ask = partial(self._executors.ask, step, frozen, as_of)

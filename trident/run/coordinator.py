@@ -1,4 +1,4 @@
-"""The way of a group's batches from plan to commit, as a pure state machine: events in, actions out.
+"""The path of a group's batches from plan to commit, as a pure state machine: events in, actions out.
 
 It has no thread, no clock and no I/O. The runtime drives it with threads, Spark and a real log; a simulator drives the
 same code with a seeded scheduler. What it guarantees, whatever the order of events:
@@ -76,7 +76,7 @@ class Batch:
 
 
 class Coordinator:
-    """One batch group's state machine. `start` once, then `handle` each event; do what the returned actions say."""
+    """One batch group's state machine. Call `start` once, then `handle` for each event; carry out their actions."""
 
     def __init__(self, rules: Rules, epoch: int, history: History) -> None:
         self._rules = rules
@@ -321,7 +321,7 @@ class Coordinator:
         self._do(on.Commit(txid, delay))
 
     def _plan_next(self) -> None:
-        """Ask for one plan: of the earliest batch that waits for one, else of a new batch if there is room."""
+        """Ask for one plan: for the earliest batch that waits for one, or else for a new batch if there is room."""
         # One plan at a time, since each begins where the plan before it ends.
         if self._planning or self._stopping:
             return
@@ -338,7 +338,7 @@ class Coordinator:
             self._plan_new()
 
     def _at_pending_limit(self) -> bool:
-        """Return whether no further batch may be in flight; then a strategy is asked how long that stays so."""
+        """Return whether no further batch may be in flight; if so, a wait strategy decides when to look again."""
         reached = len(self._batches) >= self._rules.pending
         if reached and self._rules.wait is not None:
             self._at_limit = True
@@ -441,7 +441,7 @@ class Coordinator:
                 self._do(on.Cancel(batch.attempt))
 
     def _finishing(self) -> bool:
-        """Return whether a batch is frozen or being frozen, or the spouts are still to hear of a commit."""
+        """Return whether a batch is frozen or being frozen, or the spouts must still be told of a commit."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 

@@ -1,4 +1,4 @@
-"""Dead letters of a running topology, put back into the stream that they fell out of."""
+"""The replay of dead letters: it puts them back into the stream of the running topology from which they came."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ Where = Callable[[Row], bool]
 
 
 def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
-    """Return the spout through which letters come back into this stream. Raises TopologyError where there is none."""
+    """Return the spout through which letters come back into this stream. Raises TopologyError if there is none."""
     spouts = [(node.stream, node.spout) for node in nodes if isinstance(node, SpoutSource)]
     replays = {name.removesuffix(".again"): spout for name, spout in spouts if isinstance(spout, ReplaySpout)}
     if stream not in replays:

@@ -118,7 +118,7 @@ def text_of(watched: Watched) -> str:
 
 
 def growths_of(events: list[ProgressEvent]) -> dict[str, float]:
-    """Return by how much the lag of each stream has last grown in a second, for the streams of which that is known."""
+    """Return the latest growth per second of each stream's lag, for the streams for which it is known."""
     sources = [event["sources"] for event in events if "sources" in event]
     return {
         stream: source["lagGrowthPerSecond"]
@@ -129,7 +129,7 @@ def growths_of(events: list[ProgressEvent]) -> dict[str, float]:
 
 
 def _read_text(read: ReadSoFar, growth: float | None) -> str:
-    """Return how far a source was read: ``20 % of 1.3 MB read``; behind that its lag, if it is known how that grows.
+    """Return how far a source was read: ``20 % of 1.3 MB read``; followed by its lag, if the lag's growth is known.
 
     >>> _read_text(ReadSoFar(1_000, 5_000, "rows"), 250.0)
     '20 % of 5,000 rows read, 4,000 rows behind, growing by 250 rows/s'

@@ -22,8 +22,8 @@ DROPPED = "numRowsDroppedByWatermark"
 class WindowTime:
     """A window's watermark after a batch (ISO 8601; None before the first time), and how many rows the batch dropped.
 
-    A row is a tuple. Where a combiner has combined the tuples before they enter the window, it is all tuples of one
-    group and pane: then `dropped` is at most the number of tuples, and 0 only if none was late.
+    A row is a tuple, or, if a combiner has combined the tuples before they enter the window, all tuples of one group
+    and pane. Then `dropped` is at most the number of dropped tuples, and 0 only if none was late.
     """
 
     watermark: str | None
@@ -42,7 +42,7 @@ class EventTime:
         self._watermarks: dict[str, str | None] = {}
 
     def of(self, node: Watermark, tables: Mapping[str, pa.Table], dropped: int, txid: int) -> WindowTime:
-        """Return a window's time after batch `txid`, which dropped so many of the window's rows.
+        """Return a window's time after batch `txid`, which dropped `dropped` of the window's rows.
 
         `tables` are what the batch wrote into states, by name. The watermark's state holds the batch already.
         """

@@ -1,4 +1,4 @@
-"""The events that the coordinator hears and the actions that it asks for. Plain data, no behaviour."""
+"""The events that the coordinator receives and the actions that it asks for. Plain data, no behaviour."""
 
 import msgspec
 
@@ -97,7 +97,7 @@ class StopAsked(Event, frozen=True):
 
 
 class GivenUp(Event, frozen=True):
-    """A stop that was asked for has waited long enough for what is under way."""
+    """A stop has waited long enough for the work that is under way."""
 
 
 class Broken(Event, frozen=True):

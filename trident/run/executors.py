@@ -1,8 +1,8 @@
-"""What Spark's executors do in a commit turn where the driver would: write states, ask them, read what is carried on.
+"""The work of Spark's executors in a commit turn in place of the driver: write states, query them, read carried tuples.
 
-A state names its writers (`RedisMapState.opaque(url, writers=...)`). The executors take what they wrote into frozen
-files before; a result that came to the driver is the driver's. Both send the same scripts and the same reads, so that
-either may repeat, after any failure, what the other has begun.
+A state names its writers (`RedisMapState.opaque(url, writers=...)`). Executors take results that they wrote into frozen
+files; the driver takes results that came to it. Both send the same scripts and the same reads, so that either may
+repeat, after any failure, what the other has begun.
 """
 
 import logging
@@ -64,7 +64,7 @@ class Executors:
     # --- what enters later stages ------------------------------------------------------------------------------------
 
     def carry(self, output: Output, frozen: FrozenFiles) -> Emission | None:
-        """Return what is carried to later stages, for the workers to read; None if the driver hands it on."""
+        """Return the tuples carried to later stages, for the workers to read; None if the driver passes them on."""
         readers = [step for step in self._driver_steps.get(output.step, []) if not isinstance(step, Sink)]
         if self.puts is None or self._by_driver(readers, frozen) or not self.puts.sees_files():
             return None
@@ -170,7 +170,7 @@ class Executors:
         return self._checked.get(state, True)
 
     def apply(self, store: Shared, state: str, lease: Lease, update: Update, frozen: FrozenFiles) -> Applied | None:
-        """Let the executors apply frozen files; return None if they do not reach the state, and need not.
+        """Let the executors apply frozen files; return None if they do not reach the state and the driver may apply it.
 
         `update` has no keys. Raises what `Store.apply` raises, or the error of Spark.
         """

@@ -137,7 +137,7 @@ class GroupRun:
         self.post(on.ActivateAsked())
 
     def pause(self) -> None:
-        """Do as `deactivate`, for a moment: whoever waits for a rest waits on, until `activate`."""
+        """Do as `deactivate`, for a moment: threads that wait for a rest keep waiting until `activate`."""
         self.post(on.DeactivateAsked())
 
     def quiet(self, timeout: float | None) -> bool:
@@ -157,7 +157,7 @@ class GroupRun:
         self._context.slots.rebalance(hints)
 
     def _no_rest_comes(self) -> bool:
-        """Return whether the group has ended. Raises TopologyConditionError if it stands still, being inactive."""
+        """Return whether the group has ended. Raises TopologyConditionError if it is inactive and quiet."""
         if self.done.is_set():  # asked anew each time: a fork replaces `done`
             return True
         if self._inactive and self.coordinator.quiet:
@@ -254,7 +254,7 @@ class GroupRun:
             self._timers.enter(seconds, 0, work)
 
     def _give_up(self) -> None:
-        """End a stop that has waited long enough: give up the calls that hang, and soon after everything else."""
+        """End a stop that has waited long enough: give up the calls that hang, and soon after all other work."""
         # In two steps: a turn whose call is given up here fails, and then the group ends in good order. `GivenUp` ends
         # the group if something else still hangs, such as a store or the log.
         self._calls.abandon()
@@ -361,7 +361,7 @@ class GroupRun:
         self._later(action.seconds, lambda: self._wake(number))
 
     def _wake(self, number: int) -> None:
-        """End the sleep `number` unless a later one has begun: else each `rest` would start another chain of sleeps."""
+        """End the sleep `number` unless a later one has begun; else each `rest` would start a new chain of sleeps."""
         if number == self._sleeps:
             self.post(on.Woken())
 

@@ -31,7 +31,7 @@ def in_notebook() -> bool:
 
 
 class LiveOutput:
-    """Shows something of a run, and shows it again whenever it has changed, until the run ends or `stop` is called.
+    """Shows a part of a run, and shows it again whenever it has changed, until the run ends or `stop` is called.
 
     In a notebook, the output below the cell that began this is replaced again and again. Elsewhere the text is printed.
     The thread that does it ends with the run.
@@ -72,7 +72,7 @@ class LiveOutput:
         self._thread.start()
 
     def _ipython_display_(self) -> None:
-        """Show nothing for a cell that ends in this: its output is there already."""
+        """Show nothing for a cell whose value is this object, because its output is shown already."""
 
     def stop(self, timeout: float | None = 5) -> None:
         """Show the newest once more, then end."""

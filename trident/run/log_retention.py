@@ -1,4 +1,4 @@
-"""The trimming of a group's log: it drops what neither a rewound store nor a restart can need any more."""
+"""The trimming of a group's log, which drops all that neither a rewound store nor a restart can need any more."""
 
 import logging
 
@@ -19,8 +19,8 @@ TRIM_EVERY = 64
 class Trimming:
     """Trims a group's log.
 
-    The loop calls `count`; one run thread at a time calls the other methods. The counts have no lock: a count that
-    is lost makes a trim come a little earlier or later, and `secured` asks the stores themselves what may go.
+    The loop calls `count`; one run thread at a time calls the other methods. The counts have no lock: a lost count
+    makes a trim come a little earlier or later, and `secured` asks the stores themselves what may be dropped.
     """
 
     def __init__(self, group: str, log: TransactionLog, lease: Lease, committer: Committer, settings: Settings) -> None:
@@ -68,8 +68,8 @@ class Trimming:
     def secured(self, committed: int) -> int:
         """Return the txid up to which no store needs the log.
 
-        From half of `rewindBytes` on, this has the stores write snapshots. The next commit waits for that, so
-        that the log cannot grow without bound behind a memory state.
+        Once more than half of `rewindBytes` is kept, this makes the stores write snapshots. The next commit waits for
+        that, so that the log cannot grow without bound because of a memory state.
         """
         stores = self._committer.stores.values()
         if self._unsecured_bytes >= self._settings.rewindBytes // 2:

@@ -1,7 +1,7 @@
 """The hooks of stateful operations that belong to a commit turn, and not to the update of their state.
 
-They are called in the lane of the commit turn, like all user code of a turn, and so before and after everything that a
-turn writes.
+They are called in the lane of the commit turn, like all user code of a turn, before and after everything that the turn
+writes.
 """
 
 from collections.abc import Iterable

@@ -100,7 +100,7 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
 
 
 def flag(option: str, value: bool) -> bool:
-    """Return the value of an option if it is True or False. Refuse anything else: Python takes "no" for true."""
+    """Return the value of an option if it is True or False. Anything else raises an error: in Python "no" is true."""
     if not isinstance(value, bool):
         raise TopologyError(f"{option}={value!r}: expected True or False")
     return value

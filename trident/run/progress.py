@@ -1,4 +1,4 @@
-"""The progress of a run: one event for each committed batch and each failed attempt, of which the newest are kept.
+"""The progress of a run: an event for each committed batch and each failed attempt. The newest events are kept.
 
 An event is plain data (it can be written as JSON) with camelCase keys: ``event`` ("committed", "failed" or "skipped"),
 ``name``, ``id``, ``runId`` and ``engine`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC).
@@ -47,7 +47,7 @@ class Progress:
     Parameters
     ----------
     capacity : how many events are kept.
-    whenDropped : what is called for each event that a slow listener does not get.
+    whenDropped : a function that is called for each event that a slow listener does not get.
 
     >>> progress = Progress()
     >>> progress.tell({"event": "committed", "group": "sentences", "txid": 1, "numInputRows": 16})

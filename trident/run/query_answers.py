@@ -29,7 +29,7 @@ def answers_as_of(readable: Mapping[str, ReadableStore]) -> AnswerQuery:
 class CommittedAnswers:
     """Answers queries as of the last batch that the group of the queried state has committed.
 
-    It reads as a view from outside does, and holds the other group's commits back only while it reads. `source` is set
+    It reads like a view from outside, and holds the other group's commits back only while it reads. `source` is set
     once all groups of the run are made, before the first commit turn.
     """
 

@@ -1,4 +1,4 @@
-"""The view that reads have of a run: which group writes a state, its last committed txid, and the state's store."""
+"""The `ReadSource` of a run: the group that writes a state, the group's last committed txid, the state's store."""
 
 import os
 from collections.abc import Mapping

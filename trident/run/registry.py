@@ -96,7 +96,7 @@ def release(name: str, running: "Running | None") -> None:
 def _at_exit() -> None:
     """Stop the topologies of a program that ends.
 
-    Otherwise they would end in the middle of a batch, which loses nothing, but repeats the batch at the next start.
+    Otherwise they would end in the middle of a batch; nothing would be lost, but the next start would repeat the batch.
     """
     left = running_here()
     for running in left:

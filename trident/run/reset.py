@@ -112,8 +112,8 @@ def _drop_states(
 def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
     """Drop a state of this log. Raises FencedError if another driver took the log after `lease`.
 
-    If no other driver took this log and the state has a later lease all the same, then a driver took the state that
-    had another copy of the log. In that case the state is dropped, too.
+    If no other driver took this log but the state has a later lease, then a driver with another copy of the log took
+    the state. In that case the state is dropped, too.
     """
     try:
         store.drop(lease)
@@ -123,7 +123,7 @@ def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
 
 
 def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLog | None:
-    """Return the log in a file; None if there is no file, or it cannot be read (`reset` deletes it all the same)."""
+    """Return the log in a file; None if there is no file, or it cannot be read (`reset` deletes it nevertheless)."""
     if not path.exists():
         return None
     try:

@@ -39,12 +39,12 @@ class Rests:
             self._changed.notify_all()
 
     def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until the condition holds, which a `wake` has looked at again. Return False after `timeout` seconds."""
+        """Wait until the condition holds; each `wake` has it checked again. Return False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 
     def wait(self, wake: Callable[[], object], timeout: float | None) -> bool:
-        """Call `wake`, so that the sources are asked anew, and wait until they have nothing.
+        """Call `wake`, so that the sources are asked again, and wait until they have nothing.
 
         Return False if that takes longer than `timeout` seconds.
         """

@@ -1,4 +1,4 @@
-"""Gauges of a run that nobody keeps: they are looked up when metrics are collected."""
+"""Gauges of a run that are computed when metrics are collected."""
 
 from collections.abc import Callable, Mapping
 

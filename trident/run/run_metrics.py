@@ -132,7 +132,7 @@ class RunMetrics:
 
 
 def dropped_counter(registry: MetricsRegistry, topology: str) -> Callable[[], None]:
-    """Return the function that counts one progress event more that a slow listener did not get."""
+    """Return a function that counts one more progress event that a slow listener did not get."""
     text = "Progress events that a slow listener did not get."
     return lambda: registry.count("trident_events_dropped_total", text, 1, topology=topology)
 

@@ -1,4 +1,4 @@
-"""The handle of a running topology, with the manners of PySpark's StreamingQuery."""
+"""The handle of a running topology, which resembles PySpark's StreamingQuery."""
 
 import contextlib
 import logging
@@ -55,7 +55,7 @@ _PATIENCE = 2.0
 
 
 class RunningTopology:
-    """A topology at work: the handle that `TridentTopology.start` returns.
+    """A running topology: the handle that `TridentTopology.start` returns.
 
     As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
@@ -216,8 +216,8 @@ class RunningTopology:
         n : int
             The number of rows.
         by : str or callable, optional
-            What ranks a value, as for ``top`` of a state's view: a field of the value, or a function of it. By
-            default the value itself, or nothing if values have no order.
+            The rank of a value, as for ``top`` of a state's view: a field of the value, or a function of it. By default
+            the value itself, or no ranking if values have no order.
         every : duration
             The time between two looks.
 
@@ -243,9 +243,9 @@ class RunningTopology:
     def deactivate(self, wait: Duration | None = 0) -> bool:
         """Plan no new batch until `activate`. Does nothing if the topology is inactive already.
 
-        Batches that are planned are computed and committed, and states and DRPC functions go on to answer. The run
-        keeps its log, so that no standby takes over. A RichSpout is deactivated, once.
-        Meaning: ``deactivate`` of Storm's Nimbus.
+        Batches that are planned are still computed and committed, and states and DRPC functions keep answering. The run
+        keeps its log, so that no standby takes over. A RichSpout is deactivated, once. Meaning: ``deactivate`` of
+        Storm's Nimbus.
 
         Parameters
         ----------
@@ -332,9 +332,9 @@ class RunningTopology:
 
     @contextlib.contextmanager
     def _switch(self, verb: str) -> Iterator[None]:
-        """Change the condition, one caller at a time. Raises TopologyConditionError where it cannot be changed.
+        """Change the condition, one caller at a time. Raises TopologyConditionError if it cannot be changed.
 
-        A rebalance, which takes long, does not keep others waiting: they are refused.
+        Other callers do not wait for a rebalance, which takes long; they get the error.
         """
         with self._switching:
             self._check_runs(verb)
@@ -472,7 +472,7 @@ class RunningTopology:
 
     @cached_property
     def watched(self) -> WatchedRun:
-        """What the page of a server asks of this run; from the first time on it keeps the newest events."""
+        """The protocol by which a server's page reads this run. Once used, it keeps the newest events."""
         return WatchedRun(self, self._context.topology)
 
     def group_of_stream(self, stream: str) -> str:
@@ -493,18 +493,18 @@ class RunningTopology:
     ) -> Server:
         """Serve the DRPC functions and states over HTTP, from a thread of this process, and return at once.
 
-        A browser that opens ``.url`` of the returned server sees the run at work. The server answers until its `stop`,
-        or until the run is stopped; after a run that failed it goes on to show why, until either is called. For a
-        server that goes on while the pipeline is stopped, see ``trident serve``. The guide's page on serving lists the
-        paths.
+        A browser that opens ``.url`` of the returned server sees the running topology. The server answers until its
+        `stop` is called or the run is stopped; after a failed run it keeps showing the reason until one of these calls.
+        For a server that goes on while the pipeline is stopped, see ``trident serve``. The guide's page on serving
+        lists the paths.
 
         Parameters
         ----------
         port : int
             The port; 0 takes a free one, which ``.url`` of the returned server names.
         host : str
-            The address to listen at. Other machines reach only an address that is not of the loopback, and that needs
-            a `token`, or `tls` with certificates of clients.
+            The address to listen at. Other machines can reach the server only at an address other than loopback, which
+            requires a `token`, or `tls` with certificates of clients.
         token : str, optional
             What clients send as ``Authorization: Bearer ...``: at least 16 characters, or ``env:NAME`` or ``file:path``
             that holds them.
@@ -524,7 +524,7 @@ class RunningTopology:
         Raises
         ------
         TopologyError
-            The address cannot be had, other machines could ask without a token or a certificate, or a file of `tls`
+            The address cannot be bound, other machines could ask without a token or a certificate, or a file of `tls`
             cannot be used.
         MissingPackageError
             The packages of the extra ``trident-pyspark[server]`` are not installed.
@@ -562,12 +562,12 @@ class RunningTopology:
     def replayDeadLetters(
         self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str = "deadLetters"
     ) -> int:
-        """Put dead letters back into the stream that they fell out of, and return how many.
+        """Put dead letters back into the stream from which they came, and return how many.
 
-        Call this once the code is put right. The letters' tuples enter the stream in the next batch, where
-        `Stream.replayable` stands, and the letters leave the state in that very batch: each comes back once, whatever
-        fails meanwhile. A tuple that fails again is a new letter. Letters that no batch has taken when the run ends
-        stay in the state.
+        Call this once the code is fixed. The letters' tuples enter the stream in the next batch, at the step
+        `Stream.replayable`, and the letters are removed from the state in the same batch: each comes back once,
+        whatever fails meanwhile. A tuple that fails again is a new letter. Letters that no batch has taken when the run
+        ends stay in the state.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ class Sources:
     def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
         """Open a spout in its lane, and close it there if the start was given up meanwhile.
 
-        Nothing else knows of an executor that opens so late: it would hold its source for ever.
+        Otherwise an executor that opens so late would hold its source for ever, because nothing else knows of it.
         """
         executor = spout.open()
         try:
@@ -111,7 +111,7 @@ class Sources:
 
     @property
     def wakes(self) -> bool:
-        """Whether every spout tells by itself when it has rows."""
+        """True if every spout reports by itself when it has rows."""
         return all(isinstance(executor, WakingExecutor) for executor in self._executors.values())
 
     @property
@@ -155,7 +155,7 @@ class Sources:
         return positions_after(previous, plan, emitted)
 
     def ran(self, txid: int, emissions: dict[Node, Emission | None], rows: int | None, began: float) -> None:
-        """Note how much of each stream a batch holds that has run: the sizes of later batches follow from it.
+        """Note, for a batch that has run, how much of each stream it holds; later batches are sized by that.
 
         `rows` is the number of all rows, if they were counted. `began`: when the attempt began (monotonic seconds).
         """
@@ -200,7 +200,7 @@ class Sources:
             call.exception()
 
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
-        """Tell the spouts that the attempt failed, and those that want to know, why.
+        """Tell the spouts that the attempt failed, with the reason for those that take it.
 
         This does not wait for them. Each spout is told before it emits the next attempt, because its lane keeps
         the order.
@@ -212,16 +212,16 @@ class Sources:
                 self._tell(stream, executor.fail, attempt)
 
     def switch(self, active: bool) -> None:
-        """Tell the spouts that want to know whether rows are taken from now on. This does not wait for them.
+        """Tell spouts with `activate` and `deactivate` whether rows are taken from now on. This does not wait for them.
 
-        A spout that fails here is only logged: its next plan fails where it could not begin.
+        An error here is only logged: if a spout could not begin, its next plan fails.
         """
         for stream, executor in self._executors.items():
             if isinstance(executor, SwitchedExecutor):
                 self._tell(stream, executor.activate if active else executor.deactivate)
 
     def close(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Close every spout, after what its lane still does. Wait `timeout` seconds at most for all of them."""
+        """Close every spout, after the calls in its lane. Wait at most `timeout` seconds for all of them together."""
         until = monotonic() + timeout
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A driver in waiting: it watches the log until the driver that holds it has stopped, or has long been silent."""
+"""A standby, which watches the log until the driver that holds it has stopped or has been silent for long."""
 
 import contextlib
 import logging
@@ -45,11 +45,11 @@ class Standby:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, log: TransactionLog) -> Lease:
-        """Return the lease that this driver may follow, once its driver gave it back or did not renew it.
+        """Return the lease that this driver may follow, once the lease's driver gave it back or stopped renewing it.
 
-        How long the driver was silent is measured here alone, by this machine's monotonic clock, from look to look. A
-        time in which this process did not look (it was stopped, or the log was away) counts as one look: in such a time
-        the driver may have been held up just as well.
+        The driver's silence is measured only here, by this machine's monotonic clock, from look to look. A time in
+        which this process did not look (it was suspended, or the log was away) counts as one look, because the driver
+        may have been held up by the same cause.
 
         Raises StandbyStoppedError after `stop`, and LogError if the log is gone or stays away.
         """
@@ -75,7 +75,7 @@ class Standby:
 
     @property
     def _limit(self) -> float:
-        """The seconds of silence to wait for: this driver's, or those that the other one promised if they are more."""
+        """The seconds of silence to wait for: the greater of this driver's `leaseSecs` and the other driver's."""
         return max(self._settings.leaseSecs, self.holder.leaseSecs if self.holder is not None else 0.0)
 
     def _pause(self, seconds: float) -> None:
@@ -102,7 +102,7 @@ class Standby:
         self._ended.set()
 
     def stop(self) -> None:
-        """Stop waiting, and return when the start has ended; it raises StandbyStoppedError.
+        """Stop waiting, and return when the start has ended. The start raises StandbyStoppedError.
 
         If the standby takes over in this moment, the run is stopped.
         """

@@ -277,7 +277,7 @@ def _start(
 def _begin(
     program: Program, log: TransactionLog, settings: Settings, renewal: LeaseRenewal, waiting: Standby | None
 ) -> Begun:
-    """Take log and states; `waiting` does so in its turn, and waits on if another driver was faster."""
+    """Take the log and the states. With `waiting`, wait for the turn first, and again if another driver was faster."""
     taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
     if waiting is None:
         return begin(program, log, settings, taken=taken)
@@ -394,7 +394,7 @@ def _give_back(log: TransactionLog, lease: Lease) -> None:
 
 
 def _warn(begun: Begun, settings: Settings) -> None:
-    """Warn the caller of `start`, once for each text, of what may be a surprise later."""
+    """Warn the caller of `start`, once for each text, of things that may surprise later."""
     warned = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(

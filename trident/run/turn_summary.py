@@ -1,4 +1,4 @@
-"""The summary of a commit turn, for progress events: what it did to each state, and the rows that each output took."""
+"""The summary of a commit turn, for progress events: its effect on each state, and the rows that each output took."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,8 +67,8 @@ def count_dropped(
 ) -> None:
     """Note for each state of this stage that lets tuples through how many it dropped.
 
-    `rows` are the rows of all results so far. Those of a query are the tuples that entered it; what left it is in
-    `tables`, but not in a turn that only repeats a commit.
+    `rows` are the rows of all results so far. Those of a query are its input tuples; its output is in `tables`, except
+    in a turn that only repeats a commit.
     """
     for output in stage.updates:
         step = output.step

@@ -1,4 +1,4 @@
-"""A running topology as its page shows it: its status, its newest progress events, and the way back of dead letters."""
+"""A running topology as its page shows it: its status, its newest progress events, and the replay of dead letters."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ _CONDITIONS: Mapping[RunCondition, Condition] = {
 
 
 class Run(Protocol):
-    """The part of a running topology that its page asks."""
+    """The part of a running topology that its page uses."""
 
     name: str
     runId: str

@@ -133,7 +133,7 @@ class RedisMapState:
             expires.
         writers
             Who sends a batch's changes to the server: the ``"driver"``, Spark's ``"executors"``, or ``"auto"``: the
-            executors where they wrote the batch's large result into files, else the driver. ``"executors"`` is for
+            executors if they wrote the batch's large result into files, otherwise the driver. ``"executors"`` is for
             batches of very many keys, of which nothing comes to the driver then (see the guide, Scale); it needs a
             checkpointLocation and a server that every worker reaches, and a password only in ``env:NAME`` or
             ``file:path``.
@@ -153,7 +153,7 @@ class RedisMapState:
     def transactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
         """Return a transactional state, which is exact with transactional and opaque spouts. Parameters as in `opaque`.
 
-        It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
+        It is exact even with an opaque spout, because a batch is frozen before it is applied, and a replay of a frozen
         batch applies the same values.
         """
         return _made(StateKind.TRANSACTIONAL, url, options)
@@ -168,7 +168,7 @@ class RedisMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What has to stay for the state to stay: the "server"."""
+        """Where the state is kept beyond a run: on the "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:

@@ -1,4 +1,4 @@
-"""Translation of what a server answers, or fails to answer, into the errors of a state."""
+"""Translation of a server's errors, and of missing answers, into the errors of a state."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -41,8 +41,8 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
 def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
     """Return whether a reply says that the keys of its command are on another server of the cluster, or moving there.
 
-    With `inside`, the parts of replies that are lists are looked at too (the reply to EXEC, the values of many keys). A
-    command that was answered so has done nothing.
+    With `inside`, the elements of list replies are checked, too (the reply to EXEC, the values of many keys). A command
+    with such an answer has had no effect.
     """
     kinds = set(map(type, replies))
     if not _MOVING.isdisjoint(kinds):
@@ -53,7 +53,7 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
-    """Return whether a reply shows that other servers have to be asked from now on.
+    """Return whether a reply shows that other servers must be asked from now on.
 
     That is so if keys are moving, if the server is not a master (any more), and if it was cut off from its cluster.
     """

@@ -1,4 +1,4 @@
-"""Inspection of what a server holds under a state's names, before anything is changed: the state, nothing, or others'.
+"""Inspection of a server's keys under a state's names, before anything is changed: the state's, foreign ones, or none.
 
 A key is ours if this library wrote it for this state, and foreign otherwise.
 """

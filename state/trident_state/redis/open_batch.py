@@ -1,4 +1,4 @@
-"""A batch that is open in every group of a state, as other processes than the driver put its keys.
+"""A batch that is open in every group of a state, for other processes than the driver that put its keys.
 
 The driver opens the batch and commits it; between the two, any number of processes put parts of it. Every put carries
 the driver's lease and the txid, which the scripts compare with the group's meta hash in the same atomic step. So a put

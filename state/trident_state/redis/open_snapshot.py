@@ -1,4 +1,4 @@
-"""A state as of one txid, as other processes than the driver read it."""
+"""A state as of one txid, for other processes than the driver that read it."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -61,7 +61,7 @@ class ExpiredValues:
         return deleted
 
     def _next_bucket(self, layout: Layout) -> int:
-        """Return the number of the next bucket to sweep; a bucket's scan goes on where its previous call stopped."""
+        """Return the number of the next bucket to sweep. A bucket's scan continues where its previous call stopped."""
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
         self._bucket = (self._bucket + 1) % layout.buckets
@@ -95,8 +95,8 @@ class RemovedKeys:
     def clear(self, layout: Layout, lease: Lease, marker: int) -> bool:
         """Delete the first of the queued keys that were removed before batch `marker`, which all groups have reached.
 
-        Return False if there are none to delete now, or the script refused; then the caller stops. The script deletes
-        only keys without a value, so that a key to which a later batch has given a value stays.
+        Return False, upon which the caller stops, if there are none to delete now or the script refused. The script
+        deletes only keys without a value, so a key that has got a value from a later batch stays.
         """
         if not self._waiting or self._waiting[0][0] >= marker:
             return False

@@ -1,4 +1,4 @@
-"""A state as other processes than its driver reach it."""
+"""The part of a state that other processes than its driver need to reach it."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from trident_state.state_shape import StateKind, StateShape
 class SharedState:
     """Everything that a process needs to reach a state which a driver holds under `lease`.
 
-    The address may hold a password: who sends it to another process looks at `RedisMapState.sendable` before.
+    The address may hold a password: check `RedisMapState.sendable` before you send it to another process.
     """
 
     address: Address
@@ -35,7 +35,7 @@ class SharedState:
         return records_of(self.shape.value, self.form, bare=False)
 
     def check_reached(self) -> None:
-        """Raise StateUnavailableError or StateError if this process does not reach the very state of the driver."""
+        """Raise StateUnavailableError or StateError if this process does not reach the driver's own state."""
         link = Link(Servers(self.address, self.where))
         try:
             meta = self.layout.meta(0)

@@ -288,7 +288,7 @@ class RedisStore:
                 self._writing.release()
 
     def durable(self) -> int:
-        """Return the least marker: how durable a batch is, the server's own settings decide (see `warnings`)."""
+        """Return the least marker. The server's own settings decide how durable a batch is (see `warnings`)."""
         markers = [meta.status(self._where).marker for meta in self._reader.metas(self._layout())]
         return min(-1 if marker is None else marker for marker in markers)
 

@@ -45,7 +45,7 @@ def hmget(name: bytes, fields: bytes, count: int) -> bytes:
 class Blob:
     """A column of values as one run of bytes, of which slices of rows become arguments of script calls.
 
-    Each value stands behind its length, so that a script can read the many values in an argument.
+    Each value is preceded by its length, so that a script can read the many values in an argument.
     """
 
     def __init__(self, framed: pa.Array) -> None:

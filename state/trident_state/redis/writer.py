@@ -79,9 +79,9 @@ class Task(msgspec.Struct, frozen=True):
 class WriteResult(msgspec.Struct, frozen=True):
     """The result of writing a Task: the number of keys that it moved to the txid, and the values after the update.
 
-    The `values` come in the order of the placement, None if they were not asked for. They are right only in the rows
-    marked in `known`: all but those of groups whose marker was at or past the txid before. `removed` are the encoded
-    keys that this write left without a value, as far as it knows them.
+    The `values` come in the order of the placement, None if they were not asked for. They are valid only in the rows
+    marked in `known`: all but those of groups whose marker was at or past the txid before the write. `removed` are the
+    encoded keys that this write left without a value, as far as it knows them.
     """
 
     moved: int
@@ -232,7 +232,7 @@ class Writer:
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
         """Open the txid in every group and read the keys; return their triples, and the groups in which it is open.
 
-        Where another process opened the groups, the keys of all groups are read too; the scripts refuse what came late.
+        If another process opened the groups, the keys of all groups are read, too; the scripts refuse late writes.
         """
         fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
         runs = [

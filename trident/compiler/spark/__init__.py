@@ -1,1 +1,1 @@
-"""The Spark engine: plans as DataFrames, and the functions that travel to the workers."""
+"""The Spark engine: plans as DataFrames, and the functions that are sent to the workers."""

@@ -1,4 +1,4 @@
-"""Aggregates as DataFrames: by Catalyst where it has the aggregate, else by Python functions.
+"""Aggregates as DataFrames: by Catalyst if it has the aggregate, otherwise by Python functions.
 
 Python folds tuples in each partition and merges the accumulators by key; or, where an aggregator must see every tuple,
 it gets all tuples of a group in one partition.
@@ -22,7 +22,7 @@ from trident.compiler.spark.worker_aggregates import MARK, GatherGroups, MergePa
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
     """Return one row for each group, aggregated by Catalyst.
 
-    `frame` holds tuples, or accumulators where `partial` is true.
+    `frame` holds tuples, or accumulators if `partial` is true.
     """
     keys = all_quoted(spec.keys.names)
     grouped = frame.groupBy(*keys) if keys else frame
@@ -55,7 +55,7 @@ def gathered_by_key(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, pro
 def _with_marked_row(frame: DataFrame, fields: pa.Schema) -> DataFrame:
     """Return the tuples and one marked row, so that there is a row even without a tuple.
 
-    Spark does not call a function over no rows, but an aggregate of no tuples has a result.
+    Spark does not call a function if there are no rows, but an aggregate of no tuples has a result.
     """
     kinds = [(quoted(field.name), type_ddl(field.dataType)) for field in spark_schema(fields).fields]
     tuples = frame.selectExpr(*[name for name, _ in kinds], f"false AS {MARK}")

@@ -164,9 +164,9 @@ class SparkSlot:
             self._running.clear()
 
     def _layout(self, stage: Stage, caught: Mapping[int, Caught], thorough: bool) -> StageLayout:
-        """Return the layout of a stage in which these nodes catch; if it is not thorough, only those that cost nothing.
+        """Return the layout of a stage in which these nodes catch; unless `thorough`, only those that do so at no cost.
 
-        A node costs nothing if all fields of its tuples come to it in any case.
+        A node catches at no cost if all fields of its tuples come to it in any case.
         """
         plain = self._layouts[stage.number]
         catching = caught if thorough else plain.carried(caught)
@@ -178,7 +178,7 @@ class SparkSlot:
         return self._catching[key]
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
-        """Run a stage once. In place of an exception of Spark's, raise the error that it stands for."""
+        """Run a stage once. Raise the library's error in place of an exception of Spark."""
         self._job = job = _Job(self._job.number + 1)
         try:
             return run()
@@ -192,7 +192,7 @@ class SparkSlot:
         raise better  # not within `except`: Spark's own error would be printed before it
 
     def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
-        """Return what to raise in place of `error`: that of a cancelled attempt, of a failed task, or a translation."""
+        """Return the error to raise in place of `error`: of a cancelled attempt, of a failed task, or a translation."""
         if self._cancelled.is_set():
             return AttemptCancelledError(f"attempt {attempt} was cancelled")
         reported = decoded(job.failure) if job.failure else None

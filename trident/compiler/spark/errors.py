@@ -1,4 +1,4 @@
-"""Spark's exceptions as errors of the library, where they are about user code or setup, without noise from Java."""
+"""Translation of Spark's exceptions about user code or setup into errors of the library, without Java's noise."""
 
 import re
 import sys
@@ -51,7 +51,7 @@ _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED"
 
 
 def translated(error: BaseException) -> BaseException:
-    """Return the library's error for an exception of Spark's; the exception itself where Spark's words say it best."""
+    """Return the library's error for an exception of Spark; the exception itself if there is no better error."""
     if isinstance(error, TridentError):
         return error
     text = _text(error)

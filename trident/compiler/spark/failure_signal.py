@@ -1,8 +1,8 @@
-"""A failure on a worker that reaches the driver at once, while the other tasks of its job still run.
+"""The signal by which a failure on a worker reaches the driver at once, while other tasks of the job still run.
 
-A task whose function fails ends well, with the failure as a row, so that Spark does not retry it. The row arrives with
-the job's result: after the slowest task. So the task also adds the failure to an accumulator, which Spark brings to the
-driver when the task ends. The accumulator decides only how soon the driver knows, never whether.
+A task whose function fails ends normally, with the failure as a row, so that Spark does not retry it. The row arrives
+with the job's result, after the slowest task. So the task also adds the failure to an accumulator, which Spark brings
+to the driver when the task ends. The accumulator decides only how soon the driver knows of the failure, not whether.
 """
 
 import pickle

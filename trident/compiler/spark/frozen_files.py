@@ -1,4 +1,4 @@
-"""Large results by reference: written by the workers that have them, each file durable before it is named.
+"""Large results by reference. The workers that have them write files, and each file is durable before it is named.
 
 A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that no result names the file of
 a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
@@ -49,7 +49,7 @@ class FrozenFolders:
         return FileFolder(self.files, f"{FROZEN}/{self.log}/{group}/{name}")
 
     def folders(self, group: str) -> list[str]:
-        """Return the existing folders that `folder` gave in any run of this log.
+        """Return the existing folders that `folder` returned in any run of this log.
 
         Folders of version 0.1.0, whose names had no log, are among them.
         """
@@ -96,7 +96,7 @@ def write_frozen(
 
 @dataclass(frozen=True, slots=True)
 class FreezeWriter(OnWorker):
-    """A function that writes a partition's batches to a file and gives one manifest row; without rows it gives none."""
+    """A function that writes a partition's batches to a file and yields one manifest row; none without rows."""
 
     folder: FileFolder
     part: str

@@ -1,4 +1,4 @@
-"""Parts of frozen files, as tasks take them: to put them into a state, or to read them where a later stage starts."""
+"""Parts of frozen files for tasks, which put them into a state or read them as inputs of a later stage."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Part:
 
 
 def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
-    """Return the files in parts, so that a batch keeps several workers busy also where Spark made one file of it.
+    """Divide the files into parts, so that a batch keeps several workers busy even if Spark made one file of it.
 
     >>> from trident.compiler.results import FrozenFile
     >>> parts_of(FrozenFiles("", (FrozenFile("a", 1, PART_ROWS + 1, 0),), pa.schema([])))
@@ -56,14 +56,14 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True)
 class AskPart:
-    """The function by which a worker reads a part, and asks a state for its rows."""
+    """The function by which a worker reads a part, and queries a state for its rows."""
 
     read: ReadPart
     question: Question
     snapshot: SharedSnapshot
 
     def __call__(self, part: Part) -> pa.Table:
-        """Return the rows of a part with their answers. Raises what the question and the state raise."""
+        """Return the rows of a part with their answers. Raises the errors of the question and of the state."""
         reads = Reads(lambda state, keys: self.snapshot.read(keys), self._scan)
         return compile_question(self.question)(self.read(part), reads)
 

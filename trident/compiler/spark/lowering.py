@@ -103,7 +103,7 @@ class Lowering:
         """For each Python function whose tuples were kept so far, a frame of its reports: a row for each."""
 
     def frame(self, node: Node) -> DataFrame:
-        """Return the tuples that leave this node, with the fields that any step reads and perhaps more."""
+        """Return this node's output, with the fields that any step reads and perhaps more."""
         frame = self._frames.get(id(node))
         if frame is None:
             if id(node) in self._inputs:
@@ -129,7 +129,7 @@ class Lowering:
         return frame if count is None else partitions.spread(frame, count)
 
     def _repartitioned_by_hint(self, node: Node) -> DataFrame:
-        """Return the tuples that leave a node, repartitioned where a hint asks for it and the node moves tuples."""
+        """Return a node's output, repartitioned if a hint asks for it and the node moves tuples."""
         frame, count = self._lowered(node), self.layout.partitions[id(node)]
         if count is None or self._keeps_partitions(node):
             return frame
@@ -186,7 +186,7 @@ class Lowering:
         return both.where(f"{REPORT} IS NULL").drop(REPORT)
 
     def _sending(self, pending: PendingFunction, where: str, ids: bool = True) -> tuple[PendingFunction, Edge | None]:
-        """Return a function with reports among its rows, and the edge over which its rows leave, for the ledger."""
+        """Return a function with reports among its rows, and the edge over which its rows are sent, for the ledger."""
         if self._ledger is None:
             return pending.reporting(self._signal), None
         if pending.root is not None:
@@ -198,12 +198,12 @@ class Lowering:
     def _shuffling(self) -> Profile:
         """The profile by which rows of the ledger are brought together: by a shuffle, in a small batch too.
 
-        A coalesce would give several partitions to one task, and all of them the number of this task.
+        A coalesce would give several partitions to one task, and the number of this task to all of them.
         """
         return self.profile if self._ledger is None else replace(self.profile, small=False)
 
     def _root(self, node: Node, below: Node) -> Root | None:
-        """Return the way of a source's tuples into a chain that ends in this node, where the batch has a ledger."""
+        """Return the way of a source's tuples into a chain that ends in this node, if the batch has a ledger."""
         while self._ledger is not None and id(below) not in self._inputs and moves(below):
             (below,) = sources_of(below)
         source = self._inputs.get(id(below))
@@ -214,14 +214,14 @@ class Lowering:
     def _frame_of(self, pending: PendingFunction) -> DataFrame:
         """Return the tuples that a Python function gives, for Spark to go on with.
 
-        Spark would go on with reports as if they were tuples. So a function that catches failing tuples is kept, which
-        is slow, or it does not catch: then the batch fails, and runs again thoroughly.
+        Spark would treat reports as tuples. So the result of a function that catches failing tuples is kept, which is
+        slow; or the function does not catch, and if it fails, the stage runs again with a function that does.
         """
         keeps = pending.catches and (self._thorough or isinstance(pending.function, AfterReports))
         return self._kept_function(pending) if keeps else pending.frame()
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
-        """Return these fields of the tuples that leave this node, in this order."""
+        """Return these fields of this node's output, in this order."""
         return self.frame(node).select(*all_quoted(names))
 
     # --- Python operations -----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class Lowering:
         """Return the function that reads a source in Python; None where a hint gives the source's partitions.
 
         It is also None for a source with several readers that only Python can read: such a source is read once and
-        kept. To read a source again that Spark can read too costs no more than to keep it.
+        kept. A source that Spark can read, too, is read again instead, which costs no more.
         """
         source = self._inputs.get(id(node))
         if source is None or self.layout.partitions.get(id(node)) is not None:
@@ -361,7 +361,7 @@ class Lowering:
         return merged_by_key(self._frame_of(folding), spec, self.profile)
 
     def _ends(self, node: Node) -> bool:
-        """Return whether what leaves a node goes to the driver, so that reports may come with it.
+        """Return whether a node's output goes to the driver, so that reports may come with it.
 
         An aggregate within the plan carries reports only for the ledger.
         """
@@ -437,7 +437,7 @@ class Lowering:
         return self._unshared_chain(node.source, read_fields(node))
 
     def _as_they_are(self, node: Node, source: Node, names: Sequence[str]) -> tuple[Chain, DataFrame]:
-        """Return the tuples that leave `source` for a function of `node`, with a chain that changes nothing."""
+        """Return the output of `source` for a function of `node`, with a chain that changes nothing."""
         schema = arrow_schema(select(source.schema, names))
         return Chain((), schema, schema, root=self._root(node, source)), self.select(source, names)
 
@@ -468,7 +468,7 @@ class Lowering:
         """Coalesce the input behind this node if it is one partition, and nothing else reads or repartitions it.
 
         Spark does not know that the input is one partition, and would shuffle the tuples for an aggregate. A coalesce
-        anywhere behind the input would split what Spark runs as one loop.
+        anywhere after the input would split what Spark runs as one loop.
         """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:
@@ -542,5 +542,5 @@ class Lowering:
 
 
 def _between(node: Node) -> str:
-    """Return what the ledger calls the shuffle before a node."""
+    """Return the ledger's name for the shuffle before a node."""
     return f"{node.step} between partitions"

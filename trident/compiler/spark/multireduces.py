@@ -81,7 +81,7 @@ class MultiReducing(OnWorker):
             yield from self._emitted(reducer, 1)
 
     def _emitted(self, reducer: PartitionReducer, least: int) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples emitted since the last call, if they are at least `least`, in batches of a bounded size."""
+        """Yield the tuples emitted since the last call in batches of a bounded size, if there are at least `least`."""
         emitted = reducer.emitted(least)
         if emitted is not None:
             yield from sliced(emitted, self.spec.outputs)

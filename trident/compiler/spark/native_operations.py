@@ -114,7 +114,7 @@ class Expressions:
 
 
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:
-    """Return "same" where the result has the declared types, and "cast" where it may be cast to them.
+    """Return "same" if the result has the declared types, and "cast" if it may be cast to them.
 
     Raises UserCodeError for any other result.
     """
@@ -155,7 +155,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
 def where_of(node: Node, operation: Operation | None) -> Where:
     """Return what errors about this function name: the step, the function and the fields it reads.
 
-    An expression has no source line of its own: it stands where the verb was called.
+    An expression has no source line of its own, so the line of the verb's call is used.
     """
     if operation is None:
         return Where(node.step, node.site)

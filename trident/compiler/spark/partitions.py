@@ -1,4 +1,4 @@
-"""Partitions of DataFrames: exactly as many as a hint asks for, and every tuple in the one that its step names."""
+"""Partitions of DataFrames: exactly as many as a hint asks for, with every tuple where its step wants it."""
 
 from collections.abc import Sequence
 

@@ -43,19 +43,19 @@ class PendingFunction:
 
     @property
     def root(self) -> Root | None:
-        """Return the way of the source's tuples into the function, where the batch has a ledger; else None."""
+        """Return the way of the source's tuples into the function if the batch has a ledger; else None."""
         return self.function.root if isinstance(self.function, OnChain) else None
 
     def reporting(self, signal: FailureSignal | None, edge: Edge | None = None, ids: bool = True) -> "PendingFunction":
-        """Return this function with reports among its rows, in one more field; with ids in another where it has `ids`.
+        """Return this function with reports among its rows, in one more field; with `ids`, also ids in another one.
 
-        `edge` is the edge over which the rows leave, where the batch has a ledger.
+        `edge` is the edge over which the rows are sent, if the batch has a ledger.
         """
         function = Reporting(self.function, self.leaving, signal, edge, ids)
         return PendingFunction(self.source, function, function.leaving)
 
     def behind_reports(self, edge: Edge | None = None) -> "PendingFunction":
-        """Return this function for a source that holds reports among its tuples, in one more field; see `reporting`."""
+        """Return this function for a source whose rows are tuples and reports, as `reporting` makes them."""
         return PendingFunction(self.source, AfterReports(self.function, edge), self.leaving)
 
 

@@ -1,4 +1,4 @@
-"""Settings of Spark that exactness rests on: set in every session of a run, whatever the user's session says.
+"""Settings of Spark on which exactness depends, set in every session of a run, whatever the user's session has.
 
 The user's own session is never changed. The guide lists these settings with their reasons (docs/guide/running.md).
 """
@@ -57,8 +57,8 @@ _warned: set[tuple[str, str]] = set()
 def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
     """Set the pinned settings in a session of a run; `user_conf` has the settings of the user's session.
 
-    Logs a warning for each pinned setting that the user's session has otherwise. Raises SparkSetupError if Spark does
-    not let a session set one.
+    Logs a warning for each pinned setting that has another value in the user's session. Raises SparkSetupError if Spark
+    does not let a session set one.
     """
     for key, value in PINNED.items():
         user_value = user_conf.get(key, value)

@@ -1,4 +1,4 @@
-"""The reports that Python functions give as rows among their tuples, and the way the driver handles them."""
+"""The reports that Python functions emit as rows among their tuples, and how the driver handles them."""
 
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ class Reports:
         return None if self.ledger is None else self.ledger.sink(name)
 
     def entering(self, root: Root | None) -> None:
-        """Have the ledger expect the tuples of a source, where it is known how many they are."""
+        """Make the ledger expect the tuples of a source, if their number is known."""
         if self.ledger is not None and root is not None:
             self.ledger.root(root)
 

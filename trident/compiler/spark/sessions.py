@@ -1,6 +1,6 @@
-"""The sessions that batches run in, one for each slot.
+"""The sessions in which batches run, one for each slot.
 
-So cancelling one batch's job touches no other batch, and the user's session is never changed.
+So cancelling one batch's job affects no other batch, and the user's session is never changed.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ RELEASE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The best way to run a batch of some size, in `partitions` shuffle partitions.
+    """The way to run a batch of a certain size. `partitions` is the number of shuffle partitions.
 
     `small`: with few tasks, and nothing re-planned on the way. `one_process`: all tasks run in the driver's own
     process. `partitioned`: partitions have to exist even if they are empty.
@@ -139,7 +139,7 @@ def run_session(spark: SparkSession) -> SparkSession:
 
 
 def released(session: SparkSession) -> None:
-    """Give back a session that `run_session` returned.
+    """Release a session that `run_session` returned.
 
     A classic session holds nothing but memory. A Connect session lives on the server; and its client, if it is still
     open when the process exits, calls the server once more: for minutes if the server does not answer.
@@ -262,7 +262,7 @@ def local_session(master: str | None = None, confs: Mapping[str, str] = MappingP
 def is_connect(session: SparkSession) -> bool:
     """Return whether the session is a Connect client's.
 
-    The attribute `client` cannot tell: to read it raises on a classic session.
+    The attribute `client` does not show it, because reading it on a classic session raises an error.
     """
     return type(session).__module__.startswith("pyspark.sql.connect")
 

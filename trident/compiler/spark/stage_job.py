@@ -77,7 +77,7 @@ class StageJob:
         ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
-        """Prepare to make the other DataFrames from the inputs; keep inputs with several readers that are not cheap."""
+        """Prepare the lowering of the inputs to DataFrames; keep inputs that have several readers and are not cheap."""
         layout, inputs_, reports = self._layout, self._stage_inputs, self._reports
         self._lowering = lowering = Lowering(
             layout, inputs_, profile, self._learned, self._txid, reports.signal, self._thorough, reports.ledger
@@ -88,7 +88,7 @@ class StageJob:
                 lowering.keep_input(node)
 
     def branches(self) -> list[Branch]:
-        """Return a branch for everything that the stage gives; none has run yet."""
+        """Return a branch for each result of the stage. None has run yet."""
         stage = self._stage
         branches = [self._output(output) for output in stage.outputs]
         branches += [self._shown(debug) for debug in stage.debugs]
@@ -145,8 +145,8 @@ class StageJob:
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
         """Return whether accumulators of several partitions are better merged on the driver.
 
-        In a small batch, or where accumulators are few and Arrow merges them, that spares a shuffle and the tasks
-        behind it; without group fields there is only one accumulator for each partition.
+        In a small batch, or if there are few accumulators that Arrow can merge, that saves a shuffle and the tasks
+        after it; without group fields there is only one accumulator for each partition.
         """
         few = name in self._few and arrow_can_merge(fold_spec(node))
         return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
@@ -197,5 +197,5 @@ class StageJob:
 
 
 def _sink(output: Output) -> str:
-    """Return what the ledger calls the way of an output's rows to the driver."""
+    """Return the ledger's name for the way of an output's rows to the driver."""
     return f"{output.step.step} to the driver"

@@ -1,8 +1,8 @@
 """Puts of a frozen batch into a state by Spark's workers: one task for each part of a frozen file.
 
 A task that is retried, doubled or late changes nothing, because the store compares each of its puts with the lease, the
-open record and the txid of every key (`trident_state.store.Shared`). A refusal is a row and not a failure of the task:
-Spark would run a task again that cannot succeed.
+open record and the txid of every key (`trident_state.store.Shared`). A refusal is a row and not a failure of the task,
+because Spark would run the task again although it cannot succeed.
 """
 
 import threading
@@ -67,7 +67,7 @@ class Puts(Protocol):
         ...
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
-        """Raise StateError if the workers do not reach the frozen files, or the very server of the driver."""
+        """Raise StateError if the workers do not reach the frozen files, or the same server as the driver."""
         ...
 
 
@@ -164,7 +164,7 @@ class SparkPuts:
                     session.removeTag(tag)
 
     def close(self) -> None:
-        """Stop what runs, and give the session back. A task that runs on is refused, or changes nothing."""
+        """Stop running jobs, and release the session. A task that keeps running is refused, or changes nothing."""
         with self._lock:
             self._closed, opened, self._opened = True, self._opened, None
         if opened is not None:
@@ -198,7 +198,7 @@ class PutFrozen(OnWorker):
 
 @dataclass(frozen=True, slots=True)
 class ReachState(OnWorker):
-    """A function that gives a report where this worker does not reach the state."""
+    """A function that yields a report if this worker does not reach the state."""
 
     shared: SharedBatch | SharedSnapshot
 

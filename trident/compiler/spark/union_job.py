@@ -1,4 +1,4 @@
-"""Several results of one stage from one Spark job: the rows of all, each with the number of its branch."""
+"""Several results of one stage from one Spark job, whose rows carry the number of their branch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ class Branch:
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
-        """Return the branch of a Python function whose rows only the driver reads: reports of it come as rows.
+        """Return the branch of a Python function whose rows only the driver reads, so that reports may be among them.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
-        function raises. `name` is what the ledger calls the way to the driver; no two branches have the same.
+        function raises. `name` is the ledger's name for the way to the driver, different for each branch.
         """
         if reports.signal is None and not tail.catches and reports.ledger is None:
             return cls(tail.frame(), spark_schema(tail.leaving), finish)

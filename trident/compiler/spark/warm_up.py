@@ -49,7 +49,7 @@ class WarmUp:
     def begin(cls, spark: "SparkSession | None", nodes: Iterable[Node]) -> "WarmUp | None":
         """Begin to warm up the Spark of this session, or of the active one, for a topology of these nodes.
 
-        Return None where there is no session yet, or where a former start has warmed its Spark up.
+        Return None if there is no session yet, or if an earlier start has warmed its Spark up.
         """
         from pyspark.sql import SparkSession
 
@@ -116,7 +116,7 @@ class WarmUp:
 
 
 def import_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """Import, in a worker, what the functions of batches are made of; yield the batches as they are."""
+    """Import, in a worker, the modules that functions of batches need; yield the batches unchanged."""
     importlib.import_module("trident.compiler.spark.worker_aggregates")
     yield from batches
 

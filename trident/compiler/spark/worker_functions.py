@@ -1,7 +1,7 @@
-"""Functions that travel to Spark's Python workers: small callables over record batches, importable, with all they need.
+"""Functions that are sent to Spark's Python workers: importable callables over record batches, with all that they need.
 
-Each function is made anew for every batch and pickled with the user's functions in it; the txid travels in such a
-function, never in the plan.
+Each function is made for every batch and pickled with the user's functions in it. The txid is part of such a function,
+never of the plan.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -53,8 +53,8 @@ class OnWorker:
 class OnChain(OnWorker):
     """A function that begins with a chain of operations.
 
-    If `catches` is true, some of them have a policy that takes the tuples on which they fail out of the stream, and
-    `letters` gets these tuples. Called without `letters`, the function fails as it does without a policy.
+    If `catches` is true, some operations have an error policy: tuples on which they fail are left out of the stream and
+    added to `letters`. If it is called without `letters`, the function fails as it would without a policy.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class OnChain(OnWorker):
 
     @property
     def root(self) -> Root | None:
-        """The way of a source's tuples into the function, where the batch has a ledger and they enter as they are."""
+        """The way of a source's tuples into the function, if the batch has a ledger and the tuples enter unchanged."""
         return None
 
     def __call__(self, batches: Batches, letters: Letters | None = None) -> Batches:
@@ -84,7 +84,7 @@ def catches(function: WorkerFunction) -> bool:
 
 
 def call(function: WorkerFunction, batches: Batches, letters: Letters | None) -> Batches:
-    """Call a function, with the letters where it takes some."""
+    """Call a function, with the letters if it takes them."""
     return function(batches, letters) if isinstance(function, OnChain) else function(batches)
 
 
@@ -99,9 +99,9 @@ ROW_ID = "__trident_row"
 class Reporting:
     """A function that gives reports as rows among its tuples: of the tuples that it caught, and of its failure.
 
-    So reports and tuples come from one evaluation: neither arrives without the other. Only the driver reads the rows of
-    reports. A failure that is a row spares the retries of the task, and the pages that Spark logs for each retry; the
-    signal tells the driver of it before the other tasks end. Without a signal a failure is raised.
+    So reports and tuples come from one evaluation, and neither arrives without the other. Only the driver reads the
+    rows of reports. A failure in the form of a row avoids retries of the task, and the pages that Spark logs for each
+    retry; the signal tells the driver of it before the other tasks end. Without a signal a failure is raised.
     """
 
     function: WorkerFunction
@@ -114,9 +114,9 @@ class Reporting:
 
     @property
     def leaving(self) -> pa.Schema:
-        """The schema of the rows that leave the worker: the fields that the function gives, then the hidden ones.
+        """The schema of the rows that the worker sends: the output fields of the function, then the hidden ones.
 
-        A report has nulls in all fields of a tuple, also in those that are never null in a tuple.
+        A report has nulls in all fields of a tuple, even in those that are never null in a tuple.
         """
         ids = [pa.field(ROW_ID, pa.int64())] if self.edge is not None and self.ids else []
         return pa.schema([*(field.with_nullable(True) for field in self.schema), *ids, pa.field(REPORT, pa.string())])
@@ -156,9 +156,9 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class AfterReports(OnChain):
-    """A function behind a shuffle of a `Reporting`'s rows: it gets the tuples, and hands the reports on as its own.
+    """A function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on as its own.
 
-    `edge` is the edge over which the rows came, where the batch has a ledger: the rows have ids then.
+    `edge` is the edge over which the rows came, if the batch has a ledger; then the rows have ids.
     """
 
     function: WorkerFunction
@@ -232,7 +232,7 @@ class Chain(OnChain):
     """See `OnChain.root`."""
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
-        """Yield the tuples that leave the chain, batch by batch; `letters` takes what is caught on the way."""
+        """Yield the output of the chain, batch by batch; `letters` takes tuples that are caught on the way."""
         entering = batches if self.before is None else self.before(batches)
         if self.root is not None and letters is not None:
             entering = letters.arrivals.counted(self.root.edge, entering)
@@ -286,7 +286,7 @@ class Drain(OnChain):
 
 
 def partition_id() -> int:
-    """Return the number of the partition that this task has; 0 where there is no task."""
+    """Return the number of this task's partition; 0 outside a task."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 

@@ -1,4 +1,4 @@
-"""Dead letters in a state, as whole columns: what `KeepLetters` means, without an object for each letter."""
+"""The update of `KeepLetters` over whole columns, without an object for each dead letter."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
 
 
 def keeper_of(step: PartitionPersist) -> KeepLetters | None:
-    """Return the updater of a step that keeps dead letters; None where another one does, or over other fields."""
+    """Return the updater of a step if it is KeepLetters over the fields of dead letters; otherwise None."""
     keeper = getattr(getattr(step.updating, "call", None), "__self__", None)
     inputs = select(step.source.schema, step.inputs)
     of_letters = [field.dataType for field in inputs] == [field.dataType for field in LETTER]

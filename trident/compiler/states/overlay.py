@@ -212,7 +212,7 @@ def _chosen(values: list[Any], rows: list[int]) -> list[Any]:
 
 
 class _OverlayState:
-    """What a user's updater gets: a view of an overlay, with the methods that every `State` has."""
+    """The view of an overlay that a user's updater gets, with the methods that every `State` has."""
 
     __slots__ = ("_overlay",)
 

@@ -67,7 +67,7 @@ class Question:
 
 
 def compile_query(step: StateReader) -> Callable[[pa.Table, Read], pa.Table]:
-    """Return a function from the tuples that enter a state query to the tuples that leave it."""
+    """Return a function from the input tuples of a state query to its output tuples."""
     return compile_question(Question.of(step))
 
 
@@ -121,7 +121,7 @@ def _get(asked: Question) -> Answer:
 
 
 def _fields(values: Column, names: Sequence[str]) -> list[Column]:
-    """Return the fields of these names of a column of structs; where a struct is null, its fields are."""
+    """Return the named fields of a column of structs; the fields of a null struct are null."""
     array = values.array()
     fields = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     return [Column.of(fields[name]) for name in names]
@@ -286,7 +286,7 @@ class _Lookup:
 
 
 def _kind(step: StateReader) -> pa.DataType | None:
-    """Return the type of the values that a query sees; None for a user's function, which gets them as they are."""
+    """Return the type of the values that a query sees; None for a user's function, which gets them unchanged."""
     if step.query.joining:
         shown = shown_type(step.updated)
         return None if shown is None else arrow_type(shown)

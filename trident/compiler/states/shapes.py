@@ -54,7 +54,7 @@ def shape_of(node: nodes.HeldState) -> StateShape:
 
 
 def _made_by(node: nodes.HeldState) -> str:
-    """Return the name of what makes a state's values. A store whose values were made by something else is refused."""
+    """Return the name of the aggregator or update that makes a state's values. A store with another name is refused."""
     match node:
         case nodes.PersistentReduce(reduction=reduction):
             return aggregator_name(reduction.aggregator)
@@ -107,7 +107,7 @@ _MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
-    """Return the aggregator and the window (or None) that the name of what makes a state's values consists of.
+    """Return the aggregator and the window (or None) in the name of what makes a state's values.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
     ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
@@ -132,7 +132,7 @@ def _aggregated(node: nodes.PersistentAggregate) -> StateShape:
 
 
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:
-    """Return how a store combines results of this aggregation with stored ones."""
+    """Return the Combine by which a store combines results of this aggregation with stored ones."""
     combining, bundle = Combining(aggregation, where), bundle_of(aggregation)
     parts = None
     if bundle is not None:
@@ -164,7 +164,7 @@ def aggregator_name(aggregator: object) -> str:
 
 
 def bundle_text(aggregators: Mapping[str, str]) -> str:
-    """Return the name of a bundle: the names of its aggregators, each behind its field.
+    """Return the name of a bundle: the names of its aggregators, each preceded by its field.
 
     >>> bundle_text({"n": "Count", "total": "Sum"})
     '{n: Count, total: Sum}'
@@ -197,7 +197,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def new_values(step: nodes.StateWriter, table: pa.Table) -> pa.Table:
-    """Return the keys and values of a state as they leave its step: several aggregates leave in a field each."""
+    """Return the keys and values of a state as its step outputs them, with a field for each of several aggregates."""
     if parts_of(step) is None:
         return table
     *keys, values = table.columns

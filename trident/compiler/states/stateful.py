@@ -1,7 +1,7 @@
 """Stateful operations in a commit turn: the calls of the user's object, in their order, over one batch after another.
 
-What the calls come to is frozen before it is written, as for every update. So the order of calls follows from the txid
-alone: a batch that comes a second time has failed before it was frozen, and a batch that is frozen never comes here.
+The result of the calls is frozen before it is written, as for every update. So the txid alone decides the order of
+calls: a batch that comes a second time has failed before it was frozen, and a frozen batch never comes here.
 """
 
 import json
@@ -67,7 +67,7 @@ class _Update:
         """The last batch that was begun; None before the first one of the run."""
 
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
-        """Return what the operation makes of a batch."""
+        """Return the result of the operation for a batch."""
         tuples = Columns.of(table.select(self._inputs.names), self._inputs)
         overlay = Overlay(self._step.state.name, self._shape, self._where, stored)
         with self._open(overlay, batch.txid):
@@ -90,7 +90,7 @@ class _Update:
 
     @contextmanager
     def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
-        """Open the state for the calls of a batch. Raise errors of the state as they are, not as the user's."""
+        """Open the state for the calls of a batch. Raise errors of the state unchanged, not as the user's."""
         overlay.beginCommit(txid)
         try:
             yield
@@ -165,7 +165,7 @@ class _Values(_Update):
 
 
 class _Checkpoints(_Update):
-    """An operation that keeps its state by itself. The state of its step is its last checkpoint, as JSON."""
+    """An operation that keeps its state itself. The state of its step is its last checkpoint, as JSON."""
 
     @contextmanager
     def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:

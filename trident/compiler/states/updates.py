@@ -134,7 +134,7 @@ def _called(
 
 
 def entering(table: pa.Table, fields: pa.Schema) -> Columns:
-    """Return the tuples that enter an update, with only the fields that the update reads.
+    """Return the input tuples of an update, with only the fields that the update reads.
 
     The table may have more fields: a stage can carry fields that only another step reads.
     """

@@ -43,7 +43,7 @@ def window_call(windowing: Windowing, where: Where) -> CallWindow:
 
 
 def presenting(windowing: Windowing) -> Callable[[Any], Any] | None:
-    """Return the aggregator's `present`, which makes results of values; None where the value itself is the result."""
+    """Return the aggregator's `present`, which makes results of values; None if the value itself is the result."""
     return getattr(windowing.aggregator, "present", None)
 
 

@@ -124,7 +124,7 @@ class _Combined:
 
 
 def each_once(spec: FoldSpec, partials: pa.Table) -> pa.Table:
-    """Merge partial accumulators by key; where no key comes twice, as is common, return them as they are."""
+    """Merge partial accumulators by key. If no key comes twice, as is common, return them unchanged."""
     if not arrow_can_merge(spec) and is_unique(partials.select(spec.keys.names)):
         return partials
     return merge_partials(spec, partials).table(spec.schema)

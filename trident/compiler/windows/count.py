@@ -1,8 +1,8 @@
 """Windows by count: the tuples that wait for a later window, and the windows that a batch completes.
 
-The tuples of a group are numbered from 0. The state holds the tuples that a later window needs: the last ones beside
-the group's count (part -1), and those before them in parts of a fixed size. A part is written once, when it is full, so
-that a batch rewrites little.
+The tuples of a group are numbered from 0. The state holds the tuples that later windows need: the last ones together
+with the group's count in the head (part -1), and those before them in parts of a fixed size. A part is written once,
+when it is full, so that a batch rewrites little.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,11 +48,11 @@ class Numbering:
         return max(0, self.next(seen) - self.length)
 
     def head(self, seen: int) -> int:
-        """Return the number of the first tuple that is stored beside the count."""
+        """Return the number of the first tuple in the head, which is stored together with the count."""
         return max(self.first(seen), seen // PART * PART)
 
     def parts(self, seen: int) -> range:
-        """Return the numbers of the stored parts: all of them are full, and come before the head, which is not."""
+        """Return the numbers of the stored parts, all of which are full. The head comes after them and is not full."""
         return range(min(self.first(seen), seen) // PART, seen // PART)
 
 
@@ -91,7 +91,7 @@ def count_update(node: Window) -> RunWindow:
 
 
 class _GroupTuples:
-    """The tuples that wait in the groups that a batch has tuples of.
+    """The waiting tuples of those groups of which a batch has tuples.
 
     One array holds the tuples of all groups; the tuples of a group are given by their positions in the array.
     """

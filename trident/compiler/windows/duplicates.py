@@ -1,4 +1,4 @@
-"""Duplicates: of the tuples with one key the first goes on, and the state remembers the key.
+"""The removal of duplicates: the first tuple of each key goes on, and the state remembers the key.
 
 All of it works on whole columns: one read of the state for the distinct keys of a batch, and one filter of the batch.
 """
@@ -97,8 +97,9 @@ class _ByState:
 class _ByTime:
     """The update by event time: a key is forgotten when the watermark is past the time until which it is remembered.
 
-    No tuple can come then that the key would drop: such a tuple is late. So forgetting changes no result, and it does
-    not matter when it happens. An index of the keys by that time is kept beside the state, for this process only.
+    After that the key would drop no tuple, because any such tuple would be late. So forgetting changes no result, and
+    it does not matter when it happens. An index of the keys by that time is kept beside the state, for this process
+    only.
     """
 
     def __init__(self, node: PartitionPersist, updating: FirstOfKey, config: EventTime) -> None:

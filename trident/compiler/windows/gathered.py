@@ -1,7 +1,7 @@
 """Windows by time whose aggregator sees every tuple: the tuples wait by pane, group and batch.
 
 A batch writes its own tuples and rewrites nothing. The aggregator gets a window's tuples in the order of their times.
-Tuples of the same time keep the order in which they came; so do all tuples of a window by batch time.
+Tuples of the same time keep the order in which they came, as do all tuples of a window by batch time.
 """
 
 from typing import Any

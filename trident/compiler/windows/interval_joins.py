@@ -4,9 +4,9 @@ The state holds the tuples that may still meet a partner, by stream, bucket of t
 own tuples and rewrites nothing. Pairs are found on whole columns: of the buckets that the batch's times can reach, the
 entries with the batch's keys are read, and one binary search over sorted times finds the pairs of all tuples.
 
-Nothing tells which tuples have met a partner. When the watermark closes a bucket of a stream whose tuples without a
-partner leave, its tuples are matched once more with what the other stream holds. So the other stream's tuples are held
-until that moment.
+The state does not record which tuples have had a partner. When the watermark closes a bucket of a stream whose tuples
+without a partner are emitted, its tuples are matched once more with those of the other stream. So the other stream's
+tuples are kept until then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ def pairs(left: Rows, right: Rows, lower: int, upper: int) -> tuple[Ids, Ids]:
 
 
 class _SideTables:
-    """One stream of a join: its key fields, its times, and how its tuples lie in the state."""
+    """One stream of a join: its key fields, its times, and the form of its tuples in the state."""
 
     def __init__(self, node: IntervalJoin, number: int) -> None:
         side = node.joining.sides[number]
@@ -153,7 +153,7 @@ class _Join:
         return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted))
 
     def _clock(self, number: int, table: pa.Table, batch: WindowBatch) -> Clock:
-        """Return the clock of one stream; the join goes by the slower of the two."""
+        """Return the clock of one stream; the slower of the two clocks decides for the join."""
         config = self._joining.sides[number].config
         mark = batch.watermark if number == LEFT else batch.second
         return clock_of(config, latest_of(table, config.timestampField), replace(batch, watermark=mark))

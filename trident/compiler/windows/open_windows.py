@@ -31,7 +31,7 @@ class BatchIndex:
             self._read(stored)
 
     def end(self, txid: int) -> None:
-        """Note that the index, with all that was added and dropped, describes the state as batch `txid` leaves it."""
+        """Note that the index, with all additions and removals, describes the state after batch `txid`."""
         self._txid = txid
 
     def _read(self, stored: Stored) -> None:
@@ -72,7 +72,7 @@ class OpenWindows(BatchIndex):
         return pa.concat_tables(parts).combine_chunks()
 
     def drop(self, start: int) -> None:
-        """Remove a start with its keys."""
+        """Remove the start of a window, with its keys."""
         del self._keys[start]
 
 

@@ -1,7 +1,7 @@
 """Sessions: tuples of a group that follow one another by less than a gap of event time.
 
-The state holds a group's open sessions. A batch's tuples are first cut into runs without a gap; then runs and
-open sessions that overlap are merged. A session leaves the state when the watermark has reached its end.
+The state holds a group's open sessions. A batch's tuples are first cut into runs without a gap; then runs and open
+sessions that overlap are merged. A session is removed from the state when the watermark has reached its end.
 """
 
 import heapq
@@ -168,7 +168,7 @@ class _Content:
         raise NotImplementedError
 
     def _brought(self, number: int, rows: Ids) -> list[int]:
-        """Return the positions that the content of a stretch of the batch will have."""
+        """Return the positions that the content of a run of the batch's tuples will have."""
         raise NotImplementedError
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:

@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for an output: whether another try may help, and the way out where none does."""
+"""The meaning of Kafka's errors for an output: whether another try may help, and the way out if none does."""
 
 from typing import TYPE_CHECKING
 
@@ -61,9 +61,9 @@ class OutputErrors:
         return self.unavailable(what, fault.str() if self.heard is None else f"{fault.str()}; {self.heard.str()}")
 
     def refused(self, what: str, why: str) -> OutputRefusedError:
-        """Return the error for something that will not be possible at another try either."""
+        """Return the error for a request that would fail at another try, too."""
         return OutputRefusedError(f"{self._step}: cannot {what} at {self._servers}: {why}")
 
     def unavailable(self, what: str, why: str) -> OutputUnavailableError:
-        """Return the error for something that may be possible at another try."""
+        """Return the error for a request that may succeed at another try."""
         return OutputUnavailableError(f"{self._step}: cannot {what} at {self._servers}: {why}")

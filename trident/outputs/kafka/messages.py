@@ -1,4 +1,4 @@
-"""The messages that the tuples of a batch become."""
+"""The conversion of the tuples of a batch into messages."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

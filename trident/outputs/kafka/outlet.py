@@ -5,9 +5,9 @@
     each batch       if its txid is not beyond the record: nothing
                      else one transaction: the messages, and the batch's txid as the new record
 
-A producer can commit only while no later one has begun. So the record that it read after it began, and moved since, is
-the truth for as long as it can write at all: whatever dies or is taken over, and however often a batch comes, its
-messages are committed once. After an error the producer is dropped, and the next try begins again.
+A producer can commit only while no later one has begun. So the record that it read after it began, and has moved since,
+is correct as long as it can write at all: whatever dies or is taken over, and however often a batch comes, its messages
+are committed once. After an error the producer is dropped, and the next try begins with a new one.
 """
 
 from collections.abc import Callable, Iterable
@@ -130,7 +130,7 @@ class KafkaOutlet:
             raise TopologyError(f"{self._sink.step}: options: {error.args[0].str()}") from None
 
     def _group_metadata(self, group: str) -> Any:
-        """Return what a producer needs to commit an offset of a group: only a consumer tells it."""
+        """Return the metadata that a producer needs to commit an offset of a group, which only a consumer provides."""
         # It knows no brokers, as it needs none: one that is closed while it connects may crash (librdkafka 2.16).
         consumer = self._kafka.Consumer({"group.id": group, "log_level": 0})
         try:
@@ -152,7 +152,7 @@ class KafkaOutlet:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def _has(self, txid: int, rows: int) -> bool:
-        """Return whether Kafka has the batch. Raises OutputConflictError if nobody can say, or it is another batch."""
+        """Return whether Kafka has the batch. Raises OutputConflictError if that is unknown or it is another batch."""
         if not self._exactly_once:
             return False
         if txid <= self._doubtful:

@@ -1,4 +1,4 @@
-"""A producer of Kafka that sends messages, and tells the first error of any of them."""
+"""A producer of Kafka that sends messages, and raises the first error of any of them."""
 
 import queue
 import threading
@@ -23,7 +23,7 @@ that it has forgotten (its issue 5511). Here the next producer forgets them."""
 
 
 class Sender:
-    """A producer for one output. After an error it is of no more use: whoever uses it opens another one.
+    """A producer for one output. After an error it cannot be used any more: open another one.
 
     Raises OutputRefusedError or OutputUnavailableError, see `OutputErrors`.
     """
@@ -44,7 +44,7 @@ class Sender:
             self._lost = error
 
     def renew(self) -> None:
-        """Restart the clock: what follows may wait `PATIENCE_SECS` in all for brokers that do not answer."""
+        """Restart the clock: further calls may wait `PATIENCE_SECS` in all for brokers that do not answer."""
         self._until = monotonic() + PATIENCE_SECS
 
     def call(self, what: str, method: str, *arguments: Any) -> None:
@@ -104,7 +104,7 @@ class Sender:
                 raise self._errors.error(f"send row {message.row} of the batch", error.args[0]) from error
 
     def _wait(self, most: int) -> None:
-        """Wait until at most so many messages are left to deliver, for as long as there are fewer and fewer."""
+        """Wait until at most `most` messages are left to deliver, as long as their number keeps decreasing."""
         left = len(self._producer)
         self._serve(0, most)
         while len(self._producer) > most:
@@ -117,7 +117,7 @@ class Sender:
                 raise self._errors.unavailable("deliver the messages", why)
 
     def _serve(self, seconds: float, most: int) -> None:
-        """Let the producer call back for some time; raise the first error that it tells."""
+        """Let the producer make callbacks for some seconds; raise the first error that it reports."""
         try:
             # Unlike `poll`, `flush` sends messages at once that would wait for more.
             self._producer.flush(seconds) if most == 0 else self._producer.poll(seconds)
