@@ -18,7 +18,7 @@ from tests.compiler.window_runner import FIELDS, InDict, at
 from trident import StatefulStream, Stream, TridentTopology
 from trident.base.errors import StateRecoveringError
 from trident.compiler.stages import cut
-from trident.compiler.update_choice import compile_late, compile_state_update
+from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.windows import duplicates
 from trident.compiler.windows.run_types import WindowBatch
 from trident.plan.nodes import LateTuples, PartitionPersist, Watermark

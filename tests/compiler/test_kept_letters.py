@@ -11,10 +11,10 @@ import pytest
 from tests.support.soak import some_of
 from trident import TridentTopology
 from trident.base.types import arrow_schema, select
+from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated, compile_update
-from trident.compiler.update_choice import compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
 from trident.operations.error_policy import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist

@@ -24,8 +24,8 @@ from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_b
 from trident.compiler.spark.frozen_files import FrozenFolders, read_whole
 from trident.compiler.spark.keyed_jobs import REPORT, KeyedJob, Wanted
 from trident.compiler.stages import cut
+from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.updates import Updated
-from trident.compiler.update_choice import compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
 from trident.files.disk import DiskFiles
 from trident.plan.nodes import Emitted, StateUpdate

@@ -13,7 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.stages import cut
-from trident.compiler.update_choice import compile_late, compile_window
+from trident.compiler.state_updates import compile_late, compile_window
 from trident.compiler.windows.run_types import WindowBatch
 from trident.plan.nodes import LateTuples, SpoutSource, Watermark, Window
 from trident.spouts import FixedBatchSpout

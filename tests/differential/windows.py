@@ -9,9 +9,9 @@ import pyarrow as pa
 from tests.compiler.window_runner import InDict
 from trident.base.values import to_python
 from trident.compiler.program import Group
+from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.queries import Reads, compile_query
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.update_choice import compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.plan.nodes import (

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from trident.base.errors import StateKeyError
 from trident.base.years import entry_text
+from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.updates import Updated
-from trident.compiler.update_choice import compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.functions import Call

@@ -20,7 +20,7 @@ from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.spark.frozen_parts import files_of
 from trident.compiler.spark.keyed_jobs import Wanted
-from trident.compiler.update_choice import compile_late, compile_state_update
+from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.windows.run_types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.frozen_results import with_dropped
