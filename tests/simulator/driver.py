@@ -163,6 +163,7 @@ class Driver:
         """As `GroupRun._loop`: one turn, and the end where it was the last."""
         run = self.run
         assert run is not None
+        self._busy = True  # a reaction may wait, and the loop's thread does nothing else meanwhile
         try:
             react(*args)
         except Crashed:
@@ -171,9 +172,9 @@ class Driver:
             run.error = run.error or error
             run.coordinator.finished = True
         if run.coordinator.finished:
-            self._busy = True
             self._end_once()
         else:
+            self._busy = False
             self._due = self.world.scheduler.now + run._idle_time()
 
     def _end_once(self) -> None:

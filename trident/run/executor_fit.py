@@ -36,7 +36,7 @@ def check_writers(program: Program, lasting: bool) -> None:
                 continue
             why = misfit(group, output)
             if not lasting:
-                why = "without a checkpointLocation there is no folder for the frozen files that they put; name one"
+                why = "there is no place for the files that they put; give a checkpointLocation or a filesLocation"
             if why is not None:
                 raise TopologyError(
                     f"state {step.state.name!r} ({step.state.factory!r}) is to be written by executors: {why}; or "
