@@ -15,14 +15,13 @@ def test_a_copy_that_falls_behind_the_log_begins_again_from_a_snapshot_it_knew(t
     for word in ("dog", "cat", "dog"):
         driver.feed(word)
     location = read_location(str(tmp_path), None, None, "trident")
-    replica = MemoryReplica(
-        location.open_log_to_read("wc"), location.place("wc"), "counts", Combine("Count", add, "sum")
-    )
+    log = location.open_log_to_read("wc")
+    replica = MemoryReplica(log, location.place("wc", log), "counts", Combine("Count", add, "sum"))
     assert replica.follow(1) == 1
     driver.running.stop()  # writes a snapshot at txid 3
     assert replica.follow(1) == 1  # the copy has read that there is one
-    with closing(location.open_log_to_write("wc")) as log:
-        log.trim(log.take(), "words", 3, 0, 0)
+    with closing(location.open_log_to_write("wc")) as writing:
+        writing.trim(writing.take(), "words", 3, 0, 0)
     assert replica.follow(2) == 3
     entries = {row["word"]: row["value"] for page in replica.scan(None) for row in page.to_pylist()}
     assert entries == {"dog": 2, "cat": 1}
@@ -33,9 +32,8 @@ def test_a_copy_goes_on_after_the_next_driver_has_written_a_snapshot_that_is_no_
     first = Fed(checkpointLocation=str(tmp_path))
     first.feed("dog")
     location = read_location(str(tmp_path), None, None, "trident")
-    replica = MemoryReplica(
-        location.open_log_to_read("wc"), location.place("wc"), "counts", Combine("Count", add, "sum")
-    )
+    log = location.open_log_to_read("wc")
+    replica = MemoryReplica(log, location.place("wc", log), "counts", Combine("Count", add, "sum"))
     assert replica.committed() == 1
     first.running.stop()
     second = Fed(checkpointLocation=str(tmp_path))

@@ -2,13 +2,16 @@
 
 import pickle
 import time
+from typing import Any
 
 import pytest
+from obstore.store import MemoryStore
 
 from tests.support.objects import Objects
 from tests.support.proxy import Proxy
 from tests.support.s3 import BUCKET, SECRET
 from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError
+from trident.files import objects as module
 from trident.files.objects import ObjectFiles, object_files
 from trident.files.storage import Storage
 
@@ -102,3 +105,35 @@ def test_a_prefix_may_be_empty(objects: Objects) -> None:
     name = f"{objects.prefix}/one-{time.monotonic_ns()}"
     assert whole.create(name, b"1") and name in [file.name for file in whole.files()]
     assert whole.below(objects.prefix) == objects.files()
+
+
+def writes(file: Any, times: int) -> None:
+    for _ in range(times):
+        file.write(b"1" * (9 << 20))
+
+
+def test_a_store_that_goes_away_in_the_middle_of_a_large_file_is_unavailable(
+    objects: Objects, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WHOLE", 1 << 20)
+    with Proxy(objects.server.port) as proxy:
+        place = objects.files(endpoint=f"http://127.0.0.1:{proxy.port}")
+        writer = place.writer("large")  # no "with": pytest.raises would not see which of the calls raised
+        file = writer.__enter__()
+        writes(file, 1)  # from here on it is sent in parts
+    with pytest.raises(FilesUnavailableError, match="cannot write s3://books/.*/large: ") as caught:
+        writes(file, 8)
+    # The parts cannot be given up either. That is logged, and does not hide the first error, which goes on.
+    assert not writer.__exit__(FilesUnavailableError, caught.value, None)
+    assert objects.files().size("large") is None
+
+
+def test_a_file_that_is_gone_does_not_keep_others_from_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 deletes many at once, and does not say that one was missing; others delete one by one, and do."""
+    store = MemoryStore()
+    monkeypatch.setattr(module, "open_bucket", lambda *_, **__: store)
+    place = object_files("files", "gs://books/a", Storage())
+    for name in ("one", "three"):
+        place.create(name, b"1")
+    place.delete(["one", "two", "three"])
+    assert list(place.files()) == []

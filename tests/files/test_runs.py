@@ -25,6 +25,8 @@ from trident.errors import (
     TopologyError,
     TridentError,
 )
+from trident.log import RedisLog
+from trident.spouts import FixedBatchSpout
 from trident.testing import crash_at, run_through
 from trident.testing.local import start_local
 
@@ -237,9 +239,94 @@ def test_a_place_of_another_log_is_refused(objects: Objects, shared_redis: Redis
     before = objects.names()
     with pytest.raises(LogMismatchError, match=r"was written under another log \(uuid"):
         start_local(topology(state_of("memory", shared_redis)), **other)
-    with pytest.raises(LogMismatchError, match="was written under the log of uuid .* Nothing was touched"):
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* force=True .* Nothing was touched"):
         topology(state_of("memory", shared_redis)).reset("t", tmp_path, **objects.options)
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* Nothing was touched"):
+        dropState("t", "counts", **_another_checkpoint(shared_redis, tmp_path), **objects.options, force=True)
     assert objects.names() == before
+
+
+def _another_checkpoint(redis: RedisServer, folder: Path) -> dict[str, Any]:
+    """Return the location of a log of the same topology that has its files on the disk."""
+    assert counted(topology(state_of("memory", redis)), {"name": "t", "checkpointLocation": folder}) == EXPECTED
+    return {"checkpointLocation": folder}
+
+
+def test_a_drop_deletes_no_snapshots_in_the_folder_of_another_log(
+    objects: Objects, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    other = _another_checkpoint(shared_redis, tmp_path)
+    log = RedisLog(shared_redis.url, requireDurable=False)
+    mine = {"name": "t", "log": log, "checkpointLocation": tmp_path / "mine"}
+    assert counted(topology(state_of("memory", shared_redis)), mine) == EXPECTED
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid"):
+        dropState("t", "counts", log=log, **other, force=True)
+    another = RedisLog(shared_redis.url, prefix="another", requireDurable=False)
+    another.open("t").close()
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* force=True"):
+        topology(state_of("memory", shared_redis)).reset("t", tmp_path / "mine", log=another)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_reset_one_level_too_high_deletes_nothing(objects: Objects, shared_redis: RedisServer) -> None:
+    given = {**options(shared_redis, objects), "filesLocation": f"{objects.url}/t"}  # so the files are at t/t
+    assert counted(topology(state_of("memory", shared_redis)), given) == EXPECTED
+    objects.put("t/other/log.uuid", "another topology's")
+    before = objects.names()
+    with pytest.raises(LogMismatchError, match=r"belong to no log \(there is no log.uuid\)"):
+        topology(state_of("memory", shared_redis)).reset("t", log=given["log"], **objects.options)
+    assert objects.names() == before
+    topology(state_of("memory", shared_redis)).reset("t", log=given["log"], force=True, **objects.options)
+    assert objects.names() == before, "by force too only this library's files at that very place are deleted"
+
+
+def test_published_files_and_those_of_others_outlive_a_reset(objects: Objects, shared_redis: RedisServer) -> None:
+    given = options(shared_redis, objects)
+    made = topology(state_of("memory", shared_redis))
+    with start_local(made, **given) as running:
+        running.processAllAvailable(timeout=60)
+    objects.put("t/out/rows.parquet", "somebody's")
+    made.reset("t", log=given["log"], **objects.options)
+    assert objects.names() == ["t/out/rows.parquet"]
+
+
+@pytest.mark.parametrize("place", ["objects", "folder"])
+def test_an_output_among_the_topologys_own_files_is_refused(
+    place: str, objects: Objects, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    made = topology(state_of("memory", shared_redis))
+    path = f"{objects.url}/t/out" if place == "objects" else tmp_path / "t" / "out"
+    storage = objects.server.storage if place == "objects" else None
+    made.newStream("rows", FixedBatchSpout("word string", [["a"]])).writeParquet(path, name="out", storage=storage)
+    given = options(shared_redis, objects) if place == "objects" else {"name": "t", "checkpointLocation": tmp_path}
+    with pytest.raises(TopologyError, match=r"lies within .*t, where the topology keeps its own files"):
+        start_local(made, **given)
+
+
+@pytest.mark.parametrize("kept", ["redis", "folder"])
+def test_who_forgets_the_location_of_the_files_is_told_it(
+    kept: str, objects: Objects, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    log = RedisLog(shared_redis.url, requireDurable=False)
+    places: dict[str, Any] = {"checkpointLocation": tmp_path} | ({"log": log} if kept == "redis" else {})
+    made = topology(state_of("memory", shared_redis))
+    assert counted(made, {"name": "t", **places, **objects.options}) == EXPECTED
+    before = objects.names()
+    told = f"lie at {objects.url}/t, as its log says: give filesLocation='{objects.url}'"
+    with pytest.raises(LogMismatchError, match=told):
+        start_local(topology(state_of("memory", shared_redis)), name="t", **places)
+    with pytest.raises(LogMismatchError, match=told):
+        openState("t", "counts", **places)
+    with pytest.raises(LogMismatchError, match=told):
+        openTopology(made, name="t", **places)
+    with pytest.raises(LogMismatchError, match=told):
+        dropState("t", "counts", **places, force=True)
+    with pytest.raises(LogMismatchError, match=told):
+        made.reset("t", **places)
+    assert objects.names() == before
+    with openState("t", "counts", **places, **objects.options) as counts:
+        assert dict(counts.items()) == EXPECTED
 
 
 # --- beside a run -----------------------------------------------------------------------------------------------------

@@ -407,3 +407,12 @@ class LogContract:
         for txid in range(kept + 1, frozen_upto + 1):
             held = log.frozen("g", txid, 1)
             assert held is not None and thaw(held["counts"], "here") == contents[txid]
+
+    def test_the_address_of_the_files_stays_and_is_written_by_the_driver_of_the_lease_alone(self, place: Place) -> None:
+        log = place.open()
+        assert log.files_address() == ""
+        former, lease = log.take(), log.take()
+        log.keep_files_at(lease, "s3://books/t")
+        with pytest.raises(FencedError):
+            log.keep_files_at(former, "s3://others/t")
+        assert log.files_address() == place.look().files_address() == place.open().files_address() == "s3://books/t"

@@ -191,17 +191,18 @@ def test_a_log_from_before_times_of_commits_were_recorded_is_read_and_written_on
     log.close()
 
 
-def test_a_log_from_before_holders_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+def test_a_log_from_before_holders_and_addresses_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
     path = tmp_path / "log.sqlite"
     log = SqliteLog(path, "topology")
     log.take()
     log.close()
     db = sqlite3.connect(path)
-    for column in ("holder", "renewed"):
+    for column in ("holder", "renewed", "files"):
         db.execute(f"ALTER TABLE meta DROP COLUMN {column}")
     db.commit()
     db.close()
-    assert SqliteLog(path, "topology", reading=True).holder() is None
+    former_log = SqliteLog(path, "topology", reading=True)
+    assert former_log.holder() is None and former_log.files_address() == ""
     waiting = SqliteLog(path, "topology")
     former = waiting.lease()
     assert waiting.holder() is None and former is not None and former.token
@@ -210,6 +211,7 @@ def test_a_log_from_before_holders_were_recorded_is_read_and_written_on(tmp_path
     log.renew(lease)
     log.renew(lease)
     assert waiting.renewals() != seen and waiting.holder() == Holder(2, "host", 17, 5.0, 10.0)
+    assert log.files_address() == ""
     for each in (log, waiting):
         each.close()
 

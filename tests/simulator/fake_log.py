@@ -98,6 +98,12 @@ class FakeLog:
     def size(self) -> int | None:
         return None
 
+    def files_address(self) -> str:
+        return ""
+
+    def keep_files_at(self, lease: Lease, address: str) -> None:
+        raise AssertionError("no file of the simulator lies on an object store")
+
     # --- lease ---------------------------------------------------------------------------------------------------
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:

@@ -10,10 +10,10 @@ from trident.base.names import check_name
 from trident.base.redis_address import Address, check_url
 from trident.files.disk import DiskFiles
 from trident.files.objects import ObjectFiles
-from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.protocol import LogReading, TransactionLog
 from trident.log.sqlite_log import SqliteLog
+from trident.recovery.folder_owner import check_location_given
 from trident.run.options import files_place, folder
 from trident.run.start import LOG_FILE
 from trident_state.store import StateFactory
@@ -33,11 +33,14 @@ class StateLocation:
     objects: ObjectFiles | None = None
     """The place of all topologies' files, if that is an object store; else their files lie in the checkpoint."""
 
-    def place(self, topology: str) -> FileStore:
-        """Return the place of a topology's files: frozen results and snapshots."""
-        if self.objects is not None:
-            return self.objects.below(topology)
-        return DiskFiles(self.folder(topology), private=True)
+    def place(self, topology: str, log: LogReading) -> DiskFiles | ObjectFiles:
+        """Return the place of a topology's files: frozen results and snapshots.
+
+        Raises LogMismatchError if the log keeps them on an object store, and the caller gave no filesLocation.
+        """
+        place = DiskFiles(self.folder(topology), private=True) if self.objects is None else self.objects.below(topology)
+        check_location_given(place, log.files_address(), topology)
+        return place
 
     @property
     def has_files(self) -> bool:

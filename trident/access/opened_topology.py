@@ -112,7 +112,9 @@ def openTopology(
         reading = None if location is None else location.open_log_to_read(name)
         if reading is not None:
             undo.callback(reading.close)
-        at = location.place(name) if location is not None and location.has_files else DiskFiles(Path())
+        at: FileStore = DiskFiles(Path())
+        if location is not None and reading is not None and location.has_files:
+            at = location.place(name, reading)
         source = _OpenedSource(name, program, opened, statics, reading, at)
         return OpenedTopology(name, topology, program, source, timeout, undo.pop_all())
 
@@ -155,7 +157,7 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
         try:
             if state not in reading.births():
                 raise StateError(f"{where} does not exist yet: start the topology first, or correct the name")
-            replica = MemoryReplica(reading, location.place(topology), state, shape.combine)
+            replica = MemoryReplica(reading, location.place(topology, reading), state, shape.combine)
             _check_shape(where, replica.manifest.fingerprint, replica.manifest.kind, shape, factory.kind)
             replica.committed()
         except BaseException:

@@ -158,9 +158,10 @@ def _open_in_memory(
                 f"a server. Give url= for one in Redis, or factory= for a store of your own"
             )
         # The first replica only reads the manifest, which says what combiner the second replica needs.
-        fingerprint = MemoryReplica(log, location.place(topology), state, None).fingerprint
+        place = location.place(topology, log)
+        fingerprint = MemoryReplica(log, place, state, None).fingerprint
         by_field = _known(fingerprint, state, aggregator)
-        replica = MemoryReplica(log, location.place(topology), state, _combine(fingerprint, by_field))
+        replica = MemoryReplica(log, place, state, _combine(fingerprint, by_field))
         replica.committed()
         described = _described(state, replica.manifest.kind, fingerprint, by_field)
         return OpenedState(topology, replica, described, isolation, asOf)

@@ -20,6 +20,8 @@ from trident.base.errors import (
 from trident.base.names import check_name, did_you_mean
 from trident.log import RedisLog
 from trident.log.protocol import TransactionLog
+from trident.recovery.folder_owner import check_files_of
+from trident.recovery.settings import STATES
 from trident.run import registry
 from trident.run.reset import drop_store
 from trident_state.store import StateFactory
@@ -71,6 +73,9 @@ def dropState(
     StateError
         If there is no such state, or not at that location, if it is the watermark of another state, or if a driver that
         runs or was killed holds the topology. Nothing was touched.
+    LogMismatchError
+        If the files at that location belong to another log or to none, or if the log keeps them on an object store and
+        no `filesLocation` was given. Nothing was touched.
     TopologyActiveError
         If the topology runs in this process.
     """
@@ -88,6 +93,8 @@ def dropState(
         _check_no_watermark(held_states, state)
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
+        if location.has_files:
+            check_files_of(location.place(topology, reading), uuid, "the log that was given")
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
@@ -167,7 +174,10 @@ def _drop(
                     store.drop()
     # The files are listed before the log forgets the states. Afterwards a start may make them anew and write files
     # of other names, which must stay.
-    places = [location.place(topology).below(f"states/{state}") for state in states] if location.has_files else []
+    places = []
+    if location.has_files:
+        place = location.place(topology, log)
+        places = [place.below(f"{STATES}/{state}") for state in states]
     files = [(place, [file.name for file in place.files()]) for place in places]
     log.forget(lease, *states)
     for place, names in files:

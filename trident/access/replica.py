@@ -13,6 +13,7 @@ from trident.compiler.states.shapes import bundle_names
 from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
+from trident.recovery.settings import STATES
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
@@ -142,7 +143,7 @@ class MemoryReplica:
         fingerprint, manifest = self.fingerprint, self.manifest
         combine = self._combine or Combine(fingerprint.aggregator, _unknown)
         shape = StateShape(fingerprint.keys, fingerprint.value, combine)
-        home = _Home(self._files.below(f"states/{self._state}"), lambda: self._text)
+        home = _Home(self._files.below(f"{STATES}/{self._state}"), lambda: self._text)
         store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
         # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)

@@ -7,8 +7,8 @@ no other writer uses its name. Where a store knows no such condition, `create` i
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,13 +52,14 @@ class ObjectFiles:
     @contextmanager
     def writer(self, name: str) -> Iterator[Sink]:
         """Write a new object; see `FileStore.writer`. If the block raises, no object is left."""
-        content = _Content(lambda: self._in_parts(name))
+        what = f"cannot write {self.path(name)}"
+        content = _Content(lambda: self._open_parts(name), lambda: self._asking(what))
         try:
             yield content
         except BaseException as error:
             content.give_up(error)
             raise
-        with self._asking(f"cannot write {self.path(name)}"):
+        with self._asking(what):
             if content.parts is None:
                 self._put(name, content.held)
                 return
@@ -76,9 +77,8 @@ class ObjectFiles:
         if not there:
             raise FilesError(f"{self.path(name)} is there already, with other content; nothing was overwritten")
 
-    def _in_parts(self, name: str) -> Any:
-        with self._asking(f"cannot write {self.path(name)}"):
-            return obstore().open_writer(self._store, self._key(name), buffer_size=_PART, max_concurrency=4)
+    def _open_parts(self, name: str) -> Any:
+        return obstore().open_writer(self._store, self._key(name), buffer_size=_PART, max_concurrency=4)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless it is there; see `FileStore.create`.
@@ -145,9 +145,15 @@ class ObjectFiles:
 
     def delete(self, names: Iterable[str]) -> None:
         keys = [self._key(name) for name in names]
-        if keys:
-            with self._asking(f"cannot delete files below {self.address}"):
-                obstore().delete(self._store, keys)
+        what = f"cannot delete files below {self.address}"
+        try:
+            with self._asking(what):
+                if keys:
+                    obstore().delete(self._store, keys)
+        except FileNotFoundError:  # a store that has no bulk deletion stops at the first one that is gone
+            for key in keys:
+                with suppress(FileNotFoundError), self._asking(what):
+                    obstore().delete(self._store, key)
 
     def remove(self, folder: str) -> None:
         try:
@@ -184,10 +190,13 @@ class ObjectFiles:
 
 
 class _Content:
-    """The content of a new object: held up to `WHOLE` bytes, then sent in parts."""
+    """The content of a new object: held up to `WHOLE` bytes, then sent in parts.
 
-    def __init__(self, in_parts: Any) -> None:
-        self._in_parts = in_parts
+    `open_parts` returns what takes the parts. `asking` returns a context that translates the store's errors.
+    """
+
+    def __init__(self, open_parts: Callable[[], Any], asking: Callable[[], AbstractContextManager[None]]) -> None:
+        self._open_parts, self._asking = open_parts, asking
         self.held = bytearray()
         self.parts: Any = None
         self.size = 0
@@ -198,11 +207,12 @@ class _Content:
         if self.parts is None and len(self.held) + view.nbytes <= WHOLE:
             self.held += view
             return view.nbytes
-        if self.parts is None:
-            self.parts = self._in_parts()
-            self.parts.write(bytes(self.held))
-            self.held = bytearray()
-        self.parts.write(bytes(view))
+        with self._asking():
+            if self.parts is None:
+                self.parts = self._open_parts()
+                self.parts.write(bytes(self.held))
+                self.held = bytearray()
+            self.parts.write(bytes(view))
         return view.nbytes
 
     def flush(self) -> None: ...
@@ -211,10 +221,15 @@ class _Content:
         self.parts.close()
 
     def give_up(self, error: BaseException) -> None:
-        """Let the store forget the parts."""
-        if self.parts is not None:
-            leaving: AbstractContextManager[Any] = self.parts
-            leaving.__exit__(type(error), error, error.__traceback__)
+        """Let the store forget the parts. If it does not answer, they stay until the bucket's rule ends them."""
+        if self.parts is None:
+            return
+        parts: AbstractContextManager[Any] = self.parts
+        try:
+            with self._asking():
+                parts.__exit__(type(error), error, error.__traceback__)
+        except FilesError as failure:
+            logger.warning("the parts of a file that was not finished are left: %s", failure)
 
 
 def is_object_url(text: str) -> bool:

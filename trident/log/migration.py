@@ -82,6 +82,13 @@ def add_holder(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE meta ADD COLUMN renewed INTEGER NOT NULL DEFAULT 0")
 
 
+def add_files_address(db: sqlite3.Connection) -> None:
+    """Add the address of the topology's files to a log that was written before it was recorded."""
+    columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
+    if "files" not in columns:
+        db.execute("ALTER TABLE meta ADD COLUMN files TEXT NOT NULL DEFAULT ''")
+
+
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
     return [
         (stream, row[0], json.dumps(position, separators=(",", ":")))

@@ -121,6 +121,10 @@ class LogReading(Protocol):
         """
         ...
 
+    def files_address(self) -> str:
+        """Return the URL below which the topology's files lie on an object store; empty if they lie in its folder."""
+        ...
+
     def size(self) -> int | None:
         """Return the bytes that the log takes, without the files of large results; None where that is not known."""
         ...
@@ -178,9 +182,9 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last one that the log issued.
 
-    These writes are durable before they return: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`,
-    `publish`, `sync`. Any other write survives the death of the process at once, but a power loss only after the next
-    durable write.
+    These writes are durable before they return: `keep_files_at`, `enroll`, `freeze`, `freeze_stage`, `born`, `founded`,
+    `forget`, `publish`, `sync`. Any other write survives the death of the process at once, but a power loss only
+    after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -204,6 +208,10 @@ class TransactionLog(LogReading, Protocol):
 
     def give_back(self, lease: Lease) -> None:
         """End a lease in good order: no driver has this log until the next `take`."""
+        ...
+
+    def keep_files_at(self, lease: Lease, address: str) -> None:
+        """Record the URL below which the topology's files lie from now on."""
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:

@@ -3,7 +3,8 @@
 All keys have one hash tag, so that a cluster keeps them on one server::
 
     prefix:{topology}:log:m                 format, uuid, lease, its holder, the last write's number, the groups, the
-                                            token of every lease (lease:<epoch>) from one epoch on (since)
+                                            token of every lease (lease:<epoch>) from one epoch on (since), the URL
+                                            of the topology's files on an object store (files)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), times of commits (c:<txid>),
                                             attempts (a:<txid>), sizes (s:<txid>:<stage>)
@@ -201,6 +202,13 @@ class RedisTransactionLog(LogBase):
     def give_back(self, lease: Lease) -> None:
         self._server.patience = 0.0  # a stop must not hang with the server; unreturned, the lease looks like a death
         self._write(lease, WriteRequest(self._meta).set(self._meta, {"token": ""}))
+
+    def files_address(self) -> str:
+        (address,) = self._server.ask(command(b"HGET", self._meta, b"files"))
+        return "" if address is None else str(address, "utf-8", "replace")
+
+    def keep_files_at(self, lease: Lease, address: str) -> None:
+        self._write(lease, WriteRequest(self._meta).set(self._meta, {"files": address}))
 
     # --- batches -----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,15 @@ from trident.base.errors import LogError
 from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.migration import FORMER_SQLITE, add_commit_times, add_former_names, add_holder, batch_checksum, migrate
+from trident.log.migration import (
+    FORMER_SQLITE,
+    add_commit_times,
+    add_files_address,
+    add_former_names,
+    add_holder,
+    batch_checksum,
+    migrate,
+)
 from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
 
 FORMAT = "trident log 3"
@@ -39,7 +47,7 @@ frozen."""
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '',
-  renewed INTEGER NOT NULL DEFAULT 0);
+  renewed INTEGER NOT NULL DEFAULT 0, files TEXT NOT NULL DEFAULT '');
 CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
@@ -105,15 +113,17 @@ class SqliteLog(LogBase):
                 for statement in TABLES.split(";"):
                     self._db.execute(statement)
                 self._db.execute(
-                    "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0)", (FORMAT, topology, uuid.uuid4().hex)
+                    "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0, '')", (FORMAT, topology, uuid.uuid4().hex)
                 )
             elif "batches" in tables and "streams" not in tables:
                 migrate(self._db, self._where, TABLES, FORMAT)
                 add_holder(self._db)
+                add_files_address(self._db)
             elif "streams" in tables:
                 add_former_names(self._db)
                 add_commit_times(self._db)
                 add_holder(self._db)
+                add_files_address(self._db)
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -181,6 +191,14 @@ class SqliteLog(LogBase):
     def give_back(self, lease: Lease) -> None:
         with self._write(lease) as db:
             db.execute("UPDATE meta SET token = ''")
+
+    def files_address(self) -> str:
+        # All columns: a log that is only read may have been written before there was the one for the address.
+        return str(next(iter(self._rows("SELECT * FROM meta")[0][7:]), ""))
+
+    def keep_files_at(self, lease: Lease, address: str) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("UPDATE meta SET files = ?", (address,))
 
     # --- batches -----------------------------------------------------------------------------------------------
 

@@ -1,20 +1,28 @@
-"""The owner of a topology's folder: one log, which lies in the folder or in Redis.
+"""The owner of a topology's files, in a folder or on an object store: one log, which lies in the folder or in Redis.
 
-Only that log names the snapshots and frozen results in the folder, so a driver of any other log would delete them as
-garbage. Therefore the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
+Only that log names the snapshots and frozen results there, so a driver of any other log would delete them as garbage.
+Therefore the place of the files keeps the log's uuid, and the log keeps the place's address if it is on an object
+store. A start, a reset or a drop for which they do not fit is refused before it touches anything.
 """
 
 import os
 import secrets
 from pathlib import Path
 
+from trident.base.attempt import Lease
 from trident.base.errors import LogMismatchError
 from trident.base.files import fsync_folder, make_folder
+from trident.compiler.spark.frozen_files import FROZEN, PROBES
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
-from trident.recovery.settings import Settings
+from trident.recovery.settings import STATES, Settings
 
 OWNER = "log.uuid"
+
+OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", *PROBES)
+"""How the names of all other files begin that the library writes to a topology's place on an object store."""
 
 
 def check_log_there(settings: Settings, file: str) -> None:
@@ -48,11 +56,12 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> None:
     store does not answer or refuses.
     """
     place = settings.objects
+    check_location_given(place, log.files_address(), settings.name)
     if place is None:
         return
     owner = objects_owner(place)
     if owner is None:
-        if elsewhere := _names_files(log):
+        if elsewhere := log.files_address() or _names_files(log):
             raise LogMismatchError(
                 f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, and its log "
                 f"names some ({elsewhere}): start with the filesLocation under which they were written (or without "
@@ -65,6 +74,45 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> None:
             f"{place.address} was written under another log (uuid {owner}) than the one {settings.log_at} (uuid "
             f"{log.uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it, or give "
             f"another filesLocation, or {settings.way_out}"
+        )
+
+
+def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, topology: str) -> None:
+    """Raise LogMismatchError if the log keeps its files on an object store, at `kept_at`, and `files` is not there.
+
+    `files`: the place that the caller named. Another object store is not refused here: files may have been copied.
+    """
+    if kept_at and not isinstance(files, ObjectFiles):
+        raise LogMismatchError(
+            f"the files of topology {topology!r} lie at {kept_at}, as its log says: give "
+            f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. Nothing was touched"
+        )
+
+
+def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
+    """Let the log keep the address of its files, if they lie on an object store.
+
+    Raises LogMismatchError if the driver has no filesLocation, and another one has started with one meanwhile.
+    """
+    kept_at = log.files_address()
+    check_location_given(settings.objects, kept_at, settings.name)
+    if settings.objects is not None and settings.objects.address != kept_at:
+        log.keep_files_at(lease, settings.objects.address)
+
+
+def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, log_at: str, otherwise: str = "") -> None:
+    """Raise LogMismatchError if files are not those of the log `uuid`, so that none of another log is deleted.
+
+    Objects that belong to no log are refused too: a prefix that is one level too high holds those of all topologies.
+    `otherwise`: another way out, for the message.
+    """
+    owner = owner_of(files.root) if isinstance(files, DiskFiles) else objects_owner(files)
+    unknown = owner is None and isinstance(files, ObjectFiles) and any(True for _ in files.files())
+    if unknown or owner not in (None, uuid):
+        whose = "no log (there is no log.uuid)" if owner is None else f"the log of uuid {owner}"
+        raise LogMismatchError(
+            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}: give the location and the log "
+            f"that the topology was started with{otherwise}. Nothing was touched"
         )
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from trident.log import RedisLog
 
 
+STATES = "states"
+"""The folder of all snapshots of states in memory, in the place of a run's files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of a run. Times in seconds, sizes in bytes; ``TridentTopology.start`` describes them."""
@@ -63,8 +67,8 @@ class Settings:
     def snapshots(self, state: str) -> FileStore | None:
         """Return the place for the snapshots of a state in memory; None if no place outlives the run."""
         if self.objects is not None:
-            return self.objects.below(f"states/{state}")
-        return DiskFiles(self.folder / "states" / state, private=True) if self.lasting else None
+            return self.objects.below(f"{STATES}/{state}")
+        return DiskFiles(self.folder / STATES / state, private=True) if self.lasting else None
 
     @property
     def scratch(self) -> Path:

@@ -30,7 +30,8 @@ from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.log.sqlite_log import SqliteLog
 from trident.plan.topology_protocol import TopologyPlan
-from trident.recovery.folder_owner import OWNER, objects_owner, owner_of
+from trident.recovery.folder_owner import OWN_NAMES, OWNER, check_files_of, check_location_given, owner_of
+from trident.recovery.settings import STATES
 from trident.run import options, registry
 from trident.run.start import LOG_FILE
 from trident_state.state_shape import StateIdentity
@@ -58,7 +59,11 @@ def reset(
 
     Raises TopologyActiveError while the topology runs in this process. Unless `force`, raises LogError if declared
     states exist but no log is at that place, or if a state belongs to another log. Raises StateOwnedError if the place
-    of a declared state holds a state of another topology. After any of these errors nothing was touched.
+    of a declared state holds a state of another topology. Raises LogMismatchError if the files there belong to another
+    log or to none, unless `force`. After any of these errors nothing was touched.
+
+    What is not this library's is left where it is: below `filesLocation` only frozen results and snapshots of the
+    topology are deleted.
     """
     if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
@@ -74,7 +79,7 @@ def reset(
         server = None if log is None else log.open_to_drop(name)
         if server is not None:
             opened.callback(server.close)
-        uuid = _uuid_in(folder, name) if server is None else server.uuid
+        uuid, kept_at = _identity_in(folder, name) if server is None else (server.uuid, server.files_address())
         present = _present_states(program, name, files, uuid)
         if folder is not None:
             _warn_if_unknown(folder)
@@ -83,7 +88,9 @@ def reset(
         foreign = {state: other for state, other in present.items() if "" not in (uuid, other) and other != uuid}
         if not force:
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
-            _check_this_logs_files(files, uuid, log_at)
+            check_location_given(files, kept_at, name)
+            if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
+                check_files_of(files, uuid, f"the log {log_at}", ", or say force=True if the other log is gone")
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
         undeclared = {state for old, _ in taken for state in _states_of(old)}
@@ -135,16 +142,16 @@ def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLo
     return log
 
 
-def _uuid_in(folder: Path | None, name: str) -> str:
-    """Return the uuid of the log in a folder; empty if there is no log.
+def _identity_in(folder: Path | None, name: str) -> tuple[str, str]:
+    """Return the uuid of the log in a folder, and where it has files on an object store; both may be empty.
 
     If the log cannot be read, its uuid is taken from the folder's owner file.
     """
     if folder is None or not (folder / LOG_FILE).exists():
-        return ""
+        return "", ""
     with contextlib.suppress(LogError), contextlib.closing(SqliteLog(folder / LOG_FILE, name, reading=True)) as log:
-        return log.uuid
-    return owner_of(folder) or ""
+        return log.uuid, log.files_address()
+    return owner_of(folder) or "", ""
 
 
 def _present_states(program: Program, name: str, files: FileStore | None, uuid: str) -> dict[str, str]:
@@ -172,7 +179,7 @@ def _open(
         for step in group.states:
             state = step.state.name
             identity = StateIdentity(name, state, uuids.get(state, uuid))
-            home = NoHome(None if files is None else files.below(f"states/{state}"))
+            home = NoHome(None if files is None else files.below(f"{STATES}/{state}"))
             stores[state] = step.state.factory.open(identity, program.shapes[state], home)
             until.callback(stores[state].close)
     return stores
@@ -224,22 +231,12 @@ def _files_of(
     return None if folder is None else DiskFiles(folder, private=True)
 
 
-def _check_this_logs_files(files: DiskFiles | ObjectFiles | None, uuid: str, log_at: str) -> None:
-    """Raise LogMismatchError if the files on an object store belong to another log."""
-    owner = objects_owner(files) if isinstance(files, ObjectFiles) else None
-    if owner not in (None, uuid):
-        raise LogMismatchError(
-            f"{files} was written under the log of uuid {owner}, and {log_at} is {uuid or 'none'}: reset with the log "
-            f"that belongs to it, or say force=True if that one is gone. Nothing was touched"
-        )
-
-
 def _remove_all(folder: Path | None, files: DiskFiles | ObjectFiles | None) -> None:
     if folder is not None and folder.exists():
         _remove(folder)
     if isinstance(files, ObjectFiles):
-        # Last the object that keeps other logs away from the place.
-        files.delete([file.name for file in files.files() if file.name != OWNER])
+        # What is not this library's stays. Last the object that keeps other logs away from the place.
+        files.delete([file.name for file in files.files() if file.name.startswith(OWN_NAMES)])
         files.delete([OWNER])
 
 

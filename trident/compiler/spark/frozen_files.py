@@ -28,6 +28,10 @@ MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.
 """The row in which a task describes the file that it wrote."""
 
 FROZEN = "frozen"
+"""The folder of all frozen files, in the place of a run's files."""
+
+PROBES = (".probe-", ".answer-")
+"""How the names of files begin by which executors show that they reach the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
     why it cannot, that is logged.
     """
     token = secrets.token_hex(8)
-    probe = f".probe-{token}"
+    probe = f"{PROBES[0]}{token}"
     answers: list[str] = []
     files.create(probe, token.encode())
     try:
@@ -192,9 +196,9 @@ class Probe:
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
-        name, why = f".answer-{secrets.token_hex(8)}", None
+        name, why = f"{PROBES[1]}{secrets.token_hex(8)}", None
         try:
-            self.files.create(name, bytes(self.files.read(f".probe-{self.token}")))
+            self.files.create(name, bytes(self.files.read(f"{PROBES[0]}{self.token}")))
         except (OSError, TridentError) as error:
             why = str(error)
         yield pa.RecordBatch.from_pydict(
