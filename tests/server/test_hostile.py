@@ -50,3 +50,25 @@ def test_batches_and_others_go_on_beside_bodies_that_never_end_and_functions_tha
         assert statuses == [b"408"] * 50 + [b"504"] * 50
         for each in slow:
             each.close()
+
+
+def test_a_function_whose_calls_never_end_holds_up_no_other_one(serving: Serving) -> None:
+    """Each call begins a thread of its own, because it comes when the ones before have run for a while."""
+    with serving.running.serve(limits=Limits(timeoutSecs=1.0)) as server:
+        place = urlsplit(server.url)
+        body = b'{"args": ["8"]}'
+        head = f"POST /drpc/slow HTTP/1.1\r\nhost: {place.netloc}\r\ncontent-type: application/json\r\n"
+        calls = []
+        for _ in range(50):
+            calls.append(socket.create_connection((place.hostname, place.port), timeout=30))
+            calls[-1].sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            time.sleep(0.11)
+        for path in ("/drpc/count", "/state/counts"):
+            asked = {"args": ["dog"]} if path == "/drpc/count" else {"keys": ["dog"]}
+            assert httpx.post(f"{server.url}{path}", json=asked, timeout=30).status_code == 200
+        assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200
+        told = httpx.post(f"{server.url}/drpc/slow", json={"args": ["0"]}, timeout=30)
+        assert told.status_code == 504 and "calls have not ended yet, and it waits" in told.text
+        for call in calls:
+            assert call.recv(12).split()[1] == b"504"
+            call.close()

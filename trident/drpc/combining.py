@@ -36,8 +36,10 @@ class Audience:
 
     def __init__(self) -> None:
         self.size = 0
-        self.thread, self.since = threading.get_ident(), time.time()
-        """The ident of the thread that answers, and the time at which it began (seconds since 1970)."""
+        self.thread: int | None = threading.get_ident()
+        """The ident of the thread that answers; None if none does yet."""
+        self.since = time.time()
+        """The time at which the answer began, in seconds since 1970."""
         self.whenGone: Callable[[], None] = _nothing
         """Called when the last caller has left without an answer."""
 

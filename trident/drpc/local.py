@@ -204,8 +204,16 @@ class DRPCFunction:
         except Late as late:
             raise self.late(limit, late.thread) from None
 
-    def late(self, limit: float | None, thread: int | None) -> DRPCTimeoutError:
-        """Return the error of a request that was not answered within `limit` seconds; `thread` works on its answer."""
+    def late(self, limit: float | None, thread: int | None, busy: int = 0) -> DRPCTimeoutError:
+        """Return the error of a request that was not answered within `limit` seconds.
+
+        `thread` works on its answer. If none does yet, `busy` is the number of earlier calls that have not ended.
+        """
+        if thread is None and busy:
+            what = "call has" if busy == 1 else f"{busy} calls have"
+            return DRPCTimeoutError(
+                f"DRPC {self.name!r}: no answer within {limit:g} s; {what} not ended yet, and it waits"
+            )
         at = current_line(thread, self._sites)
         sites = ", ".join(map(str, self._sites))
         where = f": {sites}, now at {at}" if at else ""

@@ -54,7 +54,7 @@ class _Answers:
     def __init__(self, served: Served, rules: AccessRules, limits: Limits) -> None:
         self._served, self._rules, self._limits = served, rules, limits
         self._threads = Threads("trident-server", most=32, idle=10.0)
-        self._desks = {name: Desk(served.drpc.function(name), self._threads) for name in served.drpc.functions}
+        self._desks = {name: Desk(served.drpc.function(name)) for name in served.drpc.functions}
         self._freshness = Freshness(served, self._in_thread)
         self._requests = MetricsRegistry()
         self._feed = StateFeed(served, self._in_thread, self._requests)

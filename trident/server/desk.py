@@ -15,6 +15,11 @@ from trident.user_calls.threads import Threads
 _MOST = 256
 """The most requests that are answered together."""
 
+_THREADS = 16
+"""The most threads of one function. Calls that never end use up the threads of their own function, and of no other."""
+
+_IDLE = 10.0
+
 _PATIENCE = 0.1
 """Seconds that a request waits for the batch before it; then a batch is begun beside that one."""
 
@@ -44,8 +49,9 @@ class Desk:
     thread.
     """
 
-    def __init__(self, function: DRPCFunction, threads: Threads) -> None:
-        self._function, self._threads = function, threads
+    def __init__(self, function: DRPCFunction) -> None:
+        self._function = function
+        self._threads = Threads(f"trident-drpc-{function.name}", most=_THREADS, idle=_IDLE)
         self._queue: deque[_Request] = deque()
         self._busy = 0
         self._impatient: asyncio.TimerHandle | None = None
@@ -66,7 +72,7 @@ class Desk:
                 return await request.answered
         except TimeoutError:
             thread = None if request.audience is None else request.audience.thread
-            raise self._function.late(timeout, thread) from None
+            raise self._function.late(timeout, thread, self._busy) from None
         finally:
             self._leave(request)
 
@@ -86,7 +92,7 @@ class Desk:
         """Begin to answer the requests that wait, as one batch in a thread."""
         batch = [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
         audience = Audience()
-        audience.size = len(batch)
+        audience.size, audience.thread = len(batch), None
         for request in batch:
             request.audience = audience
         self._busy += 1
@@ -102,7 +108,7 @@ class Desk:
             self._impatient = asyncio.get_running_loop().call_later(_PATIENCE, self._lose_patience)
 
     def _answer(self, batch: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
-        audience.thread = threading.get_ident()  # the audience was made in the thread of the event loop
+        audience.thread = threading.get_ident()
         return self._function.answer(batch, audience)
 
     def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
