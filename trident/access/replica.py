@@ -30,7 +30,7 @@ class _Incarnation(NamedTuple):
     epoch: int
 
 
-_NEVER = Pace(bytes=1 << 62, seconds=math.inf)
+_NEVER = Pace(bytes=1 << 62, seconds=math.inf, batches=1 << 62)
 _TRIES = 20
 
 

@@ -34,10 +34,16 @@ _COLLECT_FROM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The pace of snapshots: one is due after `bytes` bytes of entries were written, or `seconds` after the last."""
+    """When a snapshot is due: after `bytes` bytes of entries, after `batches` batches, or `seconds` after the last one.
+
+    A driver that dies within `seconds` of its start takes no snapshot by time. If drivers die like this again and
+    again, each of them has more batches to apply again than the one before: `batches` sets an end to that, since the
+    batches that are applied again count, too.
+    """
 
     bytes: int = 64 * 2**20
     seconds: float = 30.0
+    batches: int = 1000
 
 
 class MemoryStore:
@@ -87,7 +93,8 @@ class MemoryStore:
         self._lease: Lease | None = None
         self._marker: int | None = None
         self._opened: int | None = None
-        self._unsaved = 0
+        self._unsaved, self._unsaved_batches = 0, 0
+        """What was written since the last cut: bytes of entries, and batches."""
         self._fenced: FencedError | None = None
         self._snapshotting = threading.Lock()
 
@@ -132,7 +139,7 @@ class MemoryStore:
             self._entries = self._snapshots.load()
             self._lease, self._marker = (manifest.lease, manifest.txid) if manifest else (None, None)
             self._expiry = manifest.expiry if manifest else Expiry()
-            self._opened, self._unsaved = None, 0
+            self._opened, self._unsaved, self._unsaved_batches = None, 0, 0
         return self._entries
 
     def _loaded(self) -> Entries:
@@ -167,6 +174,7 @@ class MemoryStore:
             self._opened = None
             written = sum(len(change.slots) for change in changes)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
+            self._unsaved_batches += 1
             if len(entries) >= self._collect_at:
                 self._collect()
             self._snapshot_if_due()
@@ -329,7 +337,8 @@ class MemoryStore:
         The caller holds the writer's lock, under which this method copies the cut. The thread writes the cut without
         that lock, and releases `_snapshotting`, which this method acquires.
         """
-        due = self._unsaved >= self._pace.bytes or self._snapshots.seconds_since_last() >= self._pace.seconds
+        written = self._unsaved >= self._pace.bytes or self._unsaved_batches >= self._pace.batches
+        due = written or self._snapshots.seconds_since_last() >= self._pace.seconds
         if not due or not self._dirty() or not self._snapshotting.acquire(blocking=False):
             return
         try:
@@ -364,7 +373,7 @@ class MemoryStore:
         # removed keys need not be written if every segment that may hold their values is replaced
         rewritten = since < self._snapshots.base_txid()
         slots = entries.live(since, self._marker - 1) if rewritten else entries.changed(since)
-        self._unsaved = 0
+        self._unsaved, self._unsaved_batches = 0, 0
         return Cut(
             self._lease,
             self._marker,

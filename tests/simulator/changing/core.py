@@ -326,7 +326,7 @@ class _Place:
 
     has_files = True
 
-    def place(self, topology: str) -> DiskFiles:
+    def place(self, topology: str, log: object = None) -> DiskFiles:
         folder: Any = Folder("nowhere")
         return _SnapshotFiles(folder)
 

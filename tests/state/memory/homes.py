@@ -8,7 +8,7 @@ from trident_state.memory.store import Pace
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Store
 
-NEVER = Pace(bytes=2**62, seconds=1e9)
+NEVER = Pace(bytes=2**62, seconds=1e9, batches=2**62)
 
 
 class MemoryStorage:

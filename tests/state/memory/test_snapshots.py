@@ -320,6 +320,24 @@ def test_a_snapshot_is_due_after_so_many_bytes(setting: Setting, home: FileHome)
     assert store.durable() == txid
 
 
+def test_a_snapshot_is_due_after_so_many_batches_though_every_driver_dies_early(
+    setting: Setting, home: FileHome
+) -> None:
+    pace = Pace(bytes=2**62, seconds=1e9, batches=5)
+    store = started(setting, home, pace)
+    for txid in (1, 2, 3, 4):
+        setting.apply(store, txid, {1: 1})
+    settle(store)
+    assert store.durable() == 0
+    for last in (6, 8, 10):  # each driver applies again what the log keeps, lives for two batches more, and dies
+        store = started(setting, home, pace)
+        for txid in range(store.durable() + 1, last + 1):
+            setting.apply(store, txid, {1: 1})
+            settle(store)
+        assert store.durable() >= last - 5
+    assert store.durable() == 10
+
+
 def test_a_failing_snapshot_is_told_and_tried_again_later(
     setting: Setting, home: FileHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
