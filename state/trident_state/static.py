@@ -27,6 +27,13 @@ class StaticMapState:
 
     entries: Any
     kind = StateKind.NON_TRANSACTIONAL
+    writers = "auto"
+    """Executors look entries up where a batch is large. No one writes them."""
+
+    @property
+    def sendable(self) -> bool:
+        """Return whether other processes may look entries up: the entries of a dict, but not a user's object."""
+        return isinstance(self.entries, Mapping)
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
@@ -58,6 +65,7 @@ class StaticEntries:
     """The entries of a dict, in memory. Two keys that are equal in Spark raise an error."""
 
     def __init__(self, where: str, shape: StateShape, entries: Mapping[Any, Any]) -> None:
+        self.where = where
         rows = [_row(key, shape, where) for key in entries]
         columns = [_column([row[at] for row in rows], f, where) for at, f in enumerate(shape.keys)]
         self._keys = _table(columns, shape.keys, len(rows))
@@ -76,8 +84,32 @@ class StaticEntries:
         if len(self._values):
             yield self._keys.append_column("value", self._values)
 
+    def open_snapshot(self, asOf: int, time: float | None = None) -> "EntriesSnapshot":
+        """Return the entries for other processes to look up."""
+        return EntriesSnapshot(self)
+
     def close(self) -> None:
         """Do nothing: the entries hold no connection and no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesSnapshot:
+    """The entries of a dict, as they are sent to other processes; see `trident_state.store.SharedSnapshot`."""
+
+    entries: StaticEntries
+
+    @property
+    def where(self) -> str:
+        return self.entries.where
+
+    def read(self, keys: pa.Table) -> pa.Array:
+        return self.entries.read(keys).values
+
+    def scan(self) -> Iterator[pa.Table]:
+        return self.entries.scan()
+
+    def check_reached(self) -> None:
+        """Do nothing: the entries are here."""
 
 
 class UserObject:

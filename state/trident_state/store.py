@@ -186,7 +186,19 @@ class SharedSnapshot(Protocol):
 
 
 @runtime_checkable
-class Shared(Protocol):
+class Readable(Protocol):
+    """A store that other processes than its driver can read."""
+
+    def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
+        """Return the state as of a txid, for other processes to read.
+
+        With the `time` of the next batch, reads leave out what expires with that batch (see `Forgetful`).
+        """
+        ...
+
+
+@runtime_checkable
+class Shared(Readable, Protocol):
     """A store into which other processes than its driver can put, and from which they can read.
 
     The driver opens a batch in every group, other processes put its keys, and the driver commits. A put that is
@@ -196,13 +208,6 @@ class Shared(Protocol):
 
     def open_batch(self, lease: Lease, update: Update) -> SharedBatch:
         """Record `update.txid` as open in every group that does not hold it. The keys of `update` are not used."""
-        ...
-
-    def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
-        """Return the state as of a txid, for other processes to read.
-
-        With the `time` of the next batch, reads leave out what expires with that batch (see `Forgetful`).
-        """
         ...
 
     def commit_batch(self, batch: Any, update: Update, puts: Sequence[Put]) -> Applied:

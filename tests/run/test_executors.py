@@ -7,14 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.redis.states import LEASE, SECOND, contents, started, update, words
+from tests.state.redis.states import LEASE, SECOND, contents, opened, started, update, words
 from tests.support.inline_puts import InlinePuts, frozen_files
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
 from trident.base.errors import (
     FencedError,
     LogCorruptError,
+    SnapshotMovedError,
     StateBehindError,
+    StateError,
     StateRecoveringError,
     StateUnavailableError,
 )
@@ -22,10 +24,12 @@ from trident.compiler.results import FrozenFiles
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
 from trident.plan.nodes import StateQuery
+from trident.reads.static_states import SharedForeignState
 from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
-from trident.state import RedisMapState
+from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.shares import SharesEmission
+from trident_state.state_shape import StateKind
 from trident_state.store import Shared
 
 GIVEN = {number: number + 1 for number in range(20)}
@@ -166,3 +170,46 @@ def test_a_frozen_file_that_is_not_what_was_frozen_is_not_put(
         with pytest.raises(LogCorruptError, match=how):
             InlinePuts(tmp_path).put(frozen, batch)
         assert store.durable() == 0
+
+
+@pytest.mark.parametrize("writers", ["executors", "auto"])
+def test_the_state_of_a_writer_that_is_too_quick_is_asked_by_the_driver_if_that_may(
+    shared_redis: RedisServer, tmp_path: Path, writers: Any
+) -> None:
+    """The turn is repeated where the writer wrote two batches while the workers asked."""
+    made = TridentTopology()
+    state = RedisMapState.opaque("redis://localhost", writers=writers)
+    given = made.newStaticState(state, keyFields="word string", valueType="long", name="counts", topology="other")
+    asked = made.newStream("words", FixedBatchSpout("word string", [["w1"]])).stateQuery(given, "word", MapGet(), "n")
+    asked.each("n", _known, "known long").groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count")
+    step = asked._node
+    assert isinstance(step, StateQuery)
+    with started(shared_redis.url) as writer, opened(shared_redis.url) as store:
+        writer.apply(LEASE, update(1, GIVEN))
+        statics = {"counts": SharedForeignState(store, StateKind.OPAQUE)}
+        looked = Executors(cut(made).groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), statics)
+        asking = frozen_files(tmp_path, [words([1, 2, 99])])
+        emission = looked.ask(step, asking, 0)
+        assert isinstance(emission, SharesEmission)
+        writer.apply(LEASE, update(2, GIVEN))
+        assert emission.arrow()["n"].to_pylist() == [2, 3, None], "as of the batch that was committed then"
+        writer.apply(LEASE, update(3, GIVEN))
+        with pytest.raises(SnapshotMovedError):
+            emission.arrow()
+        again = looked.ask(step, asking, 0)
+        assert (again is None) == (writers == "auto")
+        if again is not None:
+            assert again.arrow()["n"].to_pylist() == [6, 9, None]
+        assert looked.ask(step, frozen_files(tmp_path, [words([1])], "frozen/g/1-2-0-1"), 0) is not None
+
+
+def test_workers_find_another_server_than_the_driver_does(shared_redis: RedisServer, tmp_path: Path) -> None:
+    with started(shared_redis.url) as writer, opened(shared_redis.url) as store:
+        writer.apply(LEASE, update(1, GIVEN))
+        snapshot = SharedForeignState(store, StateKind.OPAQUE).open_snapshot(0)
+        snapshot.check_reached()
+        writer.acquire(SECOND)
+        snapshot.check_reached()  # its own driver may change
+        shared_redis.client.flushall()
+        with pytest.raises(StateError, match="finds at .* another server than the driver"):
+            snapshot.check_reached()

@@ -18,12 +18,16 @@ from trident.run.executors import Executors
 from trident.run.user_code import UserCode
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
+from trident.testing.local import start_local
 from trident_state.redis import RedisStore
 from trident_state.redis.open_snapshot import OpenSnapshot
 
 pytestmark = pytest.mark.spark
 
 BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in range(3)]
+
+
+FOLLOWERS = {f"word{number}": number for number in range(0, 50, 2)}
 
 
 def before(batch: int) -> Counter[str]:
@@ -61,6 +65,12 @@ def driver_asks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(UserCode, "answer", noting)
     return asked
+
+
+@pytest.fixture
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every result be as a large one."""
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))
 
 
 def run(topology: TridentTopology, spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
@@ -136,10 +146,10 @@ def test_a_state_that_fell_back_is_healed_before_it_is_asked(
     assert taking.rows[3] == Counter((w, before(2).get(w), before(2)[w]) for w in BATCHES[2])
 
 
+@pytest.mark.usefixtures("in_files")
 def test_what_is_carried_to_a_later_stage_goes_there_by_reference(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))  # everything goes into files
     taking, topology = Taking(), TridentTopology()
     words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
     state = RedisMapState.opaque(shared_redis.url)
@@ -158,6 +168,51 @@ def test_what_is_carried_to_a_later_stage_goes_there_by_reference(
     assert by_reference and set(by_reference) == {"SharesEmission"}
     for txid, words_ in enumerate(BATCHES, 1):
         assert taking.rows[txid] == Counter((word, before(txid)[word]) for word in words_)
+
+
+@pytest.mark.usefixtures("in_files")
+@pytest.mark.parametrize("query", ["MapGet", "Around"])
+def test_given_entries_are_looked_up_by_the_executors(
+    spark: SparkSession, tmp_path: Path, driver_asks: list[str], query: str
+) -> None:
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    given = topology.newStaticState(FOLLOWERS, keyFields="word string", valueType="long", name="given")
+    asked = words.stateQuery(given, "word", MapGet() if query == "MapGet" else Around(), "number long")
+    asked.each("number", _or_zero, "known long").foreachArrow(taking)
+    events = run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        if query == "MapGet":
+            expected = Counter((word, FOLLOWERS.get(word)) for word in words_)
+        else:
+            expected = Counter((w, FOLLOWERS[w] + more) for w in words_ if w in FOLLOWERS for more in (-1, 1))
+        assert taking.rows[txid] == Counter({(*row, row[-1] or 0): n for row, n in expected.items()})
+    told = [each for event in events if event["event"] == "committed" and (each := event.get("queries"))]
+    assert all(list(each.values()) == [{"tuples": 400, "readers": "executors"}] for each in told)
+    # Batches that begin before the size of a result is known come to the driver: the first, perhaps the second, too.
+    assert told and len(told) + len(driver_asks) == 3
+
+
+@pytest.mark.parametrize("writers", ["executors", "driver"])
+def test_a_state_of_another_topology_is_asked_by_the_executors(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, driver_asks: list[str], writers: Any
+) -> None:
+    written = TridentTopology()
+    counted = written.newStream("words", FixedBatchSpout("word string", BATCHES[:2])).groupBy("word")
+    counted.persistentAggregate(RedisMapState.opaque(shared_redis.url, groups=2), Count(), "count", name="counts")
+    with start_local(written, name="writer", checkpointLocation=tmp_path / "writer") as running:
+        running.processAllAvailable(timeout=60)
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url, groups=2, writers=writers)
+    given = topology.newStaticState(state, keyFields="word string", valueType="long", name="counts", topology="writer")
+    words.stateQuery(given, "word", MapGet(), "count").each("count", _or_zero, "known long").foreachArrow(taking)
+    events = run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        assert taking.rows[txid] == Counter((w, before(2).get(w), before(2)[w]) for w in words_)
+    told = [event.get("queries", {}) for event in events if event["event"] == "committed"]
+    assert [bool(each) for each in told] == [writers == "executors"] * 3
+    assert len(driver_asks) == (0 if writers == "executors" else 3)
 
 
 def test_a_question_travels_without_the_plan_around_it() -> None:

@@ -105,6 +105,13 @@ _WRITERS = {"executors": "the executors", "auto": "the executors where they have
 """The writers of a state in words, by the `writers` of its factory; without an entry it is the driver, as usual."""
 
 
+_READERS = {
+    "executors": "; the executors ask it",
+    "auto": "; the executors ask it where they have the tuples in files, else the driver",
+}
+"""The readers of a static state in words, by the `writers` of its factory; without an entry it is the driver."""
+
+
 def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:
     width = min(_WIDEST, max(len(step.step) for step in steps))
     fields = min(_WIDEST, max(len(fields_of(step)) for step in steps))
@@ -132,7 +139,11 @@ def _state(node: HeldState) -> list[str]:
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
     if isinstance(node, StaticState):
         writer = f"topology {node.writer} writes it" if node.writer else "no topology writes it"
-        return [f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}", f"    only read: {writer}"]
+        readers = _READERS.get(getattr(node.state.factory, "writers", "driver"))
+        return [
+            f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}",
+            f"    only read: {writer}{readers or ''}",
+        ]
     guarantee = guarantee_of(node)
     durability = {
         "process": "ends with the process",

@@ -13,7 +13,7 @@ from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StaticState
 from trident_state.messages import Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
-from trident_state.store import Store
+from trident_state.store import Readable, SharedSnapshot, Store
 
 _T = TypeVar("_T")
 
@@ -59,7 +59,9 @@ def _open(node: StaticState) -> ReadableStore:
     except BaseException:
         store.close()
         raise
-    return ForeignState(store, node.state.factory.kind)
+    kind = node.state.factory.kind
+    shared = isinstance(store, Readable) and kind is not StateKind.NON_TRANSACTIONAL
+    return SharedForeignState(store, kind) if shared else ForeignState(store, kind)
 
 
 def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
@@ -123,3 +125,19 @@ class ForeignState:
             raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
         # The groups of a store are written one by one, and a batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)
+
+
+class SharedForeignState(ForeignState):
+    """A state of another topology that other processes than this driver can read, too."""
+
+    def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
+        """Return the state as of its last committed batch, for other processes to read; `asOf` is ignored.
+
+        Raises StateRecoveringError if a part of the state is gone.
+        """
+
+        def opened(txid: int | None) -> SharedSnapshot:
+            assert isinstance(self._store, Readable) and txid is not None
+            return self._store.open_snapshot(txid)
+
+        return self._as_of(opened)

@@ -54,6 +54,7 @@ from trident.plan.nodes import (
     StateWriter,
     Window,
 )
+from trident.reads.static_states import ReadableStore
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
@@ -95,6 +96,8 @@ class Committer:
     """Tells when a batch is committed; nothing is decided by it."""
     puts: Puts | None = None
     """Spark's workers, as those who put; None where there are none."""
+    statics: Mapping[str, ReadableStore] = field(default_factory=dict)
+    """The states that the topology only reads."""
     folders: FrozenFolders | None = None
     """The folders for large results; None if no place lasts as long as the log."""
     topology: str = ""
@@ -107,7 +110,7 @@ class Committer:
         self._frozen = FrozenBatches(self.log, self.group.name, self.files)
         self._logger = RunLogger(logger, topology=self.topology, group=self.group.name)
         self._time = EventTime(self.stores)
-        self._executors = Executors(self.group, self.stores, self.puts, self.files)
+        self._executors = Executors(self.group, self.stores, self.puts, self.files, self.statics)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         self._updates = Updates(
             self.group,
@@ -374,6 +377,8 @@ class Committer:
         try:
             emission = ask()
         except StateRecoveringError:
+            if state not in self.stores:  # the state is another topology's
+                raise
             self.heal(state, as_of)
             emission = ask()
         if emission is not None:

@@ -83,7 +83,7 @@ def _from_driver(node: Node) -> str | None:
     """Return why the tuples that leave this node are in the driver, and not in files; None if they are not."""
     match node:
         case Emitted(source=updated) | StateQuery(updated=updated):
-            by_executors = isinstance(updated, StateWriter) and writers_of(updated.state) == "executors"
+            by_executors = writers_of(updated.state) == "executors"
         case PersistentAggregate() | CommittedQuery() | LateTuples() | LettersOf():
             by_executors = False
         case _:

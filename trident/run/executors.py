@@ -26,12 +26,13 @@ from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
 from trident.files.store import FileStore
 from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, sources_of
+from trident.reads.static_states import ReadableStore, SharedForeignState
 from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
 from trident_spouts.shares import SharesEmission
 from trident_state.messages import Applied, Update
 from trident_state.state_shape import StateKind
-from trident_state.store import Shared, SharedBatch, SharedSnapshot, Store
+from trident_state.store import Readable, Shared, SharedBatch, SharedSnapshot, Store
 
 logger = logging.getLogger(__name__)
 
@@ -46,17 +47,22 @@ StageTables = dict[Node, pa.Table | Emission]
 class Executors:
     """The executors of one run, as they work for one group. Threads of different states may call at once.
 
-    `files` is the place that the folders of frozen files are relative to.
+    `files` is the place that the folders of frozen files are relative to. `statics` are the states that the topology
+    only reads.
     """
 
     group: Group
     stores: Mapping[str, Store]
     puts: Puts | None
     files: FileStore
+    statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     _checked: dict[str, bool] = field(default_factory=dict)
     """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
     _left: set[StateUpdate] = field(default_factory=set)
     """The updates that turned out to be the driver's. The commit thread's."""
+    _asked: dict[StateQuery, str] = field(default_factory=dict)
+    """For each query of another topology's state, the folder of the last tuples for which workers were to ask it. The
+    commit thread's."""
 
     def __post_init__(self) -> None:
         self._question, self._keyed = cache(Question.of), cache(KeyedUpdate.of)
@@ -76,13 +82,20 @@ class Executors:
         The workers ask while the next stage runs, when the state holds this batch, too. It keeps what it held as of the
         txid until two further batches are written (docs/decisions/0035). Raises StateRecoveringError if the state is
         behind the txid.
+
+        A state of another topology is read as of its last committed batch. Its driver does not wait for this run: if it
+        writes two batches meanwhile, the stage fails, and in the repeated turn the driver asks (``writers="auto"``).
         """
-        state = step.updated.state.name
-        if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(state, frozen):
+        spec = step.updated.state
+        if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(spec, frozen):
             return None
-        store, puts = self.stores[state], self.puts
-        assert isinstance(store, Shared) and puts is not None
-        snapshot = self._reached(state, puts, partial(store.open_snapshot, as_of))
+        store, puts = self._store(spec.name), self.puts
+        if isinstance(store, SharedForeignState) and writers_of(spec) == "auto":
+            if self._asked.get(step) == frozen.folder:
+                return None
+            self._asked[step] = frozen.folder
+        assert isinstance(store, Readable) and puts is not None
+        snapshot = self._reached(spec, puts, partial(store.open_snapshot, as_of))
         if snapshot is None:
             return None
         return answered(self.files, frozen, self._question(step), snapshot, step.schema)
@@ -105,7 +118,7 @@ class Executors:
     def _makes(self, step: StateUpdate, frozen: FrozenFiles) -> bool:
         """Return whether the executors make an update by tuples in frozen files, as far as that is known by now."""
         state = step.state
-        if state.name not in self._fit or step in self._left or not self._work_on(state.name, frozen):
+        if state.name not in self._fit or step in self._left or not self._work_on(state, frozen):
             return False
         return writers_of(state) == "executors" or self._meant(step)
 
@@ -126,7 +139,7 @@ class Executors:
         store, puts = self.stores[step.state.name], self.puts
         assert isinstance(store, Shared) and puts is not None
         opens = partial(store.open_snapshot, txid - 1, time if expires else None)
-        snapshot = self._reached(step.state.name, puts, opens)
+        snapshot = self._reached(step.state, puts, opens)
         if snapshot is None:
             return None
         return KeyedJob(self._keyed(step), tuples, snapshot, txid, time, wanted)
@@ -155,19 +168,22 @@ class Executors:
 
     def take(self, state: str, result: Result) -> bool:
         """Return whether the executors write this result into the state; else the driver does."""
-        return state in self._fit and self._work_on(state, result)
+        return state in self._fit and self._work_on(self._specs[state], result)
 
-    def _work_on(self, state: str, result: Result) -> bool:
+    def _work_on(self, state: StateSpec, result: Result) -> bool:
         """Return whether executors are to work on a result, and on the state, as far as that is known by now."""
-        if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(self.stores.get(state), Shared):
+        store = self._store(state.name)
+        if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(store, Readable):
             return False
-        spec = self._specs[state]
-        if writers_of(spec) == "driver" or not getattr(spec.factory, "sendable", False):
+        if writers_of(state) == "driver" or not getattr(state.factory, "sendable", False):
             return False
         # It keeps no txid: a doubled put would count, and there is nothing to read as of the batch before.
-        if spec.factory.kind is StateKind.NON_TRANSACTIONAL:
+        if isinstance(store, Shared) and state.factory.kind is StateKind.NON_TRANSACTIONAL:
             return False
-        return self._checked.get(state, True)
+        return self._checked.get(state.name, True)
+
+    def _store(self, state: str) -> object:
+        return self.stores[state] if state in self.stores else self.statics.get(state)
 
     def apply(self, store: Shared, state: str, lease: Lease, update: Update, frozen: FrozenFiles) -> Applied | None:
         """Let the executors apply frozen files; return None if they do not reach the state and the driver may apply it.
@@ -175,18 +191,18 @@ class Executors:
         `update` has no keys. Raises what `Store.apply` raises, or the error of Spark.
         """
         assert self.puts is not None
-        batch = self._reached(state, self.puts, partial(store.open_batch, lease, update))
+        batch = self._reached(self._specs[state], self.puts, partial(store.open_batch, lease, update))
         if batch is None:
             return None
         puts = self.puts.put(frozen, batch)
         return store.commit_batch(batch, update, puts)
 
-    def _reached(self, state: str, puts: Puts, opens: Callable[[], _Opened]) -> _Opened | None:
+    def _reached(self, spec: StateSpec, puts: Puts, opens: Callable[[], _Opened]) -> _Opened | None:
         """Return what `opens` opens of a state for the workers; None if they do not reach the state, and need not.
 
         They are asked once. Raises StateError if they have to reach it, and what `opens` raises.
         """
-        shared = opens()
+        shared, state = opens(), spec.name
         if state not in self._checked:
             try:
                 puts.check_reached(shared)
@@ -196,7 +212,7 @@ class Executors:
                 # A server that lost its last writes meanwhile looks to the workers like another server. Then this
                 # raises an error by which the state is healed, and the workers are asked again.
                 opens()
-                if writers_of(self._specs[state]) == "executors":
+                if writers_of(spec) == "executors":
                     raise
                 logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
                 self._checked[state] = False

@@ -360,6 +360,7 @@ def _group_run(
         waiting,
         settings.clock,
         context.engine.puts,
+        context.statics,
         files,
         settings.name,
     )

@@ -18,6 +18,9 @@ from trident_state.state_shape import StateKind, StateShape
 class SharedState:
     """Everything that a process needs to reach a state which a driver holds under `lease`.
 
+    `lease` is None for a state of another topology, which is only read: its own driver may change meanwhile. `log` is
+    the uuid of the log that the state belongs to.
+
     The address may hold a password: check `RedisMapState.sendable` before you send it to another process.
     """
 
@@ -27,7 +30,8 @@ class SharedState:
     kind: StateKind
     form: ValueForm
     layout: Layout
-    lease: Lease
+    log: str
+    lease: Lease | None
 
     @property
     def records(self) -> Records:
@@ -39,12 +43,16 @@ class SharedState:
         link = Link(Servers(self.address, self.where))
         try:
             meta = self.layout.meta(0)
-            token, epoch = link.check(link.exchange([command(b"HMGET", meta, b"token", b"epoch")])[0])
+            fields = command(b"HMGET", meta, b"token", b"epoch", b"log")
+            token, epoch, log = link.check(link.exchange([fields])[0])
         finally:
             link.close()
-        if (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
+        if self.lease is None:
+            if log == self.log.encode():
+                return
+        elif (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
             return
-        if epoch is not None and int(epoch) > self.lease.epoch:
+        elif epoch is not None and int(epoch) > self.lease.epoch:
             raise fenced_error(self.where, epoch.decode(), self.lease)
         raise StateError(
             f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "

@@ -177,19 +177,18 @@ class RedisStore:
             task = Task(lease, update.txid, none, deltas, False, expiry, 0, frozenset())
             opened = self._writer.open(task)
         address, where, shape, layout = self._address, self._where, self._shape, none.layout
-        return OpenBatch(address, where, shape, self._kind, self._form, layout, lease, update.txid, expiry, opened)
+        log = self._identity.log
+        return OpenBatch(address, where, shape, self._kind, self._form, layout, log, lease, update.txid, expiry, opened)
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> OpenSnapshot:
         """Return the state as of a txid for other processes to read; see `trident_state.store.Shared`."""
         if self._kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(f"{self._where}: a nonTransactional state cannot be read as of a txid")
-        if self._lease is None:
-            raise StateError(f"{self._where}: not acquired")
         layout, metas = self._with_layout(self._reader.current)
         self._reader.check(layout, metas, asOf, self._lease)
         cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
-        address, where, shape = self._address, self._where, self._shape
-        return OpenSnapshot(address, where, shape, self._kind, self._form, layout, self._lease, asOf, cutoff)
+        address, where, shape, log = self._address, self._where, self._shape, metas[0].log or ""
+        return OpenSnapshot(address, where, shape, self._kind, self._form, layout, log, self._lease, asOf, cutoff)
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
         """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""
