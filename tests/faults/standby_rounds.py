@@ -127,8 +127,18 @@ class Place:
             time.sleep(0.05)
             driver.send(how)
         began, before = time.monotonic(), self.committed()
-        wait_until(lambda: self.committed() > before, self.lease + 30)
+        try:
+            wait_until(lambda: self.committed() > before, self.lease + 30)
+        except AssertionError:
+            raise AssertionError(f"nobody goes on after {how.name}: {self._said_last()}") from None
         return time.monotonic() - began
+
+    def _said_last(self) -> str:
+        """Return the ends of what the last two drivers wrote, with the threads of the one that should go on."""
+        waiting = self.drivers[-1]
+        waiting.send(signal.SIGABRT)
+        waiting.process.wait(30)
+        return "\n---\n".join(driver.text[-6000:] for driver in self.drivers[-2:])
 
     def _is_locked(self) -> bool:
         """Return whether a stopped process holds the lock of the log's file."""

@@ -37,7 +37,7 @@ class Setting:
         self.groups = chance.choice((1, 1, 2))
         self._buckets = self.groups * chance.choice((1, 2))
         self._form: ValueForm = "json" if chance.random() < 0.05 else "packed"
-        self._pace = Pace(chance.choice((1, 2**30)), chance.choice((0.5, 30.0)), chance.choice((2, 1000)))
+        self._pace = Pace(chance.choice((1, 2**30)), chance.choice((0.5, 30.0)), chance.choice((2, 500)))
         self.sources = self._sources(chance)
         self.tuples = [row for source in self.sources.values() for row in source.tuples()]
         self.poison = chance.choice(self.tuples)[1] if chance.random() < 0.04 else None

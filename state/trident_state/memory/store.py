@@ -43,7 +43,7 @@ class Pace:
 
     bytes: int = 64 * 2**20
     seconds: float = 30.0
-    batches: int = 1000
+    batches: int = 500
 
 
 class MemoryStore:

@@ -69,7 +69,7 @@ class World:
         self.kind = chance.choice((StateKind.OPAQUE, StateKind.TRANSACTIONAL))
         homes = chance.choice((("memory",), ("redis",), ("memory", "redis")))
         self.homes = {state: chance.choice(homes) for state in (*programs.STATES, "totals")}
-        self._pace = Pace(chance.choice((1, 2**30)), chance.choice((0.5, 30.0)), chance.choice((2, 1000)))
+        self._pace = Pace(chance.choice((1, 2**30)), chance.choice((0.5, 30.0)), chance.choice((2, 500)))
         self.sources = sources_of(chance, gaps=chance.random() < 0.3)
         for source in self.sources.values():
             if chance.random() < 0.6:  # the rest comes later
