@@ -33,6 +33,12 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
         ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
         text = f"statefulEach over {many} tuples of as many keys, opaque Redis, {shown}: executors against the driver"
         yield Row(f"carrier.updates.{what}", text, ours, other, "tuples/s", 1.0 if what == "total" else None)
+    one, two = (
+        median(_driven(bench, f"local-cluster[{n},1,2048]", many, turns[1::2])["took"]["executors"]["commit"])
+        for n in (1, 2)
+    )
+    text = f"{many} distinct keys put into opaque Redis, the commit: two executors of a processor each against one"
+    yield Row("carrier.scale", text, many / two, many / one, "keys/s", 1.8)
     for program, name, large in (("puts", "carrier.memory", most), ("updates", "carrier.updates.memory", many)):
         peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"], program)["peaks"] for keys in (few, large)}
         for process in ("python", "jvm"):

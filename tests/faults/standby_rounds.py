@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.standby_program import ROWS
+from tests.support.processes import stop
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
 from trident import openState
@@ -52,7 +53,10 @@ class Driver:
             raise AssertionError(f"the driver does not end: {self.process.wait()}\n{self.text}") from None
 
     def send(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            stop(self.process.pid)
+        else:
+            self.process.send_signal(number)
 
 
 @dataclass

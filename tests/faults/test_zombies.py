@@ -13,7 +13,7 @@ import pytest
 from tests.faults import request_steps, smallest_topology
 from tests.faults.driver_forks import Zygote
 from tests.faults.smallest_topology import Small, expected
-from tests.support.processes import state_of
+from tests.support.processes import stop
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.run.start import LOG_FILE
@@ -49,24 +49,17 @@ def test_a_sleeper_whose_write_arrives_after_the_takeover_changes_nothing_and_st
 
 def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
     """What another driver comes to while this one is stopped, or what stops it."""
-    _stop(pid)
+    stop(pid)
     try:
         while _locked(log):  # a driver that sleeps in the middle of a transaction lets nobody in
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.001)
-            _stop(pid)
+            stop(pid)
         return smallest_topology.run(takeover)
     except BaseException as error:
         return error
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def _stop(pid: int) -> None:
-    """SIGSTOP, and wait until no thread of it runs any more."""
-    os.kill(pid, signal.SIGSTOP)
-    while state_of(pid) != "T":
-        time.sleep(0.001)
 
 
 def _locked(log: Path) -> bool:

@@ -1,6 +1,9 @@
 """The processes of this machine, from /proc where there is one, else from ps: a small machine may lack that."""
 
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +36,20 @@ def state_of(pid: int) -> str:
         found = _from_proc(pid)
         return found.state if found else ""
     return next((process.state for process in _from_ps("-p", str(pid))), "")
+
+
+def stop(pid: int) -> None:
+    """Send SIGSTOP, and return when every thread of the process stands still: on a busy machine that takes a while."""
+    os.kill(pid, signal.SIGSTOP)
+    while state_of(pid) != "T" or any(state != "T" for state in _states_of_threads(pid)):
+        time.sleep(0.001)
+
+
+def _states_of_threads(pid: int) -> Iterator[str]:
+    """Yield the states of a process's threads; none where the machine has no /proc."""
+    for stat in (_PROC / str(pid) / "task").glob("*/stat"):
+        with suppress(OSError):  # the thread has ended
+            yield stat.read_text().rpartition(") ")[2][0]
 
 
 def descendants(pid: int) -> dict[int, str]:
