@@ -1,6 +1,8 @@
 """A topology read without its driver: functions and states, over restarts."""
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ from trident import Count, TridentTopology, expr, openTopology
 from trident.errors import LogError, StateClosedError, StateError, StateShapeError, TopologyError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
+from trident.testing import DriverCrashedError, crash_at
+from trident.testing.local import start_local
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -42,6 +46,23 @@ def test_functions_and_states_answer_while_drivers_come_and_go(factory: StateFac
         assert opened.states == ("counts",)
     with pytest.raises(StateClosedError, match="topology 'wc' was closed here"):
         opened.drpc.execute("count", "dog")
+
+
+def test_a_batch_that_the_states_hold_and_the_log_has_not_committed_is_not_shown(
+    factory: StateFactory, tmp_path: Path
+) -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", [["dog"], ["dog"], ["dog"]]))
+    words.groupBy("word").persistentAggregate(factory, Count(), "count", name="counts")
+    given: dict[str, Any] = {"name": "wc", "checkpointLocation": tmp_path}
+    with crash_at("committed.before", 2), suppress(DriverCrashedError), start_local(topology, **given) as running:
+        running.processAllAvailable(timeout=20)
+    with openTopology(topology, name="wc", checkpointLocation=tmp_path) as opened:
+        assert (opened.asOfTxid, dict(opened.state("counts").items())) == ({"words": 1}, {"dog": 1})
+        with start_local(topology, **given) as running:
+            running.processAllAvailable(timeout=20)
+        wait_until(lambda: opened.asOfTxid == {"words": 3})
+        assert opened.state("counts")["dog"] == 3
 
 
 def test_what_is_not_there_is_told(tmp_path: Path) -> None:

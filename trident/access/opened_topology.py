@@ -237,10 +237,22 @@ class _OpenedSource:
         return self._times[group]
 
     def committed(self, group: str) -> int:
-        """Return the last txid that every state of the group holds, as far as this process knows now."""
+        """Return the last txid that every state of the group holds and the log has committed, as known just now."""
         if group in self._followers:
             return self._followers[group].committed
-        return min(followed.committed() for followed in self._members[group])
+        txid = min(followed.committed() for followed in self._members[group])
+        return txid if self._is_recorded(group, txid) else txid - 1
+
+    def _is_recorded(self, group: str, txid: int) -> bool:
+        """Return whether the log says that a batch is committed; True without a log.
+
+        States on a server hold a batch for a moment before the log says so, or until the next start if the driver died
+        in that moment. The states can still be read as of the batch before, of which the log knows the time, too.
+        """
+        if self._log is None or self._times[group].of(txid) is not None:
+            return True
+        # An earlier version recorded no times; and of a batch that is long past the log has none any more.
+        return self._log.last_committed(group) >= txid
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
