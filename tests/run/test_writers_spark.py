@@ -12,7 +12,14 @@ from pyspark.sql import SparkSession
 from tests.support.open_batches import Joined, first_time, opening_as
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
-from trident.base.errors import FencedError, LogCorruptError, StateError, StateShapeError, TopologyError
+from trident.base.errors import (
+    BatchFailedError,
+    FencedError,
+    LogCorruptError,
+    StateError,
+    StateShapeError,
+    TopologyError,
+)
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark import engine
 from trident.compiler.spark.sessions import Sizes
@@ -228,3 +235,14 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     counts.groupBy("count").persistentAggregate(RedisMapState.opaque("redis://localhost"), Count(), "n", name="again")
     with pytest.raises(TopologyError, match="later steps read its new values"):
         made.start(checkpointLocation=tmp_path)
+
+
+def test_a_state_that_executors_alone_are_to_write_is_not_written_by_the_driver_if_they_do_not_reach_the_files(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "reachable", lambda session, files: False)
+    made = topology(RedisMapState.opaque(shared_redis.url, writers="executors"))
+    with pytest.raises(BatchFailedError, match="counts: only executors are to work on it .* there is no folder"):
+        contents(made, spark, tmp_path, maxAttempts=1)
+    made = topology(RedisMapState.opaque(shared_redis.url, writers="auto"))
+    assert contents(made, spark, tmp_path)["found"] == EXPECTED

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError
+from trident.base.errors import AttemptCancelledError, StateError
 from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
@@ -232,6 +232,12 @@ class SparkSlot:
         scratch.mkdir(parents=True, exist_ok=True)
         large = self._sizes.large(name, stage) | self._in_files[stage.number]
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
+        if files is None and (pinned := self._in_files[stage.number]):
+            raise StateError(
+                f"{', '.join(sorted(pinned))}: only executors are to work on it (writers='executors'), and there is no "
+                f"folder of frozen files that they reach: put the checkpointLocation on a disk that all machines "
+                f"share, give a filesLocation, or declare the state with writers='auto'"
+            )
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
         signal = None if self._signal is None else self._signal.of(self._job.number)
