@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
-from trident.operations.error_policy import KeepLetters
+from trident.operations.dead_letters import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk

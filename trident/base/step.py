@@ -30,7 +30,10 @@ _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("tride
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Mark verbs called in this block as parts of `verb`: its name begins their labels; errors name its call."""
+    """Mark the verbs called in this block as parts of `verb`.
+
+    Their labels begin with the name of `verb`, and their errors point to its call.
+    """
     names, outermost = _within.get()
     token = _within.set(((*names, verb.name), outermost or verb))
     try:

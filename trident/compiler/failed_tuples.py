@@ -17,7 +17,8 @@ from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import StageResult
-from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters, OnError
+from trident.operations.dead_letters import LETTER, KeepLetters
+from trident.operations.error_policy import DeadLetter, OnError
 from trident.plan.nodes import LettersOf, Node, PartitionPersist, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 

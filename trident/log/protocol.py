@@ -200,7 +200,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def renewals(self) -> object:
-        """Return a value that differs from the one before if another driver wrote meanwhile.
+        """Return an opaque value that changes when another driver writes the log.
 
         Compare it only with other values of the same handle. The handle's own writes do not change it.
         """

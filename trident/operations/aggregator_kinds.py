@@ -13,7 +13,7 @@ from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting
 from trident.operations.annotations import Returns, read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.bundles import BundleMember, bundle_of
-from trident.operations.callables import bind, check_not_class, check_pandas_arguments, kind_of
+from trident.operations.callables import bind, check_not_class, check_pandas_arguments, operation_kind
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -28,7 +28,7 @@ def read_aggregator(
     target: Any, inputs: spark.StructType, declared: Declared, step: Step
 ) -> tuple[AnyAggregation, spark.StructType]:
     """Read `target` as an aggregator of any kind over `inputs`. Return its form in a plan, and its output fields."""
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)
         return emitting, emitting.outputs
@@ -49,7 +49,7 @@ def read_aggregator(
 
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
     """Read `target` as a combiner or a reducer, the aggregators whose value a state can hold."""
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if not kind:
         check_not_pandas(target, step)
     if kind == "emitter":

@@ -12,8 +12,8 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.operations.annotations import Returns, read_returns, type_of
-from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_lifecycle
+from trident.operations.expressions import Expression, expr
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -93,7 +93,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
     if target is expr:
         raise step.error(TopologyError, "expr makes an expression of text: give expr('upper(line)')")
     check_not_class(target, step)
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if kind in _MISPLACED:
         raise step.error(TopologyError, f"{brief(target)} is {_MISPLACED[kind]}")
     if kind:
@@ -170,11 +170,11 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
 
 def check_not_class(target: Any, step: Step) -> None:
     """Refuse the class of an operation where an instance is expected."""
-    if isinstance(target, type) and kind_of(target):
+    if isinstance(target, type) and operation_kind(target):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
 
 
-def kind_of(target: Any) -> str:
+def operation_kind(target: Any) -> str:
     """Return the kind of a Trident-style object, by its methods; "" for anything else.
 
     The kinds are isKeep, query, aggregator (a combiner), reducer, emitter (an Aggregator), updater and execute.

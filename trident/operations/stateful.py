@@ -8,7 +8,7 @@ from trident.base.errors import TopologyError
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.operations.annotations import Returns
-from trident.operations.callables import bind, check_not_class, kind_of, read_operation
+from trident.operations.callables import bind, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector
 
 
@@ -154,7 +154,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
     check_not_class(target, step)
     if isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
-    if kind_of(target) == "execute" and callable(getattr(target, "initState", None)):
+    if operation_kind(target) == "execute" and callable(getattr(target, "initState", None)):
         operation, returns = read_operation(target, step, tuples=True)
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
         checkpoints = isinstance(target, TransactionOperation)
@@ -163,7 +163,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
                 bind(method, count, f"{name} is called with {count} argument{'' if count == 1 else 's'}", step)
         _check_never_called(target, checkpoints, step)
         return operation, returns
-    if kind_of(target) or not callable(target):
+    if operation_kind(target) or not callable(target):
         raise step.error(TopologyError, f"{brief(target)} is no stateful operation; give {_ACCEPTED}")
     operation, returns = read_operation(target, step, tuples=True)
     if operation.call is not Call.TUPLE:

@@ -10,7 +10,7 @@ from trident.base.names import did_you_mean
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.base.types import ddl, parse_type
-from trident.operations.callables import bind, check_not_class, is_coroutine, kind_of
+from trident.operations.callables import bind, check_not_class, is_coroutine, operation_kind
 from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
@@ -23,7 +23,7 @@ _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector
 def read_updater(target: Any, step: Step) -> Updating:
     """Read `target` as a state updater: a StateUpdater, or a callable of the state, the tuples and a collector."""
     check_not_class(target, step)
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if kind not in ("", "updater") or not (kind or callable(target)):
         raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_ACCEPTED}")
     call = target.updateState if kind else target

@@ -42,7 +42,7 @@ class PictureLayout:
     routes: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
 
 
-def shortened(text: str) -> str:
+def shortened_label(text: str) -> str:
     """Return the text, cut if it is too long for a box."""
     return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
 
@@ -161,7 +161,9 @@ class _Column:
 
 
 def _size(box: Box) -> tuple[float, float]:
-    longest = max([len(shortened(line)) * CHAR for line in box.lines] + [len(shortened(box.title)) * TITLE_CHAR])
+    longest = max(
+        [len(shortened_label(line)) * CHAR for line in box.lines] + [len(shortened_label(box.title)) * TITLE_CHAR]
+    )
     cap = 8.0 if box.kind == "state" else 0.0
     return max(LEAST_WIDTH, longest + 2 * PAD_X), (1 + len(box.lines)) * LINE + 2 * PAD_Y + cap
 

@@ -126,7 +126,7 @@ class Peek(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LettersOf(Node):
-    """The tuples on which a step's function failed, as dead letters (`trident.operations.error_policy.LETTER`)."""
+    """The tuples on which a step's function failed, as dead letters (`trident.operations.dead_letters.LETTER`)."""
 
     source: Node
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.values import OutsideYears, to_python
-from trident.reads.listing_at_hand import ListingAtHand, calling_frame
+from trident.reads.expression_listing import ExpressionListing, calling_frame
 
 _PAGE_ROWS = 10_000
 
@@ -124,7 +124,7 @@ class Listings:
         unreadable: Callable[[pa.RecordBatch, OutsideYears], Exception],
     ) -> None:
         self.entries, self._count, self._present, self._unreadable = entries, count, present, unreadable
-        self.at_hand = ListingAtHand()
+        self.of_expression = ExpressionListing()
 
     def keys(self, caller: FrameType) -> Iterator[Any]:
         """Return all keys."""
@@ -141,7 +141,7 @@ class Listings:
             keys = self._keys(page)
             listed += keys
             yield from keys
-        self.at_hand.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
+        self.of_expression.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
 
     def values(self, caller: FrameType) -> Iterator[Any]:
         """Return all values."""
@@ -153,7 +153,7 @@ class Listings:
 
     def length(self, caller: FrameType) -> int:
         """Return the number of keys: in the listing that `caller` is making if there is one, otherwise as of now."""
-        rows = self.at_hand.rows(caller)
+        rows = self.of_expression.rows(caller)
         return self._count() if rows is None else rows
 
     def values_of(self, table: pa.Table) -> Iterator[Any]:
@@ -180,7 +180,7 @@ class Listings:
 
     def _listed(self, caller: FrameType) -> pa.Table:
         table = self.entries(None)
-        self.at_hand.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
+        self.of_expression.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
         return table
 
 

@@ -18,8 +18,8 @@ from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
+from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
-from trident.reads.listing_at_hand import MISSING, calling_frame
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
@@ -149,7 +149,7 @@ class StateView(StateMapping):
         StateKeyError
             The key is not of the state's key types.
         """
-        value = self._listings.at_hand.value(calling_frame(), key)
+        value = self._listings.of_expression.value(calling_frame(), key)
         if value is MISSING:
             value = self._read([key])[0]
         if value is None:

@@ -60,7 +60,7 @@ from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
 from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
-from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
+from trident.run.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
 from trident.run.updates import Updates
 from trident.run.user_code import UserCode
 from trident_spouts.executor import Emission
@@ -143,7 +143,7 @@ class Committer:
                 if isinstance(o.step, LettersOf) and o.name in results
             }
             rows |= {o.step: results[o.name].num_rows for o in stage.frozen if o.name in results}
-            count_dropped(stage, rows, tables, summary.states)
+            note_duplicates_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.

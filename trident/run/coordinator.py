@@ -44,8 +44,8 @@ class Rules:
 
     pending: batches in flight at most (Trident's max.spout.pending).
     maxAttempts: attempts at one batch before the group stops; a `hopeless` error stops it at the first.
-    ahead: whether a batch can be planned before the one before it is frozen. False if a spout knows its position only
-        after emission.
+    plans_ahead: whether a batch can be planned while the previous one is not frozen yet. False if a spout knows its
+        position only after emission.
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
@@ -55,7 +55,7 @@ class Rules:
 
     pending: int = 2
     maxAttempts: int = 5
-    ahead: bool = True
+    plans_ahead: bool = True
     replans: bool = False
     commitRetry: float | None = 300.0
     idleFirst: float = 0.001
@@ -328,8 +328,8 @@ class Coordinator:
         for txid in sorted(self._batches):
             batch = self._batches[txid]
             if batch.status is Status.PLANNING:
-                # Without `ahead`, a spout knows where a batch starts only when the batch before it is frozen.
-                if not self._rules.ahead and txid > self.frozen + 1:
+                # Without `plans_ahead`, a spout knows where a batch starts only when the batch before it is frozen.
+                if not self._rules.plans_ahead and txid > self.frozen + 1:
                     return
                 self._plan(batch)
                 return
@@ -369,7 +369,7 @@ class Coordinator:
         """Return the positions at which batch `txid` starts; None while they cannot be known."""
         if txid == self.frozen + 1:
             return self.positions
-        return self._batches[txid - 1].after if self._rules.ahead else None
+        return self._batches[txid - 1].after if self._rules.plans_ahead else None
 
     def _plan(self, batch: Batch) -> None:
         if batch.plan is not None and not self._rules.replans:  # the same tuples again, so under the same plan

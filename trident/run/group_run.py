@@ -73,7 +73,7 @@ class GroupRun:
         rules = Rules(
             pending=settings.maxSpoutPending,
             maxAttempts=settings.maxAttempts,
-            ahead=sources.ahead,
+            plans_ahead=sources.plans_ahead,
             replans=sources.replans,
             commitRetry=settings.commitRetrySecs,
             idleMost=_IDLE_WOKEN if sources.wakes else _IDLE_ASKING,

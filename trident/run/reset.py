@@ -108,7 +108,11 @@ def reset(
 def _drop_states(
     stores: Mapping[str, Store], foreign: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None
 ) -> None:
-    """Drop all states. `foreign`: those of other logs, by name. `ours`: the log of all other states, and its lease."""
+    """Drop every state in `stores`.
+
+    States in `foreign` (state name -> uuid of the log that owns it) are dropped without a lease. All others are dropped
+    under `ours`, this topology's log and lease, or without a lease if `ours` is None.
+    """
     for state, store in stores.items():
         if ours is None or state in foreign:
             store.drop()

@@ -105,8 +105,8 @@ class Sources:
             self._try_and_log(stream, executor.close)
 
     @property
-    def ahead(self) -> bool:
-        """Whether a batch can be planned before the batch before it is frozen."""
+    def plans_ahead(self) -> bool:
+        """Return whether every spout can plan a batch while the previous batch is not frozen yet."""
         return all(executor.plans_ahead for executor in self._executors.values())
 
     @property

@@ -59,7 +59,7 @@ class TurnSummary:
     """When the batch was committed, in seconds since 1970."""
 
 
-def count_dropped(
+def note_duplicates_dropped(
     stage: Stage,
     rows: Mapping[Node, int],
     tables: Mapping[Node, pa.Table | Emission],

@@ -79,7 +79,7 @@ class _Answers:
             ],
             exception_handlers={HTTPException: _no_route},
         )
-        app.router.routes = metrics_page.counted(app.router.routes, self._requests)
+        app.router.routes = metrics_page.counting_routes(app.router.routes, self._requests)
         return app
 
     # --- every request -------------------------------------------------------------------------------------------

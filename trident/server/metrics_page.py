@@ -36,12 +36,12 @@ def routes(
     return [Route("/metrics", guarded(metrics), methods=["GET"])]
 
 
-def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
+def counting_routes(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
     """Return routes that also count their requests by path and status, and measure the seconds that they take."""
     return [
         Route(
             route.path,
-            _counting(route, requests),
+            _counting_handler(route, requests),
             methods=sorted(route.methods or ()),
             name=route.name,
             include_in_schema=route.include_in_schema,
@@ -52,7 +52,7 @@ def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[Base
     ]
 
 
-def _counting(route: Route, requests: MetricsRegistry) -> Handler:
+def _counting_handler(route: Route, requests: MetricsRegistry) -> Handler:
     answer: Handler = route.endpoint
 
     async def endpoint(request: Request) -> Response:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateCorruptError, StateError, TopologyError
 from trident.base.types import arrow_schema, ddl
-from trident.operations.error_policy import LETTER
+from trident.operations.dead_letters import LETTER
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind

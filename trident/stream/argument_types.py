@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike
 from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
-from trident.operations.builtin_functions import Debug, Expression
+from trident.operations.debug import Debug
+from trident.operations.expressions import Expression
 from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater
 from trident.operations.stateful import StatefulOperation, TransactionOperation
 from trident_state.store import StateFactory

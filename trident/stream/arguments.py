@@ -13,7 +13,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.operations.builtin_aggregators import called_like
-from trident.operations.builtin_functions import Expression
+from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)

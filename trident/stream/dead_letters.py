@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from trident.base.types import select
-from trident.operations.error_policy import LETTER, DeadLetter
+from trident.operations.dead_letters import LETTER
+from trident.operations.error_policy import DeadLetter
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.spouts.dead_letters import ReplaySpout

@@ -10,8 +10,8 @@ from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.annotations import Returns
 from trident.operations.builtin_filters import FilterNull
-from trident.operations.builtin_functions import Debug
 from trident.operations.callables import check_arguments, check_predicate, read_operation
+from trident.operations.debug import Debug
 from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve

@@ -9,10 +9,10 @@ from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
-from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
-from trident.operations.callables import bind, kind_of
+from trident.operations.callables import bind, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
+from trident.operations.query_functions import MapGet, SnapshotGet, TupleCollectionGet
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
@@ -107,9 +107,9 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
     """Read the query function of a `stateQuery` call. Return it, and its output fields with types."""
     step, function = call.step, call.operation
-    if isinstance(function, type) and kind_of(function):
+    if isinstance(function, type) and operation_kind(function):
         raise step.wrong(f"{function.__name__} is a class; give an instance of it, {function.__name__}()")
-    if kind_of(function) != "query":
+    if operation_kind(function) != "query":
         raise step.wrong(
             f"{brief(function)} is not a query function; give MapGet() or an object with batchRetrieve(state, args) "
             "and execute(tuple, result, collector)"

@@ -9,10 +9,10 @@ from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
-from trident.operations.builtin_functions import MapGet
 from trident.operations.column_updaters import LastOfKey
 from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
+from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import is_factory

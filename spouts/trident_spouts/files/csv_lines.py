@@ -94,7 +94,10 @@ class CsvFormat:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole rows that begin at byte `offset` of the file `path`.
+        """Parse `data`, whole rows of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a header and a byte order mark are skipped.
+        Errors use `offset` to find line numbers.
 
         Raises MalformedInputError for invalid UTF-8 or a row that cannot be read, unless the format keeps such input.
         """

@@ -80,7 +80,10 @@ class JsonFormat:
         return self
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole lines that begin at byte `offset` of the file `path`.
+        """Parse `data`, whole lines of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a byte order mark is skipped. Errors use `offset`
+        to find line numbers.
 
         Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
         """

@@ -49,7 +49,11 @@ class LineFormat(Protocol):
         ...
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole lines that begin at byte `offset` of the file `path`."""
+        """Parse `data`, whole lines of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a header or byte order mark is skipped. Errors
+        use `offset` to find line numbers.
+        """
         ...
 
     def count(self, data: bytes, offset: int) -> int:

@@ -33,13 +33,13 @@ from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
-from trident_spouts.files.paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat
+from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema

@@ -119,7 +119,7 @@ def delete_segments(files: FileStore, names: Iterable[str]) -> None:
     files.delete(names)
 
 
-def strays(files: FileStore, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
+def unnamed_segments(files: FileStore, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
     """Return the names of segments in `files` that `manifest` does not name, and that drivers before `epoch` wrote.
 
     Only segments of `log` are returned ("": of any log), because epochs of different logs cannot be compared. A segment

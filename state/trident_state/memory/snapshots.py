@@ -31,7 +31,7 @@ from trident_state.memory.segments import (
     delete_segments,
     read_manifest,
     read_segment,
-    strays,
+    unnamed_segments,
     write_segment,
 )
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -117,7 +117,7 @@ class Snapshots:
         if lease is not None:
             self._home.publish(b"", lease)
         self._manifest, self._text = None, self._home.manifest() or None
-        delete_segments(self.files, strays(self.files, None, self._identity.log, None))
+        delete_segments(self.files, unnamed_segments(self.files, None, self._identity.log, None))
         self.files.remove_empty()
 
     def publish_ttl(self, lease: Lease) -> None:
@@ -129,7 +129,7 @@ class Snapshots:
     def delete_strays(self, lease: Lease) -> None:
         """Delete the segments that drivers before `lease` wrote for this log and that no manifest names."""
         if self.files is not None:
-            delete_segments(self.files, strays(self.files, self._manifest, self._identity.log, lease.epoch))
+            delete_segments(self.files, unnamed_segments(self.files, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 

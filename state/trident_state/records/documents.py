@@ -21,7 +21,8 @@ from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 
 _Convert = Callable[[Any], Any]
-_typed_dict: Any = TypedDict  # called at run time, which type checkers do not follow
+_typed_dict: Any = TypedDict
+"""`TypedDict` as Any: `_python_type` makes types from field names at run time, and type checkers refuse such calls."""
 
 
 class Documents:

@@ -59,7 +59,7 @@ class Reader:
                 f"back to before it was dropped, and has to be healed"
             )
 
-    def counted(self, layout: Layout) -> tuple[Layout, list[Meta]]:
+    def current_with_all_keys(self, layout: Layout) -> tuple[Layout, list[Meta]]:
         """Return the same as `current`, after a check that the buckets hold as many keys as the meta hashes count.
 
         Raises StateLostError if they do not. A store that adds or deletes a key counts it, so keys are missing only if

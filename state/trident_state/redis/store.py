@@ -102,7 +102,7 @@ class RedisStore:
         self._lease, self._stored_layout = lease, layout
 
     def acquire(self, lease: Lease) -> None:
-        layout, metas = self._with_layout(self._reader.counted)
+        layout, metas = self._with_layout(self._reader.current_with_all_keys)
         self._call_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
         self._lease, self._expiries = lease, self._expiries_of(metas)
 

@@ -17,7 +17,7 @@ from trident.compiler.aggregates.column_combiners import ColumnAccumulators, Pos
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import bundle_of
@@ -125,7 +125,7 @@ class FoldSpec:
             return folded if folded.rows else self.zeros()
         if folded.rows == parts.rows:
             return folded
-        index = KeyIndex(self.keys.types)
+        index = KeyNumbers(self.keys.types)
         index.numbers([folded[name] for name in parts.names], folded.rows)
         seen = len(index)
         numbers = index.numbers([parts[name] for name in parts.names], parts.rows)
@@ -226,7 +226,7 @@ class Fold:
 
     def __init__(self, spec: FoldSpec, first: Position = _START) -> None:
         self._spec = spec
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._folds = [accumulators_of(member) for member in spec.members]
         self.position = first
         """The position of the next tuple."""

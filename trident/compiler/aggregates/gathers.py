@@ -19,7 +19,7 @@ from trident.compiler.aggregates.folds import FoldMember, accumulators_of
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where, short
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
 from trident.operations.tuples import tuple_type
 
@@ -104,7 +104,7 @@ class Gather:
 
     def __init__(self, spec: GatherSpec) -> None:
         self._spec = spec
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._runs = [_opened(member, spec.batch) for member in spec.members]
 
     def expect(self, keys: Columns) -> None:

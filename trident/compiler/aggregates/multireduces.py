@@ -17,7 +17,7 @@ from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, short
 from trident.compiler.columns.kernels import Work
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.columns.partitions import PARTITION, by_fields, parts
 from trident.operations.context import OperationContext
@@ -69,7 +69,7 @@ class PartitionReducer:
         self._collector = ListCollector(len(spec.outputs))
         self._states: list[Any] = []
         self._groups: list[tuple[Any, ...]] = []
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._makers = [tuple_type(inputs) for inputs in spec.inputs]
         self._group = tuple_type(tuple(spec.keys.names))
 

@@ -15,7 +15,7 @@ from pyarrow import types as kinds
 from trident.base.errors import UserFunctionError
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, short
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.selections import Extreme, First, Picking
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Pick
@@ -39,7 +39,7 @@ def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Colum
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}
-    index = KeyIndex([columns[name].kind for name in apart])
+    index = KeyNumbers([columns[name].kind for name in apart])
     for row, number in enumerate(index.numbers([columns[name] for name in apart], columns.rows)):
         groups.setdefault(number, []).append(row)
     selected: list[int] = []

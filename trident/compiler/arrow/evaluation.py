@@ -24,7 +24,7 @@ from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.kernels import Work, catching, kernel, work_of
-from trident.compiler.columns.keys import alike
+from trident.compiler.columns.key_numbers import alike
 from trident.compiler.columns.lifecycle import needs_lifecycle, prepared
 from trident.compiler.columns.partitions import (
     PARTITION,

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema
 from trident.compiler.columns.columns import Column, Columns, concat
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
@@ -48,7 +48,7 @@ def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after:
 def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
     """Yield for each joined tuple its row in each source, key by key; None for a source without a tuple of the key."""
     keys = [[*hidden, *key] for key in node.keys]
-    index = KeyIndex([sources[0][name].kind for name in keys[0]])
+    index = KeyNumbers([sources[0][name].kind for name in keys[0]])
     rows: list[dict[int, list[int]]] = []
     for key, columns in zip(keys, sources, strict=True):
         rows_by_key: dict[int, list[int]] = {}

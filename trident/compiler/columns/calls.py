@@ -18,8 +18,8 @@ from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
-from trident.compiler.columns.failed_rows import FailedRows, fail_row
 from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type

@@ -10,8 +10,8 @@ from trident.base.errors import UserFunctionError
 from trident.compiler.columns.calls import Called, CallKernel
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failed_rows import FailedRows, Failure
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.row_failures import FailedRows, Failure
 
 _PART = 64
 """How many tuples are checked together after a result that was not declared; each such result repeats a check."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError
 from trident.compiler.columns.columns import Columns
-from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.row_failures import Failure
 from trident.compiler.tracking.arrivals import Arrivals
 from trident.compiler.tracking.ledger import is_report
 from trident_state.records.documents import Documents

@@ -16,8 +16,8 @@ from trident.base.errors import UserFunctionError
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.row_failures import Failure
 from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
 from trident.operations.functions import Call, Operation
 

@@ -23,8 +23,8 @@ from trident.compiler.columns.calls import (
     tuple_column,
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failed_rows import FailedRows
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.row_failures import FailedRows
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Part

@@ -58,7 +58,10 @@ class Profile:
 
     @property
     def confs(self) -> dict[str, str | None]:
-        """The confs of a run's session by their names; None stands for the value that the session had before."""
+        """Spark confs to set in a run's session, by name.
+
+        None restores the value that the session had before `Confs` first changed it.
+        """
         return {
             "spark.sql.adaptive.enabled": "false" if self.small else "true",
             "spark.sql.shuffle.partitions": str(self.partitions),
@@ -86,7 +89,7 @@ _PRUNING = {
 
 
 class Confs:
-    """The confs of a run's session, set only where they change: each one is a round trip."""
+    """Sets confs of a run's session. Sets only those that change, because each one is a round trip to Spark."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -94,7 +97,7 @@ class Confs:
         self._set: dict[str, str | None] = {}
 
     def apply(self, profile: Profile) -> None:
-        """Set the session's confs for a batch of this profile."""
+        """Set the confs of the session that a batch with this profile needs."""
         for key, value in profile.confs.items():
             self._apply(key, self._value_before(key) if value is None else value)
         for key, rules in profile.without.items():
@@ -279,7 +282,10 @@ def local_cores(spark: SparkSession) -> int | None:
 
 
 class Sizes:
-    """The sizes of earlier batches, which decide how the next is run; shared by all slots of an engine."""
+    """What earlier batches took (rows, seconds, large results), which decides how the next one is run.
+
+    All slots of an engine share it.
+    """
 
     def __init__(self, spark: SparkSession, inline_bytes: int) -> None:
         self._inline = inline_bytes

@@ -235,7 +235,7 @@ class Chain(OnChain):
         """Yield the output of the chain, batch by batch; `letters` takes tuples that are caught on the way."""
         entering = batches if self.before is None else self.before(batches)
         if self.root is not None and letters is not None:
-            entering = letters.arrivals.counted(self.root.edge, entering)
+            entering = letters.arrivals.counting_rows(self.root.edge, entering)
         if self.lifecycle is not None:
             yield from self._with_lifecycle(entering, self.lifecycle, letters)
             return

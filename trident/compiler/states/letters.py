@@ -11,7 +11,7 @@ from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import one
-from trident.operations.error_policy import LETTER, KeepLetters
+from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
 
 _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")

@@ -17,7 +17,7 @@ from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, are_exact, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.function_errors import Where, reason, short, typed
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater
 from trident_state.state_shape import StateShape
@@ -44,7 +44,7 @@ class Overlay:
         self._shape = shape
         self._stored = stored
         self._subject = f"{where.step}: {where.site}: state {name!r}"
-        self._index = KeyIndex(shape.keys.types)
+        self._index = KeyNumbers(shape.keys.types)
         self._keys: list[Columns] = []
         self._values: list[Any] = []
         self._written: dict[int, None] = {}

@@ -12,7 +12,7 @@ from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
 from trident.operations.functions import Query
@@ -268,7 +268,7 @@ class _Lookup:
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
         """Return the state's value for each row, whose key is in `columns`."""
-        index = KeyIndex(self.keys.types)
+        index = KeyNumbers(self.keys.types)
         numbers = index.numbers(
             [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows
         )

@@ -16,7 +16,7 @@ from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where, reason, typed
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
 from trident.operations.functions import Updating
@@ -58,7 +58,7 @@ def _reducing(step: PersistentReduce) -> RunUpdate:
 
     def update(table: pa.Table, stored: Stored, txid: int) -> Updated:
         tuples = entering(table, fields)
-        index = KeyIndex(shape.keys.types)
+        index = KeyNumbers(shape.keys.types)
         numbers = index.numbers([tuples[name] for name in step.group], tuples.rows)
         if not tuples.rows:
             return Updated(leaving.empty_table(), None)

@@ -25,8 +25,8 @@ class Arrivals:
         for sender, tally in edge.by_sender(ids.to_numpy(zero_copy_only=False)):
             senders[sender] = senders.get(sender, Tally()) + tally
 
-    def counted(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a source, and add the number of their rows, which have no ids."""
+    def counting_rows(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of a source, and add their rows, which have no ids, to the tally of `edge`."""
         senders = self.tallies.setdefault(edge, {})
         for batch in batches:
             senders[_ROOT] = senders.get(_ROOT, Tally()) + Tally(batch.num_rows)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
@@ -76,7 +76,7 @@ def count_update(node: Window) -> RunWindow:
         tuples = entering(table, fields)
         if not tuples.rows:
             return Updated(puts_schema.empty_table(), leaving.empty_table())
-        index = KeyIndex(group.types)
+        index = KeyNumbers(group.types)
         groups = index.numbers([tuples[name] for name in node.group], tuples.rows)
         keys = index.named(node.group)
         waiting = _GroupTuples(numbering, held, keys, shape.keys, stored)

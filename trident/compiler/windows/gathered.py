@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
@@ -74,7 +74,7 @@ class _Gathered:
             panes = microseconds(times)
         panes = self._lattice.panes(panes)
         tuples = entering(table, self._entering)
-        index = KeyIndex([pa.int64(), *self._group.types])
+        index = KeyNumbers([pa.int64(), *self._group.types])
         pane = Column(pa.int64(), pa.array(panes), None)
         keys = [pane, *(tuples[name] for name in self._group.names)]
         key_numbers = np.asarray(index.numbers(keys, len(panes)), np.int64)
@@ -110,7 +110,7 @@ class _Gathered:
         the origins in `results` count on from there.
         """
         elements, ends = flattened(values)
-        index = KeyIndex(self._group.types)
+        index = KeyNumbers(self._group.types)
         group = Columns.of(keys.select(self._group.names), self._group) if self._group.names else Columns({}, 0)
         key_numbers = np.asarray(index.numbers([group[name] for name in self._group.names], keys.num_rows), np.int64)
         lists = self._held.tuples(elements).lists(self._held.inputs.names)

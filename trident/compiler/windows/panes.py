@@ -30,7 +30,11 @@ class PaneSpec:
     schema: pa.Schema
 
     def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
-        """Return the tuples whose time can lie in a window, each with its pane; and the latest time of such a tuple."""
+        """Add to each tuple the start of its pane, and drop tuples without a usable time.
+
+        A time is not usable if it is null, or if its pane is outside the years 1 to 9999. Also return the latest usable
+        time in microseconds; None if there is none, or if `time` is None, where no tuple is dropped.
+        """
         if self.time is None:
             return columns, None
         times = columns[self.time].array()

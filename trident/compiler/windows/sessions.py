@@ -19,7 +19,7 @@ from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
@@ -93,7 +93,7 @@ class _Sessions:
         open_ = (times + self._config.gap > clock.before) & held_by_any(self._config, times)
         table = table.filter(pa.array(open_))
         tuples = Columns.of(table.select(self._entering.names), self._entering)
-        index = KeyIndex(self._keys.types)
+        index = KeyNumbers(self._keys.types)
         numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
         touched = index.named(self._keys.names).table(self._keys)
         changed = self._with_due(touched, self._due.until(clock.after))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateValueError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     COUNT,
     FIRST,
     Setting,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError
-from trident.testing.contracts.stores.storage import Setting, Storage, entries, every_versioned_kind, marker
+from trident.testing.contracts.stores.fixtures import Setting, Storage, entries, every_versioned_kind, marker
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 

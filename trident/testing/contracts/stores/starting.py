@@ -7,7 +7,7 @@ import pytest
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateBehindError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     FIRST,
     SECOND,
     Setting,

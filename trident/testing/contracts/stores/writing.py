@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     COUNT,
     FIRST,
     JOIN,

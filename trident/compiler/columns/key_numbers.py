@@ -50,7 +50,7 @@ def key_values(columns: Sequence[Column]) -> list[list[Any]]:
     return keys
 
 
-class KeyIndex:
+class KeyNumbers:
     """Numbers for keys: 0, 1, 2 ... in the order of the keys' first occurrences."""
 
     __slots__ = ("_kinds", "_numbers")
@@ -90,7 +90,7 @@ def alike(columns: Columns, names: Sequence[str]) -> list[Columns]:
 
     If there are no tuples, return one empty part.
     """
-    index = KeyIndex([columns[name].kind for name in names])
+    index = KeyNumbers([columns[name].kind for name in names])
     rows: list[list[int]] = []
     for row, number in enumerate(index.numbers([columns[name] for name in names], columns.rows)):
         if number == len(rows):

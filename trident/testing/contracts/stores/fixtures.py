@@ -1,4 +1,4 @@
-"""Storages for states, leases, shapes and keys, which the tests of the store contract share."""
+"""What the tests of the store contract share: storages for states, leases, shapes and keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
