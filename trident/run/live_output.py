@@ -1,4 +1,4 @@
-"""An output that keeps itself up to date until the run ends: of a notebook's cell, or as text on the terminal."""
+"""An output that is kept up to date until the run ends, below a notebook's cell or as text on the terminal."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ _SHARE = 20
 """A display is rendered so seldom that rendering takes at most one part in `_SHARE` of the time."""
 
 _LOOK_SECONDS = 0.25
-"""How soon the thread of a display notices the end of the run."""
+"""The most seconds until the thread of a display notices the end of the run."""
 
 
 def in_notebook() -> bool:
@@ -31,7 +31,7 @@ def in_notebook() -> bool:
 
 
 class LiveOutput:
-    """Shows a part of a run, and shows it again whenever it has changed, until the run ends or `stop` is called.
+    """Shows a part of a run, and shows it again after each change, until the run ends or `stop` is called.
 
     In a notebook, the output below the cell that began this is replaced again and again. Elsewhere the text is printed.
     The thread that does it ends with the run.
@@ -59,7 +59,8 @@ class LiveOutput:
         self._stopped = threading.Event()
         self._handle: Any = None
         self._costs = deque([0.0], maxlen=3)
-        """The seconds that the last refreshes took. The first look is not among them: it may import pandas."""
+        """The seconds that the last refreshes took. The first output is not among them, because it may import pandas.
+        """
         self._shown = mark()
         shown = (first or render)()
         if in_notebook():
@@ -72,10 +73,10 @@ class LiveOutput:
         self._thread.start()
 
     def _ipython_display_(self) -> None:
-        """Show nothing for a cell whose value is this object, because its output is shown already."""
+        """Show nothing for a cell whose value is this object, because the output is shown already."""
 
     def stop(self, timeout: float | None = 5) -> None:
-        """Show the newest once more, then end."""
+        """Show the newest state of the run once more, then end."""
         self._stopped.set()
         self._thread.join(timeout)
 

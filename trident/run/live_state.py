@@ -1,4 +1,4 @@
-"""A table of a state in a notebook's cell, or as text, which is read again when a batch is committed."""
+"""A table of a state in a notebook's cell, or as text. The table is read again after each commit."""
 
 import html
 from collections.abc import Callable

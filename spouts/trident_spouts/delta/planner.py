@@ -49,7 +49,7 @@ class TablePosition(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The files between two places. In the form of metadata it names a batch."""
+    """The files between two positions. As metadata, the range names a batch."""
 
     table: str
     """The table's id."""
@@ -57,7 +57,7 @@ class Range(NamedTuple):
     start: TablePosition
     end: TablePosition
     check: int | None
-    """The checksum of the commit that was read last; None if it was not in the log any more."""
+    """The checksum of the commit that was read last; None if the commit was no longer in the log."""
 
     def to_metadata(self) -> Metadata:
         """Return the range as JSON."""
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
 
 
 class _Room:
-    """The room that is left in a batch. One file always fits into an empty batch."""
+    """The remaining room in a batch. One file always fits into an empty batch."""
 
     def __init__(self, limits: Limits, budget: Budget) -> None:
         self._files, self._bytes = limits.files, budget.bytes_within(limits.bytes)
@@ -89,7 +89,7 @@ class _Room:
         self._empty = True
 
     def takes(self, files: Sequence[DataFile]) -> int:
-        """Take files in their order as long as they fit, and return how many were taken."""
+        """Take files, in order, as long as they fit into the batch, and return how many were taken."""
         for number, file in enumerate(files):
             rows = file.rows or 0
             full = self._files < 1 or self._bytes < file.size or (self._rows is not None and self._rows < rows)
@@ -113,15 +113,15 @@ class Planner:
         self._policy = policy
         self._look: Look | None = None
         self._begun: TablePosition | None = None
-        """The position where a stream without a batch begins. Kept, so that "latest" stays where it was at first."""
+        """The position where a stream without a batch begins. It is kept, so that "latest" does not move."""
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         self._stamps: dict[int, tuple[int, int] | None] = {}
-        """The stamp of the commit that stands before the position of the last plan, by its version."""
+        """The stamp of the commit before the position of the last plan, by the commit's version."""
         self._snapshot: tuple[int, tuple[DataFile, ...]] | None = None
         self._skipped: set[int] = set()
         self._listed = 0.0
         self._measured: tuple[int, int] | None = None
-        """The first version of this run, and the last one that is known."""
+        """The version at which this run began, and the last known version."""
 
     def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
         """Return the range that follows the batch `previous`; None if there is nothing new.
@@ -176,7 +176,7 @@ class Planner:
     # --- where a plan begins -----------------------------------------------------------------------------------------
 
     def _first_position(self) -> TablePosition:
-        """Return the position from which a stream without any batch reads first.
+        """Return the position at which a stream that has had no batch yet starts reading.
 
         It is chosen once, and again only if the table at the path is replaced by a table with another id.
         """
@@ -298,7 +298,7 @@ class Planner:
         return None if content is None else read_commit(version, content, self._folder.shown)
 
     def _check_commit(self, commit: Commit) -> None:
-        """If a version changes the table's schema or features, check that files can still be read as before."""
+        """Check that files can still be read as before, if a version changes the table's schema or features."""
         shown = f"{self._folder.shown}, version {commit.version}"
         if commit.protocol is not None:
             protocol = commit.protocol
@@ -309,7 +309,10 @@ class Planner:
                 check_fields(self._schema, schema_from(commit.metadata["schemaString"]), shown)
 
     def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
-        """Return the new files of a version; none if it changes or deletes rows and the policy is to skip it."""
+        """Return the new files of a version.
+
+        Return none if the version changes or deletes rows and the policy is to skip such versions.
+        """
         if commit.removed and self._policy == "fail":
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes "
@@ -334,7 +337,7 @@ class Planner:
         return self._snapshot[1]
 
     def _own(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
-        """Return the files. Raises SourceUnreadableError if one lies outside the table, as in a shallow clone."""
+        """Return the files. Raises SourceUnreadableError if a file lies outside the table, as in a shallow clone."""
         for file in files:
             if "://" in file.path or file.path.startswith(("/", "file:")):
                 raise SourceUnreadableError(
@@ -344,7 +347,7 @@ class Planner:
         return files
 
     def _check_of(self, version: int) -> int | None:
-        """Return the checksum of a commit; None if it is not in the log."""
+        """Return the checksum of a commit; None if the commit is not in the log."""
         commit = self._commits.get(version) or (self._read(version) if version >= 0 else None)
         return None if commit is None else commit.check
 
@@ -359,5 +362,5 @@ class Planner:
 
 
 def _last_of(position: TablePosition) -> int:
-    """Return the version whose commit was read last before a position; -1 if there is none."""
+    """Return the version whose commit was read last before a position; -1 if there was no such commit."""
     return position.version if position.snapshot or position.file else position.version - 1

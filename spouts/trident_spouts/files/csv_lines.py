@@ -46,7 +46,7 @@ class CsvFormat:
     values: ValueReader = STRICT
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
-    """The columns of the file that is read, which `bind` sets."""
+    """The columns of the file to read, which `bind` sets."""
 
     @property
     def whole(self) -> bool:
@@ -223,6 +223,6 @@ class CsvFormat:
 
 
 _NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
-"""Texts that other programs write for null, in lower case."""
+"""Texts that other programs write for null, here in lower case."""
 
 _MOST_BLOCK = 1 << 28
