@@ -1,4 +1,4 @@
-"""Reducers over several streams. A reducer makes a state for each partition, or for each group that has a tuple.
+"""Reducers over several streams. A reducer has a state for each partition, or for each group that has a tuple.
 
 Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced separately.
 """
@@ -28,7 +28,7 @@ from trident.plan.nodes import MultiReduce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceSpec:
-    """A reducer over several streams as it is sent to the workers."""
+    """A reducer over several streams, in the form in which it is sent to workers."""
 
     step: str
     site: CallSite
@@ -53,7 +53,10 @@ class ReduceSpec:
 
 @contextmanager
 def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
-    """Yield the reducer of one partition; call the user's `prepare` before and `cleanup` after, if there are any."""
+    """Yield the reducer of one partition.
+
+    Before that call the user's `prepare`, and after it `cleanup`, if they exist.
+    """
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
     with prepared(works, OperationContext(partition, count)) as (ready,):
@@ -62,7 +65,7 @@ def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> It
 
 
 class PartitionReducer:
-    """The user's reducer with its states of one partition, fed with the tuples of any stream in any order."""
+    """The user's reducer with its states of one partition. Tuples of any stream are added in any order."""
 
     def __init__(self, spec: ReduceSpec) -> None:
         self._spec = spec
@@ -74,12 +77,12 @@ class PartitionReducer:
         self._group = tuple_type(tuple(spec.keys.names))
 
     def begin(self) -> None:
-        """Without groups, make the state of the partition, which exists even without a tuple."""
+        """Create the state of the partition if there are no groups. That state exists even without a tuple."""
         self._index.numbers([], 1)
         self._add_state(())
 
     def add(self, stream: int, columns: Columns) -> None:
-        """Reduce tuples of the stream with this number; only the stream's group fields and input fields are read."""
+        """Reduce tuples of stream number `stream`. Only the stream's group fields and input fields are read."""
         spec, inputs = self._spec, self._spec.inputs[stream]
         names = spec.groups[stream] if spec.groups else ()
         numbers = self._index.numbers([columns[name] for name in names], columns.rows)
@@ -138,7 +141,7 @@ def multi_reduced(
     count: int | None,
     partitioned: bool,
 ) -> Columns:
-    """Return what the reducer emits, partition by partition, and within one request by request."""
+    """Return what the reducer emits, partition by partition, and within a partition request by request."""
     spec = ReduceSpec.of(node)
     if partitioned and node.groups:
         pairs = zip(node.sources, node.groups, sources, strict=True)
@@ -158,7 +161,7 @@ def multi_reduced(
 def _by_request(
     sources: Sequence[Columns], hidden: Sequence[str], requests: Columns | None
 ) -> Iterator[tuple[dict[str, Column], list[Columns]]]:
-    """Yield for each request a column with its number, and its tuples of each stream.
+    """Yield for each request a column with its number, and the request's tuples of each stream.
 
     Without requests, yield no column and all tuples.
     """

@@ -26,7 +26,7 @@ def keeper_of(step: PartitionPersist) -> KeepLetters | None:
 
 
 def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
-    """Return the function that stores a batch's letters as `KeepLetters.updateState` does."""
+    """Return the function that stores a batch's letters with the same result as `KeepLetters.updateState`."""
     entering, shape = arrow_schema(select(step.source.schema, step.inputs)), shape_of(step)
     puts = shape.keys.append(pa.field(step.schema.names[-1], shape.value))
     emitted = arrow_schema(step.outputs).empty_table()

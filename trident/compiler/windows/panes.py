@@ -51,7 +51,7 @@ class PaneSpec:
         return columns.plus({PANE: panes}), int(microseconds(times).max())
 
     def as_inputs(self, folded: Columns, latest: int | None) -> Columns:
-        """Return panes as they enter the window: each carries `latest`, the latest time of any tuple."""
+        """Return panes in the form in which they enter the window: each with `latest`, the latest time of any tuple."""
         folded = self.fold.presented(folded)
         if self.time is not None:
             times = timestamps([latest or 0] * folded.rows, self.schema.types[-1])
@@ -72,6 +72,6 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
 
 
 def panes_of(spec: PaneSpec, columns: Columns, batch: int) -> Columns:
-    """Return the panes of the tuples of a batch, in this process."""
+    """Return the panes of a batch's tuples, computed in this process."""
     in_panes, latest = spec.with_panes(columns)
     return spec.as_inputs(fold_columns(spec.fold, [in_panes], Position(batch)), latest)
