@@ -25,7 +25,7 @@ def is_ours(file: str) -> bool:
 
 
 _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("trident_within", default=((), None))
-"""The verbs under way that are made of other verbs, outermost first, and the call of the outermost one."""
+"""The verbs in progress that consist of other verbs, outermost first, and the call of the outermost one."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def user_level() -> int:
 
 
 def _user_frame() -> tuple[FrameType, int]:
-    """Return the innermost frame outside this package, and its stack level; the caller's own caller has level 1."""
+    """Return the innermost frame outside this package, and its stack level. The caller of the caller has level 1."""
     frame, level = inspect.currentframe(), -1
     assert frame is not None
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
@@ -76,7 +76,7 @@ def _user_frame() -> tuple[FrameType, int]:
 
 
 class NodeArguments(TypedDict):
-    """The keyword arguments that every node of a plan takes (`trident.plan.nodes.Node`)."""
+    """The keyword arguments of every node of a plan (`trident.plan.nodes.Node`)."""
 
     step: str
     site: CallSite

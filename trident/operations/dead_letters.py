@@ -21,7 +21,7 @@ step, as a JSON object by field. `txid` and `attempt` say in which attempt the f
 
 
 class KeepLetters:
-    """A StateUpdater for `partitionPersist` that keeps dead letters in a state: the newest ones, at most `most`.
+    """A StateUpdater for `partitionPersist` that keeps dead letters in a state: the newest ones, `most` at most.
 
     The key is the letter's id, which grows with the txid.
     """
@@ -33,7 +33,10 @@ class KeepLetters:
         self.most = check_whole_number("most", most)
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
-        """Store the batch's new letters; remove the letters that it puts back, and the oldest ones beyond `most`."""
+        """Store the batch's new letters.
+
+        Remove the letters that the batch puts back, and the oldest ones beyond `most`.
+        """
         # A letter on its way back into the stream carries only its id: its other fields are null.
         step = LETTER.names.index("step")
         new = [tuple(letter) for letter in tuples if letter[step] is not None]

@@ -13,7 +13,7 @@ from trident.operations.functions import Operation
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Keep the tuples on which a step's function fails as dead letters, and let the batch go on without them.
+    """Keep the tuples on which a step's function fails as dead letters; the batch continues without them.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ OnError: TypeAlias = Literal["skip"] | DeadLetter
 """The policy of a step in a plan. A step without a policy (None) fails the batch."""
 
 OnErrorLike: TypeAlias = Literal["fail", "skip", "deadLetter"] | DeadLetter
-"""A policy as users give it to a verb."""
+"""A policy in the form in which users pass it to a verb."""
 
 _NAMES = ("fail", "skip", "deadLetter")
 

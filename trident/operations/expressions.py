@@ -7,7 +7,7 @@ from trident.base.errors import TopologyError
 
 @dataclass(frozen=True)
 class Expression:
-    """A SQL expression as plain data. It can be written, pickled and printed without a session."""
+    """A SQL expression as plain data. It can be created, pickled and printed without a session."""
 
     text: str
 

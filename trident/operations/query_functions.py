@@ -9,7 +9,7 @@ from trident.operations.functions import TridentCollector
 
 @dataclass(frozen=True)
 class MapGet:
-    """A query that gives the value of each tuple's key in a state, or null if the state does not have the key.
+    """A query that returns the value of each tuple's key in a state, or null if the state does not have the key.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.MapGet``, and ``SnapshotGet`` over a state without key fields.
     """
@@ -23,7 +23,7 @@ class MapGet:
 
 @dataclass(frozen=True)
 class SnapshotGet:
-    """A query that gives the one value of a state without key fields, or null if the state has no value yet.
+    """A query that returns the one value of a state without key fields, or null if the state has no value yet.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.SnapshotGet``.
     """
@@ -37,7 +37,7 @@ class SnapshotGet:
 
 @dataclass(frozen=True)
 class TupleCollectionGet:
-    """A query that gives every tuple once with each entry of a state: the entry's key fields, then its value.
+    """A query that emits every tuple once for each entry of a state: with the entry's key fields, then its value.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.TupleCollectionGet``.
     """

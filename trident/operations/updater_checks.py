@@ -1,4 +1,4 @@
-"""The reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
+"""Reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
 VALUE = "value"
-"""The name of the field with a state's value, where no aggregator has a name for that field."""
+"""The name of the field with a state's value, if no aggregator names that field."""
 
 _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
 
@@ -34,7 +34,7 @@ def read_updater(target: Any, step: Step) -> Updating:
 
 
 def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """Return the fields of the tuples that `target` emits: no fields if `outputs` is None."""
+    """Return the fields of the tuples that `target` emits; no fields if `outputs` is None."""
     if outputs is None:
         return spark.StructType([])
     return emitted(target, outputs, step, "object")
@@ -48,7 +48,7 @@ def held_fields(
     usage: str,
     step: Step,
 ) -> tuple[spark.StructType, spark.StructField]:
-    """Return the key fields and the value field of a state that no aggregator describes.
+    """Return the key fields and the value field of a state without an aggregator.
 
     If `keyFields` or `valueType` is None, the attribute of `target` with the same name is used. A key field that is
     also in `known` needs no type. `usage` shows in an error how to call the verb.

@@ -21,7 +21,7 @@ from trident.stream.base import GroupwiseVerbs, StreamT
 from trident.stream.state import StateBase
 
 AsOf = Literal["committed"]
-"""The batch as of which a query reads: the last one that the state's own streams have committed."""
+"""The batch as of which a query reads: the last batch that the state's own streams have committed."""
 
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
@@ -41,7 +41,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         replace: bool = False,
         asOf: AsOf | None = None,
     ) -> StreamT:
-        """Append to every tuple what a query function answers about a state. The resulting stream is not grouped.
+        """Append to every tuple the answer of a query function about a state. The resulting stream is not grouped.
 
         A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
         become one batch group: they share txids, commit together, and stop together. With ``asOf="committed"`` they
@@ -105,7 +105,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
-    """Read the query function of a `stateQuery` call. Return it, and its output fields with types."""
+    """Read the query function of a `stateQuery` call. Return the function, and its output fields with types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and operation_kind(function):
         raise step.wrong(f"{function.__name__} is a class; give an instance of it, {function.__name__}()")
@@ -206,7 +206,7 @@ def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) ->
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
-    """Return the output field that holds a state's value, with the type that the aggregator's `present` gives it.
+    """Return the output field that holds a state's value, with the type of the aggregator's `present`.
 
     Without `present` queries see the value as it is stored.
     """

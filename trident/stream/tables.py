@@ -1,4 +1,4 @@
-"""The verbs toTable and joinTable: a stream as a table of the latest values, and the join of a stream with a table."""
+"""The verbs toTable and joinTable: a stream as a table of its latest values, and the join of a stream with a table."""
 
 from collections.abc import Sequence
 from typing import Any, Generic
@@ -172,7 +172,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
 
 
 def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields that a state's value adds to the tuples of a join; each may be null."""
+    """Return the fields that the value of a state adds to the tuples of a join. Each of them may be null."""
     kind = shown_type(updated)
     if kind is None:
         raise step.error(
@@ -185,5 +185,5 @@ def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
 
 
 def _nullable(fields: StructType) -> StructType:
-    """Return the same fields, all of them nullable."""
+    """Return the same fields, all nullable."""
     return StructType([StructField(field.name, field.dataType) for field in fields.fields])
