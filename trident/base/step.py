@@ -100,7 +100,10 @@ class Step:
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
     def gives(self, schema: StructType, part: str = "") -> NodeArguments:
-        """Return arguments for a node that the call makes. `schema`: its fields. `part`: the end of its label."""
+        """Return arguments for a node that the call creates.
+
+        `schema`: the node's fields. `part`: the end of its label.
+        """
         return {"step": f"{self.label}{part}", "site": self.called, "schema": schema}
 
     def error(self, kind: type[_E], problem: str) -> _E:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 MISSING = object()
-"""The answer of a listing that does not have the value."""
+"""The answer of a listing that does not hold the value."""
 
 
 class ExpressionListing(threading.local):
@@ -32,11 +32,11 @@ class ExpressionListing(threading.local):
         self._pairs: Iterator[tuple[Any, Any]] | None = None
 
     def keep(self, caller: FrameType, rows: int, pairs: Iterator[tuple[Any, Any]] | None = None) -> None:
-        """Keep the number of entries and, if all keys were given out, the (key, value) pairs in their order."""
+        """Keep the number of entries and, if all keys were returned, the (key, value) pairs in order."""
         self._asked, self._rows, self._pairs = (id(caller), caller.f_lasti), rows, pairs
 
     def rows(self, caller: FrameType) -> int | None:
-        """Return how many entries the caller's listing has; None if it has made none."""
+        """Return how many entries the caller's listing has; None if the caller has made no listing."""
         return self._rows if self._asked == (id(caller), caller.f_lasti) else None
 
     def value(self, caller: FrameType, key: object) -> Any:

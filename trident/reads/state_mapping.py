@@ -1,4 +1,4 @@
-"""A state as a mapping: its keys, values and items. Each loop over them is one read, as of one txid."""
+"""A state as a mapping: its keys, values and items. Each loop over one of them is a read, as of one txid."""
 
 from abc import abstractmethod
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
@@ -14,7 +14,10 @@ _PAGE_ROWS = 10_000
 
 
 class StateMapping(Mapping[Any, Any]):
-    """A mapping whose loops are reads. Two of them are equal only if they are the same object: contents change."""
+    """A mapping whose loops are reads.
+
+    Two of them are equal only if they are the same object, because contents change.
+    """
 
     def __init__(self) -> None:
         self._listings = Listings(self._entries, self._count, self._presented, self._unreadable)
@@ -32,22 +35,22 @@ class StateMapping(Mapping[Any, Any]):
 
     @abstractmethod
     def _presented(self, values: list[Any]) -> list[Any]:
-        """Return stored values as readers see them."""
+        """Return stored values in the form in which readers see them."""
 
     @abstractmethod
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         """Return the error for a read, if one of these entries contains a time that no datetime can hold."""
 
     def keys(self) -> "StateKeys":
-        """Return the keys, in no order. Each loop over them is one read, as of one txid; so is ``dict(view)``."""
+        """Return the keys, in no order. Each loop over the result is one read, as of one txid; so is ``dict(view)``."""
         return StateKeys(self, self._listings)
 
     def values(self) -> "StateValues":
-        """Return the values, in no order. Each loop over them is one read, as of one txid."""
+        """Return the values, in no order. Each loop over the result is one read, as of one txid."""
         return StateValues(self, self._listings)
 
     def items(self, limit: int | None = None) -> "StateItems":
-        """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over them is as of one txid.
+        """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over the result is as of one txid.
 
         A loop first fetches all pairs as Arrow data, while commits are held back; a slow loop holds no commits back.
         """
@@ -114,7 +117,7 @@ class StateItems(ItemsView[Any, Any]):
 
 
 class Listings:
-    """The listings that loops over a state make; each is one read. A caller is the frame of the loop."""
+    """The listings that loops over a state make. Each listing is one read. A caller is the frame of the loop."""
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class Listings:
         return (key for page in _pages(table) for key in self._keys(page))
 
     def keys_before_values(self, caller: FrameType) -> Iterator[Any]:
-        """Return all keys, and keep their values, for which ``dict(view)`` asks next, in the same order."""
+        """Return all keys, and keep their values, because ``dict(view)`` requests these next, in the same order."""
         return self._keeping(self._listed(caller))
 
     def _keeping(self, table: pa.Table) -> Iterator[Any]:
@@ -152,7 +155,7 @@ class Listings:
         return self.pairs_of(self._listed(caller) if limit is None else self.entries(limit))
 
     def length(self, caller: FrameType) -> int:
-        """Return the number of keys: in the listing that `caller` is making if there is one, otherwise as of now."""
+        """Return the number of keys: of the listing that `caller` is making, if there is one; otherwise as of now."""
         rows = self.of_expression.rows(caller)
         return self._count() if rows is None else rows
 
@@ -185,7 +188,7 @@ class Listings:
 
 
 def _pages(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table page by page, because rows as Python objects take much more memory than columns."""
+    """Yield a table page by page, because rows need much more memory as Python objects than as columns."""
     return iter(table.to_batches(max_chunksize=_PAGE_ROWS))
 
 

@@ -1,4 +1,4 @@
-"""A test: after any history of batches, repeats and restarts, a state equals a dict that took the same batches."""
+"""A test: after any history of batches, repeats and restarts, a state equals a dict with the same batches."""
 
 import itertools
 from typing import Any
@@ -22,7 +22,7 @@ _names = itertools.count()
 
 
 class _Model:
-    """A state, the dict that should equal it after each txid (`history`), and the batches that heal the state."""
+    """A state, the dict that must equal it after each txid (`history`), and the batches that heal the state."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

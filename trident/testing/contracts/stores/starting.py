@@ -1,4 +1,4 @@
-"""Tests of what a start does: report, create and acquire a state, find it after a restart, drop it."""
+"""Tests of a start: report, create and acquire a state, find it after a restart, drop it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests of `apply`: which values it writes, which txids it takes, what it answers to repeats, and what it refuses."""
+"""Tests of `apply`: the values that it writes, the txids that it accepts, its answers to repeats, and its refusals."""
 
 from dataclasses import replace
 from typing import Any
