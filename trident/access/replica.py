@@ -78,7 +78,7 @@ class MemoryReplica:
     def follow(self, upTo: int | None) -> int:
         """Update the copy up to the batch `upTo`, which must be committed, and return the copy's txid; see `committed`.
 
-        None: up to the last committed one.
+        If `upTo` is None, update the copy up to the last committed batch.
 
         The copy may get further than `upTo` if it must begin again from a newer snapshot.
         """

@@ -199,7 +199,7 @@ def _record(
 def source_of(spout: SpoutSource) -> str:
     """Return the kind of a stream's source, which decides what its positions mean.
 
-    A spout may set it as `sourceName`.
+    A spout may set this kind as `sourceName`.
     """
     source = getattr(spout.spout, "spout", spout.spout)  # unwrap a user's spout from the adapter around it
     return str(getattr(source, "sourceName", type(source).__qualname__))

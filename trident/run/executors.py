@@ -186,7 +186,7 @@ class Executors:
     def _reached(self, state: str, puts: Puts, opens: Callable[[], _Opened]) -> _Opened | None:
         """Call `opens`, and return its result if the workers reach the state; None if they do not, and need not.
 
-        They are asked once. Raises StateError if they have to reach it, and what `opens` raises.
+        The workers are asked once. Raises StateError if they must reach the state and do not, and what `opens` raises.
         """
         shared = opens()
         if state not in self._checked:

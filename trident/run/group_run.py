@@ -406,7 +406,7 @@ class GroupRun:
     def _end(self) -> None:
         """Close the group's slots, spouts, lanes and threads. Threads that do not return are left behind.
 
-        That may be user code, or a thread that waits for a store or a log that does not answer.
+        Such a thread may run user code, or wait for a store or a log that does not answer.
         """
         now = self._clock.monotonic()
         until = max(self._give_up_at or now + PATIENCE_SECONDS, now + _LAST_PATIENCE)

@@ -147,7 +147,7 @@ class Cluster:
     def at_time(self, partitions: Iterable[tuple[str, int]], milliseconds: int) -> Offsets:
         """Return the offset of each partition's first record at or after a time.
 
-        If there is no such record, it is the end of the partition.
+        If a partition has no such record, return its end.
         """
         partitions = list(partitions)
         spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)

@@ -174,7 +174,7 @@ class Planner:
 
         Return the losses, one per partition.
 
-        With the policy "latest" it moves to the partition's end, otherwise to its earliest offset.
+        With the policy "latest" a position moves to its partition's end, otherwise to the earliest offset.
         """
         behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
         losses = []

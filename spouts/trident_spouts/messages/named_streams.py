@@ -30,7 +30,7 @@ def named_streams(fields: Mapping[str, Any]) -> Streams:
 def number_of(stream: str | None, names: Sequence[str], where: str) -> int:
     """Return the number of the stream that an emission names.
 
-    Raises SpoutContractError, which begins with `where`, otherwise.
+    Raises SpoutContractError, which begins with `where`, if the spout has no such stream.
 
     >>> number_of("errors", ["orders", "errors"], "s"), number_of(None, ["default"], "s")
     (1, 0)

@@ -55,7 +55,7 @@ class ReduceSpec:
 def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
     """Yield the reducer of one partition.
 
-    Before that call the user's `prepare`, and after it `cleanup`, if they exist.
+    The user's `prepare` is called before it is yielded, and `cleanup` at the end, if they exist.
     """
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
