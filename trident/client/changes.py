@@ -14,8 +14,7 @@ from trident.base import errors
 from trident.client.answers import ServedRows
 
 QUIET_SECONDS = 45.0
-"""The seconds without an event after which a connection is given up. A server sends an event every 15 seconds at least.
-"""
+"""The seconds without an event after which a connection is given up. A server sends one at least every 15 seconds."""
 
 
 @dataclass(frozen=True)

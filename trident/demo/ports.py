@@ -4,8 +4,7 @@ import random
 import socket
 
 _LOWEST, _ABOVE = 10_000, 22_000
-"""Bounds below the range from which systems assign ports to clients: a client might take the port of a stopped server.
-"""
+"""Bounds below the range from which systems assign ports to clients, which might take a stopped server's port."""
 
 
 def free_port(beside: int = 0) -> int:

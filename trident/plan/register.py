@@ -53,8 +53,7 @@ class Register:
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()
-        """The steps that the program has only previewed. They stay as long as the program holds one of their streams.
-        """
+        """The steps that were only previewed. They stay as long as the program holds one of their streams."""
         self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
         """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}

@@ -18,7 +18,7 @@ from trident.recovery.stream_records import continued_streams, drops_of, listed,
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A program whose groups have the names of the log's groups, and the members that the log shall record."""
+    """A program whose groups have the names of the log's groups, and the members that the log must record."""
 
     program: Program
     members: Members

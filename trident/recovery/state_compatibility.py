@@ -1,4 +1,4 @@
-"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and name the remedies."""
+"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and name the ways out."""
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WATERMARK, WindowMeaning, bundle_names, window_of

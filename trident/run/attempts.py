@@ -27,8 +27,7 @@ class Attempts:
         """For each txid and stream: ``<checksum of the metadata>:<digest of the tuples that were emitted for this
         metadata>``."""
         self._begun = dict[int, int]()
-        """The number of the newest attempt at each batch. A cancelled attempt may still be recorded after a newer one.
-        """
+        """The number of the newest attempt at each batch. A cancelled attempt may be recorded after a newer one."""
         self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:

@@ -39,8 +39,7 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 StageTables = dict[Node, pa.Table | Emission]
-"""The tuples from which later stages start, by the step that emits them: in the driver, or to be read by the workers.
-"""
+"""The tuples from which later stages start, by the step that emits them: in the driver, or for workers to read."""
 
 
 @dataclass

@@ -41,8 +41,7 @@ class Watch:
         self._silent: dict[str, str] = {}
         """The errors of states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
-        """The newest look at each of the user's own stores, by state. The next look begins only when that one is done.
-        """
+        """The newest look at each of the user's own stores, by state. The next look begins when that one is done."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 

@@ -55,8 +55,7 @@ _IDLE_WOKEN = 30.0
 group."""
 
 _LOOP_SECONDS = 1.0
-"""The seconds that a call which does not wait for batches waits for the loop. The loop may be in the middle of a write.
-"""
+"""The seconds that a call, unless it waits for batches, waits for the loop, which may be in the middle of a write."""
 
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that was just cancelled."""

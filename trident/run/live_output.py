@@ -59,8 +59,7 @@ class LiveOutput:
         self._stopped = threading.Event()
         self._handle: Any = None
         self._costs = deque([0.0], maxlen=3)
-        """The seconds that the last refreshes took. The first output is not among them, because it may import pandas.
-        """
+        """The seconds that the last refreshes took, without the first output, which may import pandas."""
         self._shown = mark()
         shown = (first or render)()
         if in_notebook():

@@ -11,8 +11,7 @@ from trident.server.errors import RequestError
 _T = TypeVar("_T")
 
 _UNWATCHED = 0.1
-"""Seconds of work after which the connection is watched. Most answers take less, and a watch needs a task of its own.
-"""
+"""Seconds of work after which the connection is watched. Most answers take less, and a watch needs a task."""
 
 CLIENT_GONE = 499
 """The status of a request whose client disconnected, in metrics and the audit log. Nobody receives it."""

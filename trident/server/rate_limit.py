@@ -24,8 +24,7 @@ class RateLimit:
         self._rate, self._clock = perSecond, clock
         self._most = max(1.0, math.floor(perSecond))
         self._clients: dict[str, tuple[float, float]] = {}
-        """For each client the number of requests that it may send at once, and the time when that number was computed.
-        """
+        """For each client the number of requests that it may send at once, and when that number was computed."""
 
     def wait(self, client: str) -> float:
         """Count a client's request and return 0; if the client must wait, return the number of seconds instead."""

@@ -24,7 +24,7 @@ from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
-"""The remedy for times in nanoseconds, in words for messages."""
+"""The way out for times in nanoseconds, in words for messages."""
 
 _FEW = 16
 """How many footers are read at the same time. Opening an object takes some ten milliseconds of waiting."""

@@ -39,7 +39,7 @@ _REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": "",
     "UNSUPPORTED_VERSION": "",
 }
-"""The errors that are not temporary, by their names in librdkafka, each with the remedy."""
+"""The errors that are not temporary, by their names in librdkafka, each with the way out."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker sends if it does not support topic ids."""
@@ -210,7 +210,7 @@ class Cluster:
             self._admin = self._connected()
 
     def _refusal(self, error: "KafkaError | None") -> str:
-        """Return in words what a broker refuses, and the remedy; "" for an error that may be temporary."""
+        """Return in words what a broker refuses, and the way out; "" for an error that may be temporary."""
         name = "" if error is None else error.name()
         if error is None or name not in self.refusals:
             return ""

@@ -57,7 +57,7 @@ class KeyedResult:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The files that an update shall write: their folder, the fields of the puts, and the fields of the emitted tuples.
+    """The files that an update must write: their folder, the fields of the puts, and the fields of the emitted tuples.
 
     `emitted` is None where nobody wants these tuples.
     """

@@ -122,8 +122,7 @@ def import_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
 
 _warm: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
-"""Whether a start warmed up a Spark with Python workers or without, by Spark. A classic Spark is known by its context.
-"""
+"""Whether a start warmed up a Spark with Python workers, by Spark. A classic Spark is known by its context."""
 
 _lock = threading.Lock()
 

@@ -235,8 +235,7 @@ class _Lookup:
     """
 
     state: Any
-    """The node of the state, by which a `Read` identifies it; None in a detached question, whose `Read` has one state.
-    """
+    """The node of the state, by which a `Read` identifies it; None in a detached question, which has one state."""
     keys: pa.Schema
     present: Callable[[Any], Any] | None
     where: Where

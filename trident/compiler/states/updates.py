@@ -38,8 +38,7 @@ class Updated:
 
 
 RunUpdate = Callable[[pa.Table, Stored, int], Updated]
-"""A function that runs an update. Its arguments are the input tuples, the state before the batch, and the batch's txid.
-"""
+"""A function that runs an update. Its arguments are the input tuples, the state before the batch, and the txid."""
 
 
 def compile_update(step: PersistentReduce | PartitionPersist) -> RunUpdate:

@@ -30,8 +30,7 @@ class WindowBatch:
 
 
 RunWindow = Callable[[pa.Table, Stored, WindowBatch], Updated]
-"""A function that runs a window's step. Its arguments are the input tuples, the state before the batch, and the batch.
-"""
+"""A function that runs a window's step. Its arguments are the input tuples, the state before the batch, the batch."""
 
 RunJoin = Callable[[Sequence[pa.Table], Stored, WindowBatch], Updated]
 """A function like `RunWindow` for a step with several sources. Its first argument holds the tuples of each."""

@@ -1,4 +1,4 @@
-"""The meaning of Kafka's errors for an output: whether another try may help, and the remedy if it does not."""
+"""The meaning of Kafka's errors for an output: whether another try may help, and the way out if it does not."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": _NO_TRANSACTIONS,
     "_INVALID_ARG": "",
 }
-"""The errors that do not pass by themselves, by their names in librdkafka, each with the remedy."""
+"""The errors that do not pass by themselves, by their names in librdkafka, each with the way out."""
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
