@@ -36,10 +36,7 @@ them)."""
 
 _STORED_NAMES = {("Part", "number"): "place"}
 """Former names of renamed fields, by class and new name. Outlines in the log have the former names. A field's name is
-part of the shape: with the new name, a waiting batch would not match the program that froze it.
-
-A field's name is part of the shape: under a new name, a waiting batch would not fit the program that froze it.
-"""
+part of the shape: with the new name, a waiting batch would not match the program that froze it."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -68,11 +68,7 @@ class Stage:
     inputs: tuple[Node, ...]
     """The nodes from whose tuples the engine starts: in stage 1 the spouts, in later stages steps of earlier outputs.
     The tuples of such a step are those of its output: the new values of a PersistentAggregate, the answered tuples of a
-    StateQuery, the table of a carried node.
-
-    A step of an output stands for the tuples that leave it: a PersistentAggregate for its new values, a StateQuery for
-    the tuples with their answers, a carried node for its table.
-    """
+    StateQuery, the table of a carried node."""
     outputs: tuple[Output, ...]
     """The tables that the engine computes."""
     debugs: tuple[Debug, ...] = ()

@@ -223,11 +223,7 @@ class SnapshotPlanner:
         self.snapshot: str | None = None
         """The number of the snapshot that the transaction of the first plan keeps open; None if there is none. With it,
         workers can read rows as they were before other transactions changed them. It is only a help, because each page
-        is checked.
-
-        It lets the workers read rows as they were before other transactions changed them. It only helps: each page is
-        checked.
-        """
+        is checked."""
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:
         """Return the batch after `previous`, of about `limit` rows; None if all rows were planned."""

@@ -37,11 +37,7 @@ class KafkaEmission(Emission):
     group: str
     """The group under which Spark's workers keep consumers, and the data that these have read ahead, from batch to
     batch. Spark's own groups are new for each query, so every batch would connect again. The group must be different in
-    another run, whose options may differ, and for a topic that was re-created.
-
-    With Spark's own groups, a new one for each query, every batch would connect again. The group must be different in
-    another run, whose options may differ, and for a topic that was re-created.
-    """
+    another run, whose options may differ, and for a topic that was re-created."""
     splits: bool = False
     """Whether the options let Spark cut a range into several partitions."""
 

@@ -53,10 +53,7 @@ from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
 """A function that runs a node which only Spark can run, and returns its output tuples. Its arguments are the node, the
-node's input tuples, and the requests: one row for each, with only the hidden fields.
-
-It takes the node, its input tuples, and the requests: one row for each, with only the hidden fields.
-"""
+node's input tuples, and the requests: one row for each, with only the hidden fields."""
 
 
 @dataclass(slots=True)
