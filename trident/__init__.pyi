@@ -25,14 +25,11 @@ from trident.operations.builtin_aggregators import Sum as Sum
 from trident.operations.builtin_filters import Equals as Equals
 from trident.operations.builtin_filters import FilterNull as FilterNull
 from trident.operations.builtin_filters import Negate as Negate
-from trident.operations.builtin_functions import Debug as Debug
-from trident.operations.builtin_functions import MapGet as MapGet
-from trident.operations.builtin_functions import SnapshotGet as SnapshotGet
-from trident.operations.builtin_functions import TupleCollectionGet as TupleCollectionGet
-from trident.operations.builtin_functions import expr as expr
 from trident.operations.collect_set import CollectSet as CollectSet
 from trident.operations.context import OperationContext as OperationContext
+from trident.operations.debug import Debug as Debug
 from trident.operations.error_policy import DeadLetter as DeadLetter
+from trident.operations.expressions import expr as expr
 from trident.operations.functions import Filter as Filter
 from trident.operations.functions import Function as Function
 from trident.operations.functions import QueryFunction as QueryFunction
@@ -52,6 +49,9 @@ from trident.operations.ordered_aggregators import First as First
 from trident.operations.ordered_aggregators import Last as Last
 from trident.operations.ordered_aggregators import MaxBy as MaxBy
 from trident.operations.ordered_aggregators import MinBy as MinBy
+from trident.operations.query_functions import MapGet as MapGet
+from trident.operations.query_functions import SnapshotGet as SnapshotGet
+from trident.operations.query_functions import TupleCollectionGet as TupleCollectionGet
 from trident.operations.sketches import CountDistinct as CountDistinct
 from trident.operations.sketches import Quantiles as Quantiles
 from trident.operations.stateful import StatefulOperation as StatefulOperation

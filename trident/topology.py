@@ -1,4 +1,4 @@
-"""The class TridentTopology, with which a program begins: it declares streams and states, and starts the run."""
+"""The class TridentTopology, with which a program begins. It declares streams and states, and starts the run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
-from trident.operations.error_policy import KeepLetters
+from trident.operations.dead_letters import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.hints import Hints, hints_in, named_hints
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
@@ -31,7 +31,9 @@ Guarantee = Literal["exactly-once", "at-least-once"]
 
 
 class TridentTopology(SourceVerbs, TopologyJoinVerbs):
-    """The streams of a program and the states that they update: declared once, then run batch by batch by `start`.
+    """The streams of a program and the states that they update.
+
+    They are declared once, then run batch by batch by `start`.
 
     Only `start` on Spark needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
 

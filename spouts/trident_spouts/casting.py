@@ -1,4 +1,4 @@
-"""Casts of Arrow columns to a declared type of the same family, which differs only in width, unit or encoding."""
+"""Casts of Arrow columns to a declared type of the same family, which may differ in width, unit or encoding."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Two kinds of emissions, the tuples that a spout gives for an attempt: a table in memory, and a union of emissions."""
+"""Two kinds of emissions, the tuples that a spout emits for an attempt: a table in memory, and a union of emissions."""
 
 import functools
 import re

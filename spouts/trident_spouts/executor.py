@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""A spout's description of a batch's content, as JSON: it names the batch. The log keeps it."""
+"""A spout's description of a batch's content, as JSON. The log keeps it, and it names the batch."""
 
 
 class SpoutKind(enum.Enum):
@@ -47,7 +47,7 @@ class WorkerReader(NamedTuple):
 
 
 class Emission(Protocol):
-    """The tuples that a spout gives for one attempt: in memory, or as a reference to data that workers will read.
+    """The tuples that a spout emits for one attempt: in memory, or as a reference to data that workers will read.
 
     A class that extends Emission defines `dataframe`, `arrow` and `rows`, and may leave out the rest.
     """
@@ -67,7 +67,7 @@ class Emission(Protocol):
 
     @property
     def bytes(self) -> int | None:
-        """Return how many bytes the tuples have in the source; None if that is not known before they are read.
+        """The number of bytes of the tuples in the source; None if it is not known before they are read.
 
         A run that was started with `targetBatchSecs` computes from it how large the next batch may be.
         """
@@ -88,7 +88,7 @@ class Emission(Protocol):
         return None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
-        """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can read them.
+        """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can do it.
 
         Then the Python operations that follow run in the worker that reads.
         """
@@ -109,7 +109,7 @@ class Emission(Protocol):
         return False
 
     def counters(self, spark: "SparkSession") -> "Sequence[tuple[WorkerReader, Callable[[int], None]]]":
-        """Return ways for workers to count tuples of unknown number, each with a function that takes the number.
+        """Return ways for workers to count tuples of unknown number, each with a function that gets the number.
 
         The rows of a counter are numbers of tuples, and their sum is passed to the function. A counter should cost far
         less than reading the tuples.
@@ -133,11 +133,11 @@ class SpoutExecutor(Protocol):
 
     @property
     def plans_ahead(self) -> bool:
-        """Return whether a batch can be planned from the metadata of the batch before it, before that is emitted."""
+        """Whether a batch can be planned from the metadata of the previous batch before that batch is emitted."""
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        """Return the metadata that names the batch of `attempt`; None if the source has nothing, and there is no batch.
+        """Return the metadata that names the batch of `attempt`; None, and no batch, if the source has nothing.
 
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
         that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
@@ -190,7 +190,7 @@ class MeasuredExecutor(Protocol):
     """An executor whose source has a known size, so that a run can report how far it was read, and its lag."""
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how much of the source the batches up to `position` have read; None while that is not known.
+        """Return how much of the source the batches up to `position` have read; None as long as that is not known.
 
         `position` is what the next `plan` gets as `previous`. Any thread may call this, beside any other call, so it
         must be quick, and change nothing.
@@ -224,7 +224,7 @@ class SwitchedExecutor(Protocol):
         ...
 
     def deactivate(self) -> None:
-        """Take no more rows. `success` and `fail` are still called for batches with rows that were taken before."""
+        """Take no more rows. `success` and `fail` are still called for batches with rows that were already taken."""
         ...
 
 
@@ -255,7 +255,7 @@ class Spout(Protocol):
 
 @runtime_checkable
 class SparkOnlySpout(Protocol):
-    """A spout that may be unable to read its tuples without Spark; if so, a start on the embedded engine refuses it.
+    """A spout that may need Spark to read its tuples. If it does, a start on the embedded engine is refused.
 
     A spout without this property can be read without Spark.
     """

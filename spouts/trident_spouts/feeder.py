@@ -101,7 +101,10 @@ class FeederBatchSpout:
 
 
 class _FedBatches:
-    """The batches of one spout, shared by the threads that feed and the one that reads. `changed` guards all fields."""
+    """The batches of one spout, shared by the threads that feed and the thread that reads.
+
+    `changed` guards all fields.
+    """
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
@@ -110,12 +113,14 @@ class _FedBatches:
         self.fed = 0
         self.committed = 0
         self.wake: Callable[[], None] = _nothing
-        """Tells the run that reads the spout, if there is one, that a batch was fed."""
+        """Tells the run that reads the spout, if a run does, that a batch was fed."""
         self.closed = 0
-        """The number of runs that have closed the spout, by which a waiting feed notices that its run has ended."""
+        """The number of runs that have closed the spout. A waiting feed sees by it that its run has ended."""
 
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
-        """Wait until batch `index` is committed, at most `timeout` seconds. `closed`: how many runs had ended before.
+        """Wait until batch `index` is committed, at most `timeout` seconds.
+
+        `closed`: how many runs had closed the spout before.
 
         Raises FeedTimeoutError if the time is over, SpoutError if the run ends before.
         """
@@ -179,7 +184,7 @@ class _FeederExecutor(SpoutExecutor):
             self._batches.changed.notify_all()
 
     def _index(self, metadata: Metadata) -> int | None:
-        """Return the index of the batch that `metadata` names; None if it is None, or another process fed the batch.
+        """Return the index of the batch that `metadata` names; None for None, or if another process fed the batch.
 
         Raises SpoutContractError if another spout wrote the metadata.
         """

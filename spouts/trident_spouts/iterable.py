@@ -119,7 +119,7 @@ def _brief_rows(rows: RowsLike | Callable[[], RowsLike]) -> str:
 
 
 class _IterableExecutor(BatchExecutor):
-    """The executor of an IterableSpout, which wakes its run when the iterator has given rows."""
+    """The executor of an IterableSpout. It wakes its run when the iterator has returned rows."""
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         self._spout.on_rows(wake)
@@ -149,7 +149,7 @@ class _Batches(BatchSpout):
         return self._reader.take(rows, seconds)
 
     def on_rows(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when rows have come. A sequence or a table that has no more rows will never have any."""
+        """Call `wake` when new rows are there. A sequence or a table that was read to its end never has new rows."""
         if isinstance(self._reader, _ThreadedReader):
             self._reader.wake = wake
 
@@ -178,7 +178,7 @@ def _nothing() -> None: ...
 
 
 class _Waiting:
-    """The rows that were read and not yet taken: Python rows, or chunks as tables of the declared fields.
+    """The rows that were read and not taken yet: Python rows, or chunks as tables of the declared fields.
 
     Rows of both forms may follow each other; a batch holds rows of one form.
     """
@@ -190,7 +190,7 @@ class _Waiting:
         self.count = 0
 
     def add(self, item: Any) -> None:
-        """Take a row or a chunk. Raises SpoutContractError if a chunk does not have the declared fields."""
+        """Add a row or a chunk. Raises SpoutContractError if a chunk does not have the declared fields."""
         if is_table(item):
             self._chunks += 1
             table = table_of(item, self._schema, f"{self._name}, chunk {self._chunks}")
@@ -204,7 +204,7 @@ class _Waiting:
             self.count += 1
 
     def take(self, count: int) -> RowsLike:
-        """Return the next rows, at most `count`, all of one form."""
+        """Remove and return the next rows, at most `count`, all in one form."""
         taken: list[list[Any] | pa.Table] = []
         left = count
         while self._items and left and (not taken or type(self._items[0]) is type(taken[0])):
@@ -241,7 +241,7 @@ class _SequenceReader:
 
 
 class _ThreadedReader:
-    """A reader of an iterator in a thread of its own, so that the run goes on while the iterator waits for input."""
+    """A reader of an iterator in a thread of its own, so that the run continues while the iterator waits for input."""
 
     def __init__(self, rows: Iterator[Any], spout: IterableSpout, name: str) -> None:
         self._rows = rows

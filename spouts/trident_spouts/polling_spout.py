@@ -1,4 +1,4 @@
-"""An opaque spout whose partitions are functions that read rows from a position on, or lists that grow."""
+"""An opaque spout whose partitions are lists that grow, or functions that read rows from a position."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

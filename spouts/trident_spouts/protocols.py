@@ -54,7 +54,10 @@ class BatchSpout(ABC):
         """Return the rows of the batch with number `batchId`; None or no rows if there is nothing to emit now."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
-        """Release resources of the batch, because it is committed. May be called again for it after a restart."""
+        """Release resources of the batch, because it is committed.
+
+        May be called again for the batch after a restart.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Release connections and files. Called once at the end of each run."""
@@ -76,7 +79,10 @@ class BatchCoordinator(ABC):
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
-        """Release resources of batches up to `txid`: they are committed. May be called again after a restart."""
+        """Release resources of batches up to `txid`, because they are committed.
+
+        May be called again after a restart.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Release connections and files. Called once at the end of each run."""
@@ -150,7 +156,10 @@ class PartitionedSpout(ABC):
 
     @abstractmethod
     def emitPartitionBatch(self, attempt: TransactionAttempt, partition: str, metadata: Metadata) -> Emitted:
-        """Return the rows that `metadata` names, the same as before. Raise an error if the source has lost them."""
+        """Return the rows that `metadata` names, the same as before.
+
+        Raise an error if the source no longer has them.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Release connections and files. Called once at the end of each run."""
@@ -192,4 +201,4 @@ class OpaquePartitionedSpout(ABC):
 UserContract: TypeAlias = (
     BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout | RichSpout | TransactionSpout
 )
-"""The objects that a user may give as a spout in place of a Spout of the library."""
+"""An object that a user may give as a spout in place of a Spout of the library."""

@@ -1,4 +1,4 @@
-"""A spout that makes rows at a given rate, for load tests and demonstrations."""
+"""A spout that generates rows at a given rate, for load tests and demonstrations."""
 
 import functools
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from trident_spouts.shares import SharesEmission
 from trident_spouts.user_calls import foreign_metadata_error
 
 _SECOND = 1_000_000
-"""A second, in the microseconds in which times are counted."""
+"""A second in microseconds, the unit in which times are counted."""
 
 _SHARE_ROWS = 250_000
-"""The rows that are worth a Spark task of their own, unless the user sets the number of partitions."""
+"""The rows that are worth a Spark task, unless the user sets the number of partitions."""
 
 _MOST_KEYS = 10_000_000
-"""The most keys: each worker holds 8 bytes for every key if the keys are skewed."""
+"""The most keys. Each worker holds 8 bytes for every key if the keys are skewed."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -168,7 +168,7 @@ class _RateExecutor(SpoutExecutor):
     def __init__(self, spout: RateSpout) -> None:
         self._spout = spout
         self._come = 0
-        """The number of rows that had come when the last batch was planned."""
+        """The number of rows that were due when the last batch was planned."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         start, done = (self._start(time), 0) if previous is None else self._read(previous)[::2]
@@ -195,13 +195,13 @@ class _RateExecutor(SpoutExecutor):
         return round((time if start is None else start.timestamp()) * _SECOND)
 
     def _rows_at(self, start: int, now: int) -> int:
-        """Return how many rows have come by the time `now`: row 0 comes at `start`."""
+        """Return how many rows are due by the time `now`. Row 0 is due at `start`."""
         come = max(0, (now - start) * self._spout.rowsPerSecond // _SECOND + 1)
         return come if self._spout.rows is None else min(come, self._spout.rows)
 
     @staticmethod
     def _read(metadata: Metadata) -> tuple[int, int, int]:
-        """Return the time of row 0 (microseconds since 1970), and the range of row numbers, that metadata names."""
+        """Return the time of row 0 (microseconds since 1970) and the range of row numbers that metadata names."""
         try:
             return metadata["start"], metadata["from"], metadata["to"]  # type: ignore[index, call-overload, return-value]
         except (KeyError, TypeError):
@@ -240,7 +240,7 @@ def _zipf(keys: int, skew: float) -> NDArray[Any]:
 
 
 def _uniform(numbers: NDArray[Any], seed: int, purpose: int) -> NDArray[Any]:
-    """Return for each row number a number from 0 to below 1, which depends only on it, the seed and the purpose.
+    """Return for each row number a number in [0, 1) that depends only on the row number, the seed and the purpose.
 
     This is SplitMix64, whose n-th number is a hash of n. A generator with a state would have to run up to the row.
     """

@@ -1,4 +1,4 @@
-"""The emission for sources that Spark has no reader for: a Python function reads shares of the batch in workers."""
+"""The emission of sources that Spark cannot read itself: a Python function reads shares of the batch in workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ReadShare = Callable[[Any], RowsLike]
-"""A picklable function that returns the rows of one share, or yields them; it opens what it needs and closes it."""
+"""A picklable function that returns or yields the rows of one share. It opens what it needs, and closes it."""
 
 
 @dataclass(frozen=True, slots=True)

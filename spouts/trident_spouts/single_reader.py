@@ -1,4 +1,4 @@
-"""Claims on sources that hand out each row only once, and so can have only one reader at a time."""
+"""Claims on sources that return each row only once, and so can have only one reader at a time."""
 
 import threading
 

@@ -35,16 +35,16 @@ class SparkEmission(Emission):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows that the metadata names; None if it names none."""
+        """Return the number of rows that the metadata names; None if the metadata names no number."""
         return _amount(self.metadata, "rows")
 
     @property
     def bytes(self) -> int | None:
-        """Return the number of bytes that the metadata names; None if it names none."""
+        """Return the number of bytes that the metadata names; None if the metadata names no number."""
         return _amount(self.metadata, "bytes")
 
     def arrow(self) -> pa.Table:
-        """Return the rows of `read_local`. Raises MissingSessionError if there is no such function."""
+        """Return the rows of `read_local`. Raises MissingSessionError if that is None."""
         if self.read_local is None:
             raise MissingSessionError(
                 f"SparkSpout: only Spark can read what {site_of(self.read)} reads; start the topology with "
@@ -55,7 +55,7 @@ class SparkEmission(Emission):
         return table_of(rows, self.schema, f"SparkSpout: {site_of(self.read_local)}")
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return the DataFrame of the user's function. Raises SpoutContractError if it does not fit the schema."""
+        """Return the DataFrame of the user's function. Raises SpoutContractError if it does not match the schema."""
         frame = call_function("SparkSpout", _analysed(self.read), spark, self.metadata)
         _check_frame(frame, self.schema, spark, f"SparkSpout: {site_of(self.read)}")
         return frame  # type: ignore[no-any-return]
@@ -67,7 +67,7 @@ def _amount(metadata: Metadata, name: str) -> int | None:
 
 
 def _analysed(read: Read) -> Read:
-    """Return a function that calls `read` and has Spark Connect, too, check the DataFrame's plan at once.
+    """Return a function that calls `read`, and then checks the DataFrame's plan at once, on Spark Connect too.
 
     Connect sends a plan to the server only when a result is needed, and an error would then name no function.
     """

@@ -1,4 +1,4 @@
-"""A streaming query of Spark whose batches are handed over one at a time, and held until they are frozen.
+"""A streaming query of Spark whose batches are handed over one at a time. Each is held until it is frozen.
 
 Spark calls the function of ``foreachBatch`` in a thread of its own, and commits the batch's offsets to the query's
 checkpoint when the function returns. So the function waits here until the topology's log holds the batch.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECS = 0.01
 _PATIENCE_SECS = 10.0
-"""How long one plan waits while the query looks for data. A query that takes longer is asked again."""
+"""How long one plan waits while the query looks for data. If that takes longer, the next plan waits again."""
 
 
 class BatchRefusedError(Exception):
@@ -41,7 +41,7 @@ class HeldQuery:
 
     @property
     def id(self) -> str:
-        """The id of the query, which its checkpoint keeps over restarts."""
+        """The id of the query, which stays the same over restarts from its checkpoint."""
         assert self._query is not None, "`start` comes first"
         return str(self._query.id)
 
@@ -91,7 +91,7 @@ class HeldQuery:
             self._changed.notify_all()
 
     def held(self) -> int | None:
-        """Return the id of the batch that is held and not released; None if the query has no data at present."""
+        """Return the id of the batch that is held and not released; None if the query has no data now."""
         until = monotonic() + _PATIENCE_SECS
         while monotonic() < until:
             with self._changed:

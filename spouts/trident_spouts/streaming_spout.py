@@ -118,7 +118,7 @@ def _check_frame(frame: Any) -> None:
 
 
 class _StreamingExecutor(SpoutExecutor):
-    """The executor of a StreamingSpout. It plans the batch that the query holds, once the batch before is frozen."""
+    """The executor of a StreamingSpout. It plans the batch that the query holds, once the previous batch is frozen."""
 
     plans_ahead = False
 
@@ -160,7 +160,7 @@ class _StreamingExecutor(SpoutExecutor):
 
 
 def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
-    """Return the batch that the metadata names; -1 for None. Raises DataLossError if it is a batch of another query."""
+    """Return the batch that the metadata name; -1 for None. Raises DataLossError if it is a batch of another query."""
     if metadata is None:
         return -1
     if not isinstance(metadata, dict) or metadata.keys() != {"query", "batch"}:

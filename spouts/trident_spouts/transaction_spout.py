@@ -1,4 +1,4 @@
-"""TransactionSpout: a source that keeps its own position, gives a checkpoint of it for each batch, and can go back."""
+"""TransactionSpout: a source that keeps its own position, returns a checkpoint for each batch, and can go back."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -54,7 +54,7 @@ class TransactionSpout(ABC):
 
     @abstractmethod
     def initState(self, checkpoint: Any) -> None:
-        """Begin after the batch with this checkpoint, as `commit` returned it; None means at the beginning."""
+        """Begin after the batch with this checkpoint, which `commit` returned; None means at the beginning."""
 
     @abstractmethod
     def rollback(self, checkpoint: Any) -> None:
@@ -62,7 +62,7 @@ class TransactionSpout(ABC):
 
     @abstractmethod
     def nextTuple(self, collector: Collector) -> None:
-        """Emit the next tuple, or several, by ``collector.emit``; nothing if there is none now. Must not wait."""
+        """Emit the next tuple, or several, by ``collector.emit``; emit nothing if there is none now. Must not wait."""
 
     @abstractmethod
     def finishBatch(self, txid: int) -> Any:
@@ -77,7 +77,10 @@ class TransactionSpout(ABC):
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:  # noqa: B027
-        """Delete data that only batches before `txid` needed. The call may be repeated, or left out for a batch."""
+        """Delete data that only batches before `txid` needed.
+
+        The call may be repeated, and may be left out for a batch.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Disconnect. Called once at the end of each run."""

@@ -1,4 +1,4 @@
-"""Calls of a user's spout, which add the function's file and line to its errors, and check its results."""
+"""Calls of a user's spout: errors get the function's file and line, and results are checked."""
 
 import inspect
 import math
@@ -83,7 +83,9 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """Return a value as the log will return it, as JSON with lists for tuples. Raises SpoutContractError if it cannot.
+    """Return a value as JSON, in the form in which the log returns it: lists for tuples.
+
+    Raises SpoutContractError if the value has no JSON form.
 
     >>> json_of({"offset": (1, 2)}, "here")
     {'offset': [1, 2]}

@@ -1,4 +1,4 @@
-"""The time for which a topology waits before it asks its spouts again."""
+"""The time that a topology waits before it asks its spouts again."""
 
 import math
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ class WaitStrategy(ABC):
 
 
 def check_wait_strategy(strategy: object) -> WaitStrategy | None:
-    """Return the option's value if it is a strategy or None. Raises an error otherwise.
+    """Return the option's value if it is a strategy or None; otherwise raise an error.
 
     >>> check_wait_strategy(1)
     Traceback (most recent call last):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _DEFAULT_PARALLELISM = 8
 
 KEEP_GC = "TRIDENT_WORKER_GC"
-"""The name of an environment variable: if it is 1, `settle` leaves the garbage collector of a worker as it is."""
+"""The name of an environment variable. If it is 1, `settle` does not touch the garbage collector of a worker."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def settle() -> None:
 
 
 def parallelism(spark: "SparkSession") -> int:
-    """Return the number of partitions into which to divide a source: Spark's setting, else the cores, else 8."""
+    """Return the number of partitions for a source: Spark's setting, otherwise the cores, otherwise 8."""
     for key in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
         setting = conf(spark, key)
         if setting.isdigit() and int(setting) > 0:
@@ -51,16 +51,16 @@ def on_this_machine(spark: "SparkSession") -> bool:
 
 
 def conf(spark: "SparkSession", key: str) -> str:
-    """Return a setting of the session; "" if it has none."""
+    """Return a setting of the session; "" if it is not set."""
     return str(spark.conf.get(key, None) or "")  # Spark refuses "" as default for a setting that is a number
 
 
 def numbers_frame(spark: "SparkSession", count: int) -> "DataFrame":
-    """Return a DataFrame of `count` partitions, each of which has one row that holds the partition's number."""
+    """Return a DataFrame of `count` partitions. Each has one row with the partition's number."""
     return spark.range(0, count, 1, count)
 
 
 def numbers_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[int]:
-    """Yield the numbers of the shares that a task is to read: its input `batches` are rows of `numbers_frame`."""
+    """Yield the numbers of the shares that a task must read. Its input `batches` are rows of `numbers_frame`."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

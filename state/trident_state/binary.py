@@ -1,4 +1,4 @@
-"""Small functions on binary Arrow arrays as bytes and offsets, for the encodings."""
+"""Small functions on binary Arrow arrays, as bytes and offsets, for the encodings."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -20,7 +20,9 @@ MAX_BYTES = 2**31 - 1
 
 
 def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
-    """Return the bytes of a binary array's n values, and n + 1 offsets: value i lies from offsets[i] to offsets[i + 1].
+    """Return the bytes of a binary array with n values, and n + 1 offsets.
+
+    Value i is from offsets[i] to offsets[i + 1].
 
     The first offset is 0. A null has no bytes.
     """
@@ -41,7 +43,7 @@ def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
 
 
 def rows_of(rows: Bytes) -> pa.Array:
-    """Return a binary array with one value for each row of a matrix of bytes."""
+    """Return a binary array in which each row of a matrix of bytes is a value."""
     return binary_of(rows.reshape(-1), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
 
 
@@ -57,7 +59,7 @@ def repeat_value(value: bytes, count: int) -> pa.Array:
 
 
 def join_columns(*parts: pa.Array | bytes) -> pa.Array:
-    """Return a binary array whose row i joins the i-th values of all parts; a part of type bytes is in every row.
+    """Return a binary array whose row i joins the i-th values of all parts. A part that is bytes occurs in every row.
 
     Raises TooLong if one array cannot hold the result.
     """
@@ -118,7 +120,7 @@ class TooLong(StateValueError):
 
 
 def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
-    """Yield the result of `work` for the rows `start` to `stop`, or for each half if one array cannot hold the result.
+    """Yield the result of `work` for the rows `start` to `stop`, or for each half if one array cannot hold it.
 
     Whether a result is too large is known only when `work` has failed, because a result also holds the stored values of
     the rows. A half that is too large is halved again.
@@ -144,14 +146,14 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
 
 
 def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return True for each row of a column that is not null, False for each null."""
+    """Return a mask of a column: True for each value, False for each null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def spread_rows(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
-    """Return one row for each entry of `rows`: the next of the `values` where the entry is True, null elsewhere."""
+    """Return one row for each entry of `rows`: the next of `values` if the entry is True, otherwise null."""
     return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
@@ -169,5 +171,5 @@ def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
 
 
 def concatenate(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
-    """Return one column that holds the given arrays, which have one type, in their order. Nothing is copied."""
+    """Return one column with the given arrays, which have one type, in order. Nothing is copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

@@ -21,19 +21,19 @@ from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Raise FencedError if another lease than `lease`, with the same or a higher epoch, holds the state."""
+    """Raise FencedError if a lease with the same or a higher epoch, other than `lease`, holds the state."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced_error(where, str(held.epoch), lease)
 
 
 def fenced_error(where: str, epoch: str, lease: Lease) -> FencedError:
-    """Return the error for the driver with `lease` whose state is now held by the driver of epoch `epoch`."""
+    """Return the error for the driver with `lease` whose state the driver of epoch `epoch` holds now."""
     also = " too" if epoch == str(lease.epoch) else ""
     return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
 
 
 def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
-    """Raise an error unless the state is held under `lease` and holds batch `txid` - 1.
+    """Raise an error unless `lease` holds the state and the state holds batch `txid` - 1.
 
     It is FencedError if another driver with the same or a higher epoch holds the state, otherwise StateBehindError.
     """
@@ -45,7 +45,7 @@ def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, 
 
 
 def check_update_types(where: str, shape: StateShape, update: Update) -> None:
-    """Raise an error if an update's values have another type than the state's, or another number than its keys."""
+    """Raise an error if an update's values have the wrong type, or are not as many as its keys."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
             f"{where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
@@ -54,7 +54,7 @@ def check_update_types(where: str, shape: StateShape, update: Update) -> None:
 
 
 def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
-    """Raise an error if a later batch than `txid` changed one of its keys; `txids` are those stored for the keys."""
+    """Raise an error if a batch after `txid` has changed one of its keys. `txids` are the stored txids of the keys."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
@@ -63,7 +63,7 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
 
 
 def check_unchanged_option(where: str, option: str, stored: str | None, declared: str) -> None:
-    """Raise an error if an option is declared with another value than the state was created with."""
+    """Raise an error if the declared value of an option differs from the value with which the state was created."""
     if stored != declared:
         raise StateShapeError(
             f"{where} was created with {option}={stored}, and is declared with {option}={declared}; declare it as it "
@@ -73,7 +73,7 @@ def check_unchanged_option(where: str, option: str, stored: str | None, declared
 
 
 def check_distinct_keys(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
-    """Raise an error if a batch has two values for one key; `hashes` are the hashes of the `encoded` keys."""
+    """Raise an error if a batch has two values for one key. `hashes` are the hashes of the keys in `encoded`."""
     ordered = np.sort(hashes)
     if (ordered[1:] == ordered[:-1]).any() and pc.count_distinct(encoded).as_py() < len(encoded):
         raise duplicate_key_error(where, txid)

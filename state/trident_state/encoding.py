@@ -1,4 +1,4 @@
-"""Columns of any type as bytes, and back. A value's bytes contain its type and its length, and are checked when read.
+"""Columns of any type as bytes, and back. A value's bytes contain its type and length, which are checked when read.
 
 Each value begins with a tag, so that 1, 1.0, "1", True and null differ (numbers are little endian):
 
@@ -76,7 +76,7 @@ def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) 
 
 
 def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> pa.Array:
-    """Return the column that `encode_column` encoded. Raises StateCorruptError if the bytes are of another type."""
+    """Return the column that `encode_column` encoded. Raises StateCorruptError if the bytes have another type."""
     if alone and (plain := _decode_alone(encoded, kind)) is not None:
         return plain
     (column,) = decode_row(encoded, [kind], alone)
@@ -84,7 +84,7 @@ def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> 
 
 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
-    """Return one column per type, from rows that each hold a value of every type, one after the other.
+    """Return one column per type. Each row of `encoded` holds one value of every type, one after the other.
 
     Raises StateCorruptError if the bytes of a row are not values of the types, or continue after the last value.
     """
@@ -96,7 +96,7 @@ def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False)
 
 
 def unencodable(kind: pa.DataType, maps: bool = True) -> pa.DataType | None:
-    """Return the first type inside `kind`, or `kind` itself, that cannot be encoded; None if `kind` can be encoded.
+    """Return the first type in `kind` (or `kind` itself) that cannot be encoded; None if `kind` can be encoded.
 
     With `maps` False, a map counts as a type that cannot be encoded.
     """
@@ -191,7 +191,7 @@ def to_integers(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def to_numbers(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """Return a numeric column as NumPy numbers, null as 0."""
+    """Return a numeric column as NumPy numbers; nulls are 0."""
     full = column.fill_null(0) if column.null_count else column
     return np.ascontiguousarray(full.to_numpy(zero_copy_only=False), kind)
 
@@ -205,7 +205,7 @@ def _with_count(tag: bytes, counts: pa.Array) -> pa.Array:
 
 
 def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return the decoded column in the common case: strings or binaries without a null. Otherwise return None."""
+    """Return the decoded column in the common case (strings or binaries without null); otherwise None."""
     if not (is_text(kind) or is_bytes(kind)):
         return None
     if not pc.all(pc.starts_with(encoded, b"s" if is_text(kind) else b"x"), min_count=0).as_py():
@@ -307,7 +307,7 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
 def from_integers(
     numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return the column of type `kind` that `to_integers` turned into `numbers`; a row is null where `null` is True.
+    """Return the column of type `kind` from which `to_integers` made `numbers`. A row is null where `null` is True.
 
     Raises StateCorruptError if a number does not fit the type.
     """
@@ -320,7 +320,7 @@ def from_integers(
 
 
 def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column in microseconds if `kind` is a timestamp or an interval; otherwise return it unchanged.
+    """Return a column of timestamps or intervals in microseconds; return a column of another type unchanged.
 
     The column may hold timestamps, intervals, or the numbers that `to_integers` makes of them.
     """
@@ -330,7 +330,7 @@ def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return stored values as type `kind`. Raises StateCorruptError if a value is not UTF-8 or is out of range."""
+    """Return stored values as type `kind`. Raises StateCorruptError if a value is not UTF-8, or out of range."""
     try:
         if values.type != kind:
             return values.cast(kind)

@@ -1,4 +1,4 @@
-"""Expiry of values by txid alone: a value has expired if its last change was at or before a cutoff.
+"""Expiry of values by txid: a value has expired if its last change was at or before a cutoff.
 
 No time is stored with a value, only the txid of the batch that changed the value last: the value has expired if that
 txid is at or before the cutoff. The commit of a batch moves the cutoff according to the time of the batch, which is
@@ -18,18 +18,18 @@ from trident.base.errors import StateValueError
 from trident_state.state_shape import StateKind
 
 _MARKS = 64
-"""Marks per time to live, so that a value stays at most 1/64 of the time to live longer than the user asked for."""
+"""Marks per time to live. A value stays at most 1/64 of the time to live longer than the user asked for."""
 
 Mark = tuple[int, int]
 """A batch's time in milliseconds since 1970, and its txid."""
 
 
 Cutoff = int | npt.NDArray[np.int64]
-"""The txid up to which every value has expired: one for all rows, or one per row."""
+"""The txid up to which every value has expired: one for all rows, or one for each row."""
 
 
 class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The cutoffs of a state: `cutoff` as of the state's marker, `before` as of the txid before the marker.
+    """The cutoffs of a state: `cutoff` as of the marker, `before` as of the txid before the marker.
 
     `last` is the mark of the last batch; `marks` are those of some batches before the last. `shift` (milliseconds) is
     added to the time of each batch after a clock was set back far. Stores keep an Expiry as JSON, so its field names
@@ -73,12 +73,12 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return Expiry(cutoff, self.cutoff, (now, txid), marks[len(expired) :], shift)
 
     def as_of(self, asOf: int | None, marker: int | None) -> int:
-        """Return the cutoff for a read as of `asOf`, which is the marker (or None), or the txid before the marker."""
+        """Return the cutoff for a read as of `asOf`: the marker (or None), or the txid before the marker."""
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
 
 
 def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
-    """Return the values, with null for each value that has expired: its txid is at or before the cutoff.
+    """Return the values. A value whose txid is at or before the cutoff has expired, and is null in the result.
 
     >>> without_expired(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]
@@ -90,7 +90,7 @@ def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cuto
 
 
 def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
-    """Return a time to live in seconds; None if values never expire. A non-transactional state cannot have one.
+    """Return a time to live in seconds; None if values never expire. A non-transactional state must not have one.
 
     >>> read_ttl("1 hour", StateKind.OPAQUE)
     3600

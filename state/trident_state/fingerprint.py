@@ -1,4 +1,4 @@
-"""Fingerprints: one line of text that gives a state's key fields, value type and aggregator, and can be read back.
+"""Fingerprints: a state's key fields, value type and aggregator in one line of text, which can be read back.
 
     (word string, day date32[day]) -> int64 by Count
 
@@ -65,7 +65,7 @@ def read_fingerprint(text: str) -> Fingerprint:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Return Arrow's name of a type; a field name inside it that is not a plain word stands in backticks."""
+    """Return Arrow's name of a type. A field name inside it is in backticks unless it is a plain word."""
     if kinds.is_struct(kind):
         return f"struct<{', '.join(_field_text(kind.field(at)) for at in range(kind.num_fields))}>"
     if kinds.is_list(kind) or kinds.is_large_list(kind):

@@ -1,4 +1,4 @@
-"""The header of a state that is stored as a document: its owner, its types, and the driver that held it last."""
+"""The header of a state that is stored as a document: its owner, its types, and the last driver that held it."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lease(self) -> Lease:
-        """The lease of the driver that wrote the document last."""
+        """The lease of the last driver that wrote the document."""
         return Lease(self.epoch, self.token)
 
     def encoded(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Keys as bytes: two keys of the same types have equal bytes exactly if Spark's ``groupBy`` puts them in one group.
+"""Keys as bytes: two keys of the same types have equal bytes if and only if Spark's ``groupBy`` groups them together.
 
 The bytes of a key are the encodings of its fields (`trident_state.encoding`) one after the other, with -0.0 written as
 0.0 and every NaN as the same NaN. A key without fields (that of one global value) is ``*``. Stored states hold these
@@ -19,11 +19,11 @@ from trident_state.encoding import decode_column, decode_row, encode_column, une
 GLOBAL = b"*"
 
 _MANY, _SHORT = 2048, 64
-"""If at least `_MANY` keys are hashed, those of at most `_SHORT` bytes are hashed by `_sums_side_by_side`."""
+"""If at least `_MANY` keys are hashed, keys of at most `_SHORT` bytes are hashed by `_sums_side_by_side`."""
 
 
 def encode_keys(keys: pa.Table) -> pa.Array:
-    r"""Return each row as a binary value, never null; two values are equal exactly if Spark groups their rows together.
+    r"""Return each row as a binary value, never null. Two values are equal exactly if Spark groups their rows together.
 
     Raises TypeDeclarationError if a type cannot be a key (a map), StateValueError for more than 2 GB of keys.
 
@@ -90,7 +90,7 @@ def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
 
 
 def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return a 64-bit hash of each binary value. It must never change, because it decides the bucket of a stored key.
+    """Return a 64-bit hash of each binary value. The hash decides the bucket of a stored key, so it must never change.
 
     The hash is the sum of byte[j] * P**(j+1) mod 2**64 with P = 0x9E3779B97F4A7C15, plus the length times
     0xD6E8FEB86659FD93, put through MurmurHash3's finaliser fmix64.
@@ -143,7 +143,7 @@ def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray
 
 
 def check_key_types(schema: pa.Schema) -> None:
-    """Raise TypeDeclarationError if a field cannot be a key; the error names the first such field."""
+    """Raise TypeDeclarationError if a field cannot be a key. The error names the first such field."""
     for field in schema:
         if (wrong := unencodable(field.type, maps=False)) is not None:
             raise TypeDeclarationError(
@@ -161,5 +161,5 @@ def _rows_without_fields(encoded: pa.Array) -> pa.Table:
 
 @functools.lru_cache(maxsize=8)
 def _powers(bits: int) -> npt.NDArray[np.uint64]:
-    """Return the powers P**1, P**2, ... that `hash_keys` needs for keys of up to 2**bits - 1 bytes."""
+    """Return the powers P**1, P**2, ... for keys of up to 2**bits - 1 bytes, as `hash_keys` needs them."""
     return np.cumprod(np.full(2**bits, 0x9E3779B97F4A7C15, np.uint64), dtype=np.uint64)

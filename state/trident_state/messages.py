@@ -12,7 +12,10 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The lease, marker and open record (`opened`) of one group of a store; each is None if the group lacks it."""
+    """The lease, marker and open record (`opened`) of one group of a store.
+
+    Each is None if the group does not have it.
+    """
 
     lease: Lease | None
     marker: int | None
@@ -20,7 +23,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """The report of a store about the place of its state, before it changes anything there."""
+    """What a store finds at the place of its state before it changes anything there."""
 
     identity: StateIdentity | None
     fingerprint: str | None
@@ -29,7 +32,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """True if nothing is there that a store of this library wrote."""
+        """Whether nothing at the place was written by a store of this library."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property
@@ -39,13 +42,13 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def reached(self) -> int:
-        """The last txid that a group of the store holds or has begun to write; 0 if there is none."""
+        """The last txid that a group of the store holds or has begun to write; 0 if there is no such txid."""
         return max((txid for g in self.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The changes of one batch to one state: each key once, with the combined value of the batch's own tuples.
+    """The changes that one batch makes to one state: each key once, with the combined value of the batch's own tuples.
 
     An update is frozen content: every replay of the batch brings an equal one.
 
@@ -69,7 +72,7 @@ class Update:
         return self.keys.slice(start, count), one_chunk(self.deltas.slice(start, count))
 
     def life(self, own: float | None) -> float | None:
-        """Return the time to live (seconds) that applies to this batch, None for ever; `own` is the store's."""
+        """Return the time to live (seconds) that applies to this batch; None: for ever. `own` is that of the store."""
         return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
@@ -100,7 +103,7 @@ class Put:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The result of a read: one value per key (null where nothing is stored), as they stood after batch `asOf`."""
+    """The result of a read: one value per key (null if nothing is stored), as of batch `asOf`."""
 
     values: pa.Array
     asOf: int

@@ -24,7 +24,7 @@ class State(Protocol):
         ...
 
     def commit(self, txid: int) -> None:
-        """End the changes of batch `txid`; the object is not used afterwards."""
+        """End the changes of batch `txid`. The object is not used afterwards."""
         ...
 
 
@@ -33,7 +33,7 @@ class ReadOnlyMapState(Protocol):
     """A map that can be read (``org.apache.storm.trident.state.map.ReadOnlyMapState``)."""
 
     def multiGet(self, keys: Sequence[Key]) -> list[Value]:
-        """Return one value per key, in the order of the keys; None where nothing is stored."""
+        """Return one value per key, in the order of the keys; None if nothing is stored under a key."""
         ...
 
 
@@ -47,14 +47,14 @@ class MapState(State, ReadOnlyMapState, Protocol):
     def multiUpdate(
         self, keys: Sequence[Key], updaters: "Sequence[ValueUpdater | Callable[[Value], Value]]"
     ) -> list[Value]:
-        """Replace the value of each key by the result of the key's updater for it; return the new values.
+        """Replace the value of each key by the result that the key's updater computes from it; return the new values.
 
         A key may come twice: its second updater gets the result of the first.
         """
         ...
 
     def multiPut(self, keys: Sequence[Key], values: Sequence[Value]) -> None:
-        """Store each value under its key, and overwrite what was stored there."""
+        """Store each value under its key, and overwrite what was stored under it."""
         ...
 
 
@@ -72,7 +72,7 @@ class ReadOnlySnapshottable(Protocol):
     """One value that can be read (``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``)."""
 
     def get(self) -> Value:
-        """Return the value; None if there is none yet."""
+        """Return the value; None if there is no value yet."""
         ...
 
 
@@ -81,7 +81,7 @@ class Snapshottable(State, ReadOnlySnapshottable, Protocol):
     """One value that can be read and changed (``org.apache.storm.trident.state.snapshot.Snapshottable``)."""
 
     def update(self, updater: "ValueUpdater | Callable[[Value], Value]") -> Value:
-        """Replace the stored value by the updater's result for it; return the new value."""
+        """Replace the stored value by the result that the updater computes from it; return the new value."""
         ...
 
     def set(self, value: Value) -> None:
@@ -107,11 +107,11 @@ class KeyValueState(Protocol):
     """
 
     def get(self, key: Key, default: Value = None) -> Value:
-        """Return the value under `key`; `default` where nothing is stored."""
+        """Return the value under `key`; `default` if nothing is stored."""
         ...
 
     def put(self, key: Key, value: Value) -> None:
-        """Store a value under `key`, and overwrite what was stored there; None removes the key."""
+        """Store a value under `key`, and overwrite what was stored under it. None removes the key."""
         ...
 
     def delete(self, key: Key) -> None:
@@ -119,7 +119,7 @@ class KeyValueState(Protocol):
         ...
 
     def keys(self) -> Iterator[Key]:
-        """Return the keys, in no particular order: the values of a single key field, else tuples."""
+        """Return the keys, in no particular order: values if there is one key field, otherwise tuples."""
         ...
 
     def items(self) -> Iterator[tuple[Key, Value]]:
@@ -140,7 +140,7 @@ class ValueUpdater(Protocol):
     """An object that computes a new value from a stored value (``org.apache.storm.trident.state.ValueUpdater``)."""
 
     def update(self, stored: Value) -> Value:
-        """Return the new value; `stored` is None where nothing is stored."""
+        """Return the new value. `stored` is None if nothing is stored."""
         ...
 
 
@@ -171,7 +171,7 @@ class CombinerValueUpdater:
     value: Any
 
     def update(self, stored: Value) -> Value:
-        """Return `value` combined into the stored value; `value` itself where nothing is stored."""
+        """Return `value` combined into the stored value; `value` itself if nothing is stored."""
         return self.value if stored is None else self.aggregator.combine(stored, self.value)
 
 
@@ -192,7 +192,7 @@ class ReducerValueUpdater:
     tuples: Sequence[Any]
 
     def update(self, stored: Value) -> Value:
-        """Return the stored value, or ``init()`` where nothing is stored, with every tuple reduced onto it in order."""
+        """Return the stored value, or ``init()`` if nothing is stored, with all tuples reduced onto it in order."""
         value = self.aggregator.init() if stored is None else stored
         for row in self.tuples:
             value = self.aggregator.reduce(value, row)

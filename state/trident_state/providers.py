@@ -1,4 +1,4 @@
-"""stateProvider: a state chosen by the name of its provider and a JSON configuration, as in Storm."""
+"""stateProvider: a state that is chosen, as in Storm, by the name of its provider and a JSON configuration."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def stateProvider(provider: str | None = None, config: str | Mapping[str, Any] |
 
 
 def _read(name: str, config: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the configuration as a dict. Errors do not show it, because it may hold a password."""
+    """Return the configuration as a dict. Errors do not show its content, because it may hold a password."""
     expected = 'expected a JSON object, such as {"jedisPoolConfig": {"host": "localhost"}}'
     if isinstance(config, str):
         try:

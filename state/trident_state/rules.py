@@ -30,19 +30,19 @@ OVERFLOW_HINT = (
     "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
-"""What an error tells users to do with a batch that can never be applied because a value does not fit its type."""
+"""The advice in an error for a batch that can never be applied because a value does not fit its type."""
 
 TOO_LONG_HINT = (
     "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and keep such values out, or cut them into several keys"
 )
-"""What an error tells users to do with a batch that can never be applied because a value is too long for its store."""
+"""The advice in an error for a batch that can never be applied because a value is too long for its store."""
 
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
 
 def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = "a state") -> pa.Array:
-    """Return the values after a batch, row by row: ``combine(stored, delta)``, or the delta where nothing is stored.
+    """Return the values after a batch, row by row: ``combine(stored, delta)``, or the delta if nothing is stored.
 
     If `combine` has a native form for the type of the values, Arrow computes it, and a null delta changes nothing, as
     in SQL. Otherwise the Python function is called with Python objects like those of any function of a topology, which
@@ -83,7 +83,7 @@ def check_reached(where: str, marker: int | None, asOf: int) -> None:
 
 
 def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
-    """Raise SnapshotMovedError if the state has passed txid `asOf` by more than one batch.
+    """Raise SnapshotMovedError if the state is more than one batch past txid `asOf`.
 
     For each key a state keeps the value and the value before it, so it can be read only as of its marker and as of the
     txid before the marker.
@@ -95,7 +95,7 @@ def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
 def as_of(
     asOf: int, txids: npt.NDArray[np.int64], values: pa.Array, prevs: pa.Array, where: str = "a state"
 ) -> pa.Array:
-    """Return the values as they stood after batch `asOf`.
+    """Return the values as of batch `asOf`.
 
     A key last changed by batch `asOf` or an earlier one gets its value; a key changed by the next batch gets its prev.
     In the arguments, a key for which nothing is stored has a null, and a txid below that of every batch.
@@ -157,7 +157,7 @@ def _chosen(deltas_win: pa.Array, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _first_failing(merge: Merge, stored: pa.Array, deltas: pa.Array) -> int:
-    """Return the number of the first row on which `merge` fails, found by bisection."""
+    """Return the number of the first row on which `merge` fails. It is found by bisection."""
     low, high = 0, len(deltas)
     while high - low > 1:
         middle = (low + high) // 2
@@ -195,7 +195,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
 
 
 def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
-    """Combine structs field by field. If no struct is stored, all its fields are null, so the result is the delta."""
+    """Combine structs field by field. Where no struct is stored, all fields are null, so the result is the delta."""
     kind, columns = deltas.type, zip(parts, stored.flatten(), deltas.flatten(), strict=True)
     fields = [
         combined(part, before, after, f"{where}: field {kind.field(at).name!r}")
@@ -205,7 +205,7 @@ def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, wh
 
 
 def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array:
-    """Combine whole columns by `combine.columns`, which sees only the rows where both sides have a value."""
+    """Combine whole columns by `combine.columns`, which gets only rows in which both sides have a value."""
     assert combine.columns is not None
     rows = np.flatnonzero(valid_rows(stored) & valid_rows(deltas))
     either = deltas if not deltas.null_count else pc.if_else(deltas.is_valid(), deltas, stored)
@@ -217,6 +217,6 @@ def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _describe(value: object) -> str:
-    """Return the type of a value as text, and the value if it is short, because errors must not contain large data."""
+    """Return the type of a value as text, with the value if it is short, because errors must not contain large data."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

@@ -39,11 +39,11 @@ class SnapshottableMap(Generic[M]):
         self._state, self._key = state, key
 
     def get(self) -> Value:
-        """Return the value; None if there is none yet."""
+        """Return the value; None if there is no value yet."""
         return self._state.multiGet([self._key])[0]
 
     def update(self: "SnapshottableMap[MapState]", updater: ValueUpdater | Callable[[Value], Value]) -> Value:
-        """Replace the stored value by the updater's result for it; return the new value."""
+        """Replace the stored value by the result that the updater computes from it; return the new value."""
         return self._state.multiUpdate([self._key], [updater])[0]
 
     def set(self: "SnapshottableMap[MapState]", value: Value) -> None:

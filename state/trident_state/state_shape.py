@@ -1,4 +1,4 @@
-"""The description of a state: its kind, its owner, its types, and how a batch's values combine with stored ones."""
+"""The description of a state: its kind, its owner, its types, and how a batch's values combine with the stored ones."""
 
 import enum
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from trident_state.fingerprint import write_fingerprint
 
 
 class StateKind(enum.Enum):
-    """Trident's three kinds of states, which differ in what they store with each value."""
+    """Trident's three kinds of states. They differ in what is stored with each value."""
 
     NON_TRANSACTIONAL = "nonTransactional"
     TRANSACTIONAL = "transactional"
@@ -21,7 +21,7 @@ class StateKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateIdentity:
-    """The identity of a state: its topology, its name there, and the UUID of the log that records it.
+    """The identity of a state: its topology, its name in the topology, and the UUID of the log that records it.
 
     `batchGroup` names the batch group whose txids the state uses ("" if that is not known). It is stored for readers
     from outside a run, and is ignored when two identities are compared.

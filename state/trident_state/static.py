@@ -16,7 +16,7 @@ from trident_state.store import Home
 
 @dataclass(frozen=True, repr=False)
 class StaticMapState:
-    """A read-only state: a dict from key to value, or an object with ``multiGet(keys)`` or ``get()``.
+    """A state that is only read: a dict from key to value, or an object with ``multiGet(keys)`` or ``get()``.
 
     A key is the value of the key field, or a tuple of values if the state has several key fields.
     Meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState`` behind ``newStaticState``.
@@ -37,7 +37,7 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept: in the "process", because it is part of the program."""
+        """The place of the state: the "process", because the state is part of the program."""
         return "process"
 
     def open(
@@ -62,7 +62,7 @@ class StaticMapState:
 
 
 class StaticEntries:
-    """The entries of a dict, in memory. Two keys that are equal in Spark raise an error."""
+    """The entries of a dict, in memory. Two keys that are equal in Spark are an error."""
 
     def __init__(self, where: str, shape: StateShape, entries: Mapping[Any, Any]) -> None:
         self.where = where
@@ -75,7 +75,7 @@ class StaticEntries:
             raise StateKeyError(f"{where}: two of the keys are equal to Spark (such as 0.0 and -0.0)")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return one value per key, null where nothing is stored."""
+        """Return one value per key; null if nothing is stored."""
         rows = [self._rows.get(key) for key in encode_keys(keys).to_pylist()]
         return Found(self._values.take(pa.array(rows, pa.int64())), 0)
 
@@ -124,7 +124,7 @@ class UserObject:
             raise StateError(f"{where} {keyed}{names}, and {type(target).__name__} has no {method}")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return the object's answers for the given keys, which are passed as tuples if there are several key fields.
+        """Return the object's answers for the given keys. If there are several key fields, the object gets tuples.
 
         Raises StateValueError if it returns another number of values, or a value that is not of the declared type.
         """
@@ -138,7 +138,10 @@ class UserObject:
         return Found(_values(values, self._shape, self._where), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Yield one table of the entries that the object's ``getTuples`` lists. Raises StateError if it has none."""
+        """Yield one table of the entries that the object's ``getTuples`` lists.
+
+        Raises StateError without such a method.
+        """
         if not callable(getattr(self._target, "getTuples", None)):
             raise StateError(f"{self._where}: {type(self._target).__name__} has no getTuples(), so it cannot be listed")
         rows = list(self._target.getTuples())

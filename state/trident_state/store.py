@@ -1,4 +1,4 @@
-"""The contract between a run and every store, be it in memory, in Redis, or a user's own.
+"""The contract between a run and every store: in memory, in Redis, or a user's own.
 
 A store keeps one state, divided into groups (in Redis one for each hash tag, elsewhere only one). Each group commits by
 itself, and keeps a fence (the lease of the driver that may write), a marker (the last txid that the group committed),
@@ -19,15 +19,15 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """What a run gives a memory state for its snapshots: a place of files, and an entry of the log for its manifest."""
+    """What a run provides for a memory state's snapshots: a place of files, and an entry in the log."""
 
     @property
     def files(self) -> FileStore | None:
-        """The memory state's own place of files. Without one it is None, and nothing survives the run."""
+        """The memory state's own place of files; None if nothing survives the run."""
         ...
 
     def manifest(self) -> bytes | None:
-        """Return the last manifest that was published for this state; None if there was none."""
+        """Return the manifest that was last published for this state; None if there is none."""
         ...
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
@@ -39,7 +39,7 @@ class Store(Protocol):
     """A store: the object that keeps one state. One thread writes, in txid order; any thread may read."""
 
     def report(self) -> StoreReport:
-        """Return what is stored now, and change nothing. Raises StateOwnedError if something foreign is there.
+        """Return what is stored now, without any change. Raises StateOwnedError if something foreign is stored there.
 
         Foreign means not written by this library, or written for another state.
         """
@@ -82,19 +82,25 @@ class Store(Protocol):
         ...
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        """Return the fence, marker and open record of every group in one cheap round trip. A run asks once a second."""
+        """Return the fence, marker and open record of every group, in one cheap round trip.
+
+        A run calls this once a second.
+        """
         ...
 
     def durable(self) -> int:
-        """Return the txid up to which the state survives a restart in this store. The log keeps all newer batches."""
+        """Return the txid up to which the store's content survives a restart of the store.
+
+        The log keeps all newer batches.
+        """
         ...
 
     def snapshot(self) -> int:
-        """Make all committed batches durable now, if this store takes snapshots of its own; return `durable()`."""
+        """Make all committed batches durable now, if the store takes snapshots itself; return `durable()`."""
         ...
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
-        """Return the values of the keys as they stood after batch `asOf` (None: as last written, committed or not).
+        """Return the values of the keys as of batch `asOf`. None: as last written, committed or not.
 
         A key whose txid is at most `asOf` has its value; a key whose txid is `asOf` + 1 has its prev. Raises
         SnapshotMovedError if a key has a later txid, or if the markers and fences, which are read after the values,
@@ -110,7 +116,7 @@ class Store(Protocol):
         ...
 
     def drop(self, lease: Lease | None = None) -> None:
-        """Delete everything of this state, and nothing else.
+        """Delete everything that is stored of this state, and nothing else.
 
         With a lease, delete only what the driver with `lease` or an earlier driver of the same log holds. Raises
         FencedError if a later driver holds the state, LogMismatchError if a driver of another log does.
@@ -142,7 +148,7 @@ class Forgetful(Protocol):
 
 
 class SharedBatch(Protocol):
-    """A batch that the driver has opened, for other processes that put its keys. It can be pickled."""
+    """A batch that the driver has opened, so that other processes can put its keys. It can be pickled."""
 
     @property
     def where(self) -> str:
@@ -157,7 +163,7 @@ class SharedBatch(Protocol):
         ...
 
     def check_reached(self) -> None:
-        """Raise StateError or StateUnavailableError if this process does not reach the driver's own store."""
+        """Raise StateError or StateUnavailableError if this process does not reach the store that the driver uses."""
         ...
 
 
@@ -170,7 +176,7 @@ class SharedSnapshot(Protocol):
         ...
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return the value of each key, null if it has none.
+        """Return the value of each key; null if the key has no value.
 
         Raises the errors of `Store.read`; in particular SnapshotMovedError once two further batches were written.
         """
@@ -181,13 +187,13 @@ class SharedSnapshot(Protocol):
         ...
 
     def check_reached(self) -> None:
-        """Raise StateError or StateUnavailableError if this process does not reach the driver's own store."""
+        """Raise StateError or StateUnavailableError if this process does not reach the store that the driver uses."""
         ...
 
 
 @runtime_checkable
 class Readable(Protocol):
-    """A store that other processes than its driver can read."""
+    """A store that processes other than its driver can read."""
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
         """Return the state as of a txid, for other processes to read.
@@ -199,7 +205,7 @@ class Readable(Protocol):
 
 @runtime_checkable
 class Shared(Readable, Protocol):
-    """A store into which other processes than its driver can put, and from which they can read.
+    """A store that processes other than its driver can write and read.
 
     The driver opens a batch in every group, other processes put its keys, and the driver commits. A put that is
     repeated, doubled or late changes nothing, because it is checked against the group's fence, its open record and each
@@ -220,7 +226,7 @@ class Shared(Readable, Protocol):
 
 @runtime_checkable
 class Counted(Protocol):
-    """A store that knows at little cost how many keys it holds."""
+    """A store that can cheaply tell how many keys it holds."""
 
     def count(self) -> int | None:
         """Return the number of keys, including those whose values were removed; None before the state exists."""
@@ -228,7 +234,7 @@ class Counted(Protocol):
 
 
 class StateFactory(Protocol):
-    """A frozen, picklable description of where a state is kept, as users write it.
+    """A frozen, picklable description of where a state is kept. Users write it.
 
     It connects to nothing before the topology starts, and its repr shows no password.
     """
@@ -240,16 +246,16 @@ class StateFactory(Protocol):
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept, which must survive for the state to survive: "process", "checkpoint" or "server"."""
+        """The place that must survive for the state to survive: "process", "checkpoint" or "server"."""
         ...
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
-        """Return the store of the state, and create nothing."""
+        """Return the store of the state, without creating anything."""
         ...
 
 
 def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:
-    """Return the values after an update that the store has applied already, read from the store in the keys' order."""
+    """Return the values after an update that the store has already applied, read from it in the keys' order."""
 
     def read(rows: slice) -> pa.Array:
         return store.read(update.part(rows)[0], update.txid).values

@@ -25,7 +25,7 @@ from trident.compiler.aggregates.folds import (
 )
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.spark.worker_aggregates import ArrowFold
 from trident.operations.aggregators import Aggregation
 
@@ -126,7 +126,7 @@ def test_keys_meet_as_in_spark() -> None:
     schema = pa.schema([("x", pa.list_(pa.float64())), ("s", pa.struct([("y", pa.float32())]))])
     values = {"x": [[0.0, None], [-0.0, None], [math.nan]], "s": [{"y": math.nan}, {"y": math.nan}, None]}
     found = Columns.of(pa.table(values, schema=schema), schema)
-    index = KeyIndex(schema.types)
+    index = KeyNumbers(schema.types)
     assert index.numbers([found["x"], found["s"]], 3) == [0, 0, 1]
     x, s = index.columns()
     assert x.array().to_pylist()[0] == [0.0, None] and s.array().to_pylist()[1] is None

@@ -16,7 +16,7 @@ from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.run_types import WindowBatch
-from trident.operations.error_policy import LETTER, KeepLetters
+from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

@@ -11,8 +11,8 @@ from trident.compiler.stages import cut_nodes
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import Sum
 from trident.operations.builtin_filters import FilterNull
-from trident.operations.builtin_functions import MapGet
 from trident.operations.functions import Call, Operation, Query
+from trident.operations.query_functions import MapGet
 from trident.plan.nodes import (
     Aggregate,
     Each,

@@ -12,7 +12,7 @@ from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import freeze, thaw
 from trident.log.sqlite_log import SqliteLog
 from trident.testing.contracts.stores import FIRST, SECOND, Setting
-from trident.testing.contracts.stores.storage import marker
+from trident.testing.contracts.stores.fixtures import marker
 from trident_state.memory import MemoryStore
 from trident_state.messages import Update
 from trident_state.state_shape import Combine

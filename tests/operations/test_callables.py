@@ -14,7 +14,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.step import Step
 from trident.base.types import ddl
-from trident.operations.callables import call_of, is_generator, kind_of
+from trident.operations.callables import call_of, is_generator, operation_kind
 from trident.operations.functions import Call
 
 STEP = Step("s/1:each", CallSite("each", "here.py", 1))
@@ -49,7 +49,7 @@ def test_classes_of_python_s_own_are_plain_callables() -> None:
     import datetime
 
     for target in (str, int, datetime.datetime, dict.fromkeys, Generates):
-        assert kind_of(target) == ""
+        assert operation_kind(target) == ""
         assert call_of(target, STEP, Call.VALUES) is Call.VALUES
 
 

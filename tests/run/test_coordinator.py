@@ -133,7 +133,7 @@ def test_an_opaque_batch_that_is_planned_alike_leaves_the_batches_after_it_alone
 
 
 def test_a_spout_that_knows_its_position_only_after_emission_is_planned_from_what_froze() -> None:
-    coordinator = made(pending=2, ahead=False)
+    coordinator = made(pending=2, plans_ahead=False)
     coordinator.start()
     assert of(on.Plan, coordinator.handle(planned(1))) == []
     coordinator.handle(on.Ran(attempt(1)))
@@ -382,9 +382,9 @@ def test_whatever_the_order_of_events_every_number_is_frozen_once_and_committed_
     assert world.committed == list(range(1, len(world.frozen) + 1))
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-def test_pending_one_is_strictly_one_after_the_other(ahead: bool) -> None:
-    coordinator = made(pending=1, ahead=ahead)
+@pytest.mark.parametrize("plans_ahead", [True, False])
+def test_pending_one_is_strictly_one_after_the_other(plans_ahead: bool) -> None:
+    coordinator = made(pending=1, plans_ahead=plans_ahead)
     coordinator.start()
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {"s": {"end": 10}}))

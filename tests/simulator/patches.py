@@ -332,7 +332,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "write_segment", _write_segment),
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
-        (snapshots, "strays", _strays),
+        (snapshots, "unnamed_segments", _strays),
         (state_keys, "_encode", encode),
         *((module, "hash_keys", hashed) for module in (state_keys, placement, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own

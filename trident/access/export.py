@@ -20,7 +20,7 @@ FORMATS = ("parquet", "csv", "jsonl")
 
 
 def export_state(view: StateView, path: str | Path, format: str | None = None, replace: bool = False) -> pa.Table:
-    """Write all of a state to a file in `format`, one of `FORMATS`; by default the file's suffix says which.
+    """Write all entries of a state to a file in `format`, one of `FORMATS`; by default the file's suffix decides.
 
     Return the written table. A Parquet file has the txid that was read in the schema's metadata. Raises StateError if
     the file exists (unless `replace`), if its folder does not exist, or if the format is unknown or cannot hold the
@@ -60,7 +60,7 @@ def json_lines(table: pa.Table) -> list[str]:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts, with the values that a topology's functions see."""
+    """Return the rows of a table as dicts, with values as a topology's functions see them."""
     columns = [to_python(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -72,7 +72,7 @@ def _write_lines(table: pa.Table, path: Path) -> None:
 
 
 def _with_text(table: pa.Table) -> pa.Table:
-    """Return the table with binary columns as text in base64, as in JSON, because CSV only holds text."""
+    """Return the table with binary columns as base64 text, as in JSON, because CSV can only hold text."""
     for index, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             column = [jsonable(value) for value in table.column(index).to_pylist()]

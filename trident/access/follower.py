@@ -11,14 +11,14 @@ from trident.reads.commit_gate import CommitGate
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.01
-"""The time between two looks at the log, while nothing new is committed."""
+"""Seconds between two looks at the log while nothing new is committed."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a failed look is repeated."""
+"""Seconds after which a failed look is repeated."""
 
 
 class GroupFollower:
-    """Follow the commits of one batch group whose states are all in memory, until it is closed.
+    """Follows the commits of one batch group whose states are all in memory, until it is closed.
 
     It does for the copies what a driver does for its states: it applies each batch to all states of the group, then
     moves `committed`; and readers can hold it back by its gate. So readers always find the values as of the txid that
@@ -31,13 +31,13 @@ class GroupFollower:
         """The last txid that all copies hold."""
         self.gate = CommitGate(lambda: self.committed)
         self.error: StateError | LogError | None = None
-        """Why the last look failed; None if it did not."""
+        """The reason why the last look failed; None if it did not fail."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"trident-{group}-follow", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise StateError if the states must not be read any more, because one was dropped or is lost."""
+        """Raise StateError if the states must not be read any more, because one of them was dropped or is lost."""
         if isinstance(self.error, StateError):
             raise self.error
 
@@ -63,7 +63,7 @@ class GroupFollower:
                 self.error, pause = error, _PAUSE_SECONDS
 
     def _follow(self) -> bool:
-        """Apply the next batch to all copies, if there is one, as soon as no reader needs the older values."""
+        """Apply the next batch, if there is one, to all copies, as soon as no reader needs the older values."""
         txid = self.committed + 1
         if txid > min(replica.reachable() for replica in self._replicas):
             return False

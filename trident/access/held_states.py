@@ -1,4 +1,4 @@
-"""The states of one topology at a location, for a drop: a state's store, its watermarks, the owner of a watermark."""
+"""The states of one topology at a location, for a drop: a state's store, its watermarks, and a watermark's owner."""
 
 import contextlib
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class HeldStates:
-    """The states of a topology in its log or in the store of the location. `log`: None if the caller gave none."""
+    """The states of a topology in its log or in the store of the location. `log` is None if the caller gave none."""
 
     location: StateLocation
     topology: str
@@ -30,7 +30,7 @@ class HeldStates:
         return [name for name in watermark_names(state) if self._is_watermark(name)]
 
     def owner_of(self, state: str) -> str | None:
-        """Return the owner of a watermark; None if `state` is no watermark, or its owner is gone."""
+        """Return the owner of a watermark; None if `state` is not a watermark, or its owner is gone."""
         owners = possible_owners(state)
         if not owners or not self._is_watermark(state):
             return None
@@ -51,7 +51,7 @@ class HeldStates:
         return self.log is not None and name in self.log.births()
 
     def _fingerprint(self, name: str) -> str | None:
-        """Return the stored fingerprint of a state; None if there is no such state, or its store is incomplete."""
+        """Return the stored fingerprint of a state; None if the state does not exist, or its store is incomplete."""
         manifest = None if self.log is None else self.log.manifest(name)
         if manifest:
             return read_manifest(manifest, f"state {name!r}").fingerprint
@@ -69,7 +69,7 @@ class HeldStates:
 
 
 def open_to_drop(location: StateLocation, topology: str, state: str) -> Store | None:
-    """Open the state's store, only to drop the state. Return None if the server has no part of it.
+    """Open the state's store only to drop the state. Return None if the server has no part of the state.
 
     Raises StateError if the store of a user's own factory holds another state.
     """

@@ -16,7 +16,7 @@ from trident_state.redis.state_discovery import find_states
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A state as its log or its server describes it. A field that this source does not know is None.
+    """A state as its log or its server describes it. A field is None if this source does not know it.
 
     `shape` describes key fields, value and aggregator. `txid` is the last batch that the state holds (from a log: the
     last batch that the log records as committed). `epoch` is the epoch of the last driver. `heldByDriver` is False if
@@ -46,7 +46,7 @@ def listStates(
     url: str | None = None,
     prefix: str = "trident",
 ) -> list[StateInfo]:
-    """List the states in a checkpoint, in a log, or on a server; of all topologies or one. Nothing is written.
+    """List the states in a checkpoint, in a log, or on a server, of all topologies or of one. Nothing is written.
 
     A log also lists states that are on a server, but without `kind` and `shape`, which only the server knows.
 

@@ -31,7 +31,7 @@ class StateLocation:
     prefix: str
     factory: StateFactory | None = None
     objects: ObjectFiles | None = None
-    """The place of all topologies' files, if that is an object store; else their files lie in the checkpoint."""
+    """The place of all topologies' files on an object store; None if their files lie in the checkpoint."""
 
     def place(self, topology: str, log: LogReading) -> DiskFiles | ObjectFiles:
         """Return the place of a topology's files: frozen results and snapshots.
@@ -70,7 +70,7 @@ class StateLocation:
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
     def has_memory_state(self, topology: str, state: str) -> bool:
-        """Return whether the log of the topology has a manifest of this state: whether it is a state in memory."""
+        """Return whether the topology's log has a manifest of this state, which means that it is a state in memory."""
         if not self.has_files:
             return False
         try:
@@ -101,7 +101,10 @@ def read_location(
     filesLocation: str | None = None,
     filesStorage: Mapping[str, str] | None = None,
 ) -> StateLocation:
-    """Return the arguments that locate states, checked. Raises TopologyError if none is given or two contradict."""
+    """Check the arguments that locate states, and return them.
+
+    Raises TopologyError if none is given or two contradict.
+    """
     if log is not None and not isinstance(log, RedisLog):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
     if checkpointLocation is None and log is None and url is None and factory is None:

@@ -1,4 +1,4 @@
-"""A state that was opened by its name, from outside a run, with the same reads as the states of a running topology."""
+"""A state that was opened by its name, outside a run. It has the same reads as the states of a running topology."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ class Paged(Protocol):
     """A store that can scan page by page, each page as of its own txid, for readers that cannot hold commits back."""
 
     def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all entries in pages, each with its txid: the page is as committed when it is read.
+        """Yield all entries in pages, each as committed when the page is read, and with its txid.
 
         The columns of a page are the key fields, then the value.
         """
@@ -61,7 +61,7 @@ class FollowedStore:
 
     @property
     def paged(self) -> Paged | None:
-        """The store if it can scan page by page, each page as of its own txid; otherwise None."""
+        """The store, if it can scan page by page with a txid for each page; otherwise None."""
         return self._store if isinstance(self._store, Paged) else None
 
 
@@ -80,7 +80,7 @@ class _FollowedSource:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Yield the committed txid. The block does not hold back the driver's commits: another process cannot."""
+        """Yield the committed txid. Nothing is held back in the block: the driver is another process."""
         yield self._followed.committed()
 
     def store(self, state: str) -> ReadableStore:
@@ -142,7 +142,10 @@ class OpenedState(StateView):
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
     def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
-        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver commits too fast for it."""
+        """Return the result of `read`.
+
+        Raises SnapshotMovedError, with advice, if the driver commits too fast for it.
+        """
         try:
             return super()._at_one_txid(read, large=large)
         except SnapshotMovedError as error:

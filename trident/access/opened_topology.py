@@ -135,7 +135,7 @@ def _location(
     filesLocation: str | None,
     filesStorage: Mapping[str, str] | None,
 ) -> StateLocation | None:
-    """Return where the log and the states in memory are; None if that was not given, and no state needs it."""
+    """Return where the log and the states in memory are; None if that was not given and no state needs it."""
     kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
     if kept_here and checkpoint is None and (log is None or filesLocation is None):
         raise TopologyError(
@@ -179,7 +179,7 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
 
 
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:
-    """Raise StateShapeError if a state was written by another program than the one that is to read it."""
+    """Raise StateShapeError if the program that wrote a state differs from the one that reads it."""
     if stored != shape.fingerprint:
         raise StateShapeError(f"{where} holds {stored}, and this program writes {shape.fingerprint}")
     if kind is not None and kind is not declared:
@@ -256,7 +256,10 @@ class _OpenedSource:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Yield the committed txid, and hold back the copies in this process. A server's states cannot be held back."""
+        """Yield the committed txid, and hold back the copies in this process.
+
+        States on a server cannot be held back.
+        """
         if group in self._followers:
             with self._followers[group].gate.between() as txid:
                 yield txid
@@ -318,7 +321,7 @@ class OpenedTopology:
         self._shapes = program.shapes
         self._steps = {step.state.name: step for group in program.groups for step in group.states}
         self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid)
-        """What the page of a server asks."""
+        """The protocol by which a server's page reads this topology."""
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
         self.metrics = MetricsRegistry()
@@ -336,7 +339,7 @@ class OpenedTopology:
         return self._source.asOf
 
     def commitTimes(self, group: str) -> CommitTimes:
-        """Return the times at which the batches of a group were committed, as far as a log was given and has them."""
+        """Return the times at which the batches of a group were committed, as far as a given log has them."""
         return self._source.times(group)
 
     def group_of(self, state: str) -> str | None:
@@ -344,7 +347,7 @@ class OpenedTopology:
         return None if self._source.kind(state) is StateKind.NON_TRANSACTIONAL else self._source.group_of(state)
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
-        """Return a view of a state, as ``running.state`` does. Raises StateError if there is none of this name."""
+        """Return a view of a state, like ``running.state``. Raises StateError if no state has this name."""
         if name not in self._steps:
             raise StateError(
                 f"no state {name!r}{did_you_mean(name, self._steps)}; the states are {', '.join(self.states)}"

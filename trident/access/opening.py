@@ -182,7 +182,7 @@ def _on_server(
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    """Open the store of a user's own factory twice: first to learn the state's shape, then with that shape.
+    """Open the store of a user's own factory twice: first to read the state's shape, then with that shape.
 
     Raises StateError if the store does not hold this state, and StateShapeError if the state is of another kind.
     """
@@ -207,11 +207,11 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
 
 
 _Known = Mapping[str | None, Any]
-"""The aggregators of a state by their fields, a single one under None; None for one that is not known."""
+"""The aggregators of a state by field (a single aggregator under None); None for an aggregator that is not known."""
 
 
 def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
-    """Return the aggregators of a state: `aggregator`, or those that are known by their names.
+    """Return the aggregators of a state: `aggregator`, or those that are known by name.
 
     Raises StateShapeError if the state was made by other aggregators, and TopologyError if one of them is a class.
     """
@@ -250,7 +250,7 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
 
 
 def _combine(fingerprint: Fingerprint, known: _Known) -> Combine | None:
-    """Return the function that combines a batch's value with the stored one; None if no known aggregator has it."""
+    """Return the function that combines a batch's value with the stored one; None if no known aggregator has one."""
     if fingerprint.aggregator == "put":
         return _PUT
     combines = [_combine_of(one) for one in known.values()]

@@ -134,7 +134,7 @@ def _check_no_watermark(held: HeldStates, state: str) -> None:
 
 
 def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
-    """Return the uuid of the log that the state in the store belongs to; None if the state is absent or incomplete."""
+    """Return the uuid of the log that owns the state in the store; None if the state is absent or incomplete."""
     store = open_to_drop(location, topology, state)
     if store is None:
         return None
@@ -157,7 +157,7 @@ def _missing_in_store(location: StateLocation, topology: str, state: str) -> Sta
 def _drop(
     location: StateLocation, log: TransactionLog, topology: str, states: Sequence[str], in_store: bool, held: bool
 ) -> None:
-    """Drop a state and its watermarks, which come first in `states`.
+    """Drop a state and its watermarks. The watermarks come first in `states`.
 
     If the process dies in between, a state without its watermarks is left. The log still knows them, so a start
     refuses.

@@ -1,4 +1,4 @@
-"""A copy of a state that another driver has in memory, made from that driver's last snapshot and the log's batches."""
+"""A copy of another driver's state in memory, made from that driver's last snapshot and the log's batches."""
 
 import math
 import threading
@@ -23,7 +23,7 @@ from trident_state.state_shape import Combine, StateShape
 
 
 class _Incarnation(NamedTuple):
-    """The identity of a state among earlier and later ones of its name: its log's uuid, its birth's txid and epoch."""
+    """The identity of one incarnation of a state: the uuid of its log, and the txid and epoch of its birth."""
 
     log: str
     birth: int
@@ -72,13 +72,13 @@ class MemoryReplica:
         return self.follow(None)
 
     def reachable(self) -> int:
-        """Return the last txid that the log has committed, up to which `follow` could bring the copy."""
+        """Return the last txid that the log has committed. `follow` could update the copy up to it."""
         return self._log.last_committed(self._group)
 
     def follow(self, upTo: int | None) -> int:
-        """Bring the copy up to the batch `upTo`, which must be committed, and return its txid; see `committed`.
+        """Update the copy up to the batch `upTo`, which must be committed, and return the copy's txid; see `committed`.
 
-        None: up to the last committed one.
+        If `upTo` is None, update the copy up to the last committed batch.
 
         The copy may get further than `upTo` if it must begin again from a newer snapshot.
         """
@@ -178,7 +178,7 @@ class MemoryReplica:
         return None
 
     def _read_manifest(self) -> tuple[bytes, Manifest]:
-        """Return the current manifest, as bytes and parsed. Raises StateError if it is of another incarnation."""
+        """Return the current manifest, as bytes and parsed. Raises StateError if it belongs to another incarnation."""
         where, birth = f"state {self._state!r}", self._log.births().get(self._state)
         text = self._log.manifest(self._state) or None
         if self._incarnation is None and (birth is None or text is None):
@@ -195,7 +195,7 @@ class MemoryReplica:
         return text, manifest
 
     def _dropped(self, message: str) -> StateError:
-        """Forget the copy, which may hold batches of another incarnation, and return a StateError with this message."""
+        """Drop the copy, which may hold batches of another incarnation. Return a StateError with this message."""
         self._store = None
         return StateError(message)
 
@@ -204,7 +204,7 @@ _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}]
 
 
 def _written(aggregator: str) -> str:
-    """Return the Python text of an aggregator, or of several, from the name that the state's fingerprint has."""
+    """Return the Python text of one or several aggregators, from their name in the state's fingerprint."""
     names = bundle_names(aggregator)
     if names is None:
         return f"{aggregator.rpartition('.')[2]}()"
@@ -217,7 +217,7 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """The home of a replica's store, which only reads: the place of snapshot files and the replica's manifest."""
+    """The home of a replica's store, which is only read: the place of snapshot files, and the replica's manifest."""
 
     def __init__(self, files: FileStore, manifest: Callable[[], bytes | None]) -> None:
         self.files, self.manifest = files, manifest

@@ -1,4 +1,4 @@
-"""An opened topology as its page shows it: its txids, but no progress events, because there is no driver here."""
+"""An opened topology as its page shows it. It has txids but no progress events, because the driver is elsewhere."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -27,7 +27,7 @@ class WatchedTopology:
         return TopologyStatus(self._name, "following", groups)
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
-        """Raise TopologyError: only a driver puts dead letters back."""
+        """Raise TopologyError, because only a driver puts dead letters back."""
         raise TopologyError(
             "dead letters come back only through the driver: open the page of running.serve(), or call "
             "running.replayDeadLetters there"

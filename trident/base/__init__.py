@@ -1,1 +1,1 @@
-"""The modules that every package shares: errors, types and fields, attempts, call sites, the clock."""
+"""Modules that every package uses: errors, types and fields, attempts, call sites, the clock."""

@@ -1,4 +1,4 @@
-"""The identity of an attempt (txid, attempt number, epoch), of a driver's tenure (a lease), and of who has it."""
+"""The identities of an attempt (txid, attempt number, epoch), of a driver's tenure (a lease), and of its holder."""
 
 import datetime
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
-    """One try to compute a batch: the batch's txid, the number of the try, and the epoch of the driver that tries.
+    """One try to compute a batch: the batch's txid, the number of the try, and the driver's epoch.
 
     A message about another attempt than the current one changes nothing.
     Meaning: ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
@@ -24,7 +24,7 @@ class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One driver's tenure over a topology. Only the driver with the last lease may write to the log or a store.
+    """One driver's tenure over a topology. Only the driver with the last lease may write to the log or to a store.
 
     `epoch` grows with every start. `token` is random: it tells apart two drivers that claim the same epoch.
     """
@@ -34,7 +34,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The driver that took a lease, as it describes itself in the log. Fencing does not depend on it.
+    """The driver that took a lease, as it describes itself in the log. Fencing does not depend on this description.
 
     `since`: when it took the lease, in seconds since 1970 by its own clock. `leaseSecs`: it renews
     the lease more often than this, in seconds.

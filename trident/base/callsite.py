@@ -10,12 +10,13 @@ from typing import Any
 from trident.base.notebook import cell_name, is_cell
 
 _parsing = threading.Lock()
-"""Held while Python parses a source, because two threads that parse at once hit a bug of CPython 3.11 (SystemError)."""
+"""Held while Python parses a source, because two threads that parse at the same time hit a bug of CPython 3.11
+(SystemError)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A function or a call of a verb: its name, file and line. `file` is "" where Python does not know it (a builtin).
+    """A function or a call of a verb: its name, file and line. `file` is "" if Python does not know it (a builtin).
 
     >>> str(CallSite("split", "/home/me/words.py", 12))
     'split (words.py:12)'
@@ -25,7 +26,8 @@ class CallSite:
     file: str = ""
     line: int = 0
     cell: str = field(init=False, default="", repr=False, compare=False)
-    """The name of the notebook cell; "" for a file. It is set here because workers do not know the cells."""
+    """The name of the notebook cell; "" for a file. It is set when the site is created, because workers do not know the
+    cells."""
 
     def __post_init__(self) -> None:
         if is_cell(self.file):
@@ -67,7 +69,7 @@ def site_of(target: Any) -> CallSite:
 
 
 def _after_fork() -> None:
-    """Replace the lock in a forked child: a thread of the parent may have held it at the fork."""
+    """Replace the lock in a forked child, because a thread of the parent may have held it at the fork."""
     global _parsing
     _parsing = threading.Lock()
 

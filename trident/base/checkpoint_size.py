@@ -1,4 +1,7 @@
-"""The limit of a checkpoint that a user's operation or spout returns; it is kept with every batch."""
+"""The size limit for a checkpoint that a user's operation or spout returns.
+
+The checkpoint is stored with every batch.
+"""
 
 MOST_BYTES = 64 << 10
 """The most bytes of a checkpoint, as JSON."""
@@ -7,7 +10,7 @@ WAY_OUT = "Store the checkpoint elsewhere in commit(txid, checkpoint), and retur
 
 
 def too_large(checkpoint: str) -> str | None:
-    """Return what is wrong with the size of a checkpoint, given as JSON; None if nothing is.
+    """Return what is wrong with the size of a checkpoint, given as JSON; None if the size is accepted.
 
     >>> too_large('"' + "x" * 65536 + '"')
     'of 65538 bytes, and 65536 are the most'

@@ -8,11 +8,14 @@ class Clock(Protocol):
     """A source of seconds."""
 
     def monotonic(self) -> float:
-        """Return the seconds since an arbitrary moment. They never go back; only the difference of two calls counts."""
+        """Return the seconds since an arbitrary moment.
+
+        They never go back; only differences of two calls have a meaning.
+        """
         ...
 
     def time(self) -> float:
-        """Return the seconds since the Unix epoch. Batches are dated by them, never ordered."""
+        """Return the seconds since the Unix epoch. They date batches, and never order them."""
         ...
 
 

@@ -40,7 +40,7 @@ POINTS = (
     "trim.before",
     "trim.after",
 )
-"""All points but those of outputs, in the order in which a start and then a batch reach them."""
+"""All points except those of outputs, in the order in which a start and then a batch reach them."""
 
 OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
 """Points that only a batch with an output reaches."""

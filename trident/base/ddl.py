@@ -97,7 +97,7 @@ class Reader:
         return "end" if self.ended else self.tokens[self.at][0]
 
     def next_brief(self) -> str:
-        """Return the next token as an error shows it."""
+        """Return the next token in the form in which an error shows it."""
         return "the end" if self.ended else repr(self.tokens[self.at][1])
 
     def next(self, expected: str, *kinds: str) -> str:
@@ -115,7 +115,7 @@ class Reader:
         return True
 
     def expect(self, sign: str) -> None:
-        """Read the next token, which must be `sign`. Raises TypeDeclarationError if it is another one."""
+        """Read the next token, which must be `sign`. Raises TypeDeclarationError if it is not."""
         if not self.accept(sign):
             raise self.error(f"expected {sign!r}, found {self.next_brief()}")
 
@@ -157,7 +157,7 @@ class Reader:
         return self.error(f"unknown type {name!r}{did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])}")
 
     def decimal(self) -> spark.DecimalType:
-        """Read the precision and the scale behind the word decimal, if they follow; otherwise they are 10 and 0."""
+        """Read the precision and the scale after the word decimal, if they follow; otherwise they are 10 and 0."""
         precision, scale = 10, 0
         if self.accept("("):
             precision = self.number()

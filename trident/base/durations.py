@@ -1,4 +1,4 @@
-"""Durations as users write them: the same forms in every option, window and timeout."""
+"""Durations as users write them. All options, windows and timeouts accept the same forms."""
 
 import datetime
 import math
@@ -33,7 +33,7 @@ _LONG_NAMES = ("week", "day", "hour", "minute", "second", "millisecond", "micros
 
 
 def to_microseconds(duration: object) -> int | None:
-    """Return a duration in microseconds; None if `duration` is no duration.
+    """Return a duration in microseconds; None if `duration` is not a duration.
 
     >>> to_microseconds("1.5 seconds"), to_microseconds("2m"), to_microseconds(2), to_microseconds("soon")
     (1500000, 120000000, 2000000, None)
@@ -100,7 +100,7 @@ def read_limit(
 
 
 def duration_text(microseconds: int) -> str:
-    """Return a duration in microseconds as a user would write it.
+    """Return a duration in microseconds in the form in which a user writes it.
 
     >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(90_000_000)
     ('5 seconds', '1 hour', '90 seconds')

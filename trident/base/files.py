@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Summed:
-    """A file object for Arrow, around another file. It counts the bytes that are written and keeps their CRC-32."""
+    """A file object for Arrow, around another file. It counts the written bytes and keeps their CRC-32."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Summed:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durably. Only the user of this process may read the new folders."""
+    """Create a folder and its missing parents, durably. Only the user of this process may read the new folders."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

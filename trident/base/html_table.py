@@ -1,11 +1,11 @@
-"""Tables as HTML, for what notebooks show."""
+"""Tables as HTML, for notebooks."""
 
 import html
 from collections.abc import Iterable
 
 
 def html_table(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table with a head of `names`, and a cell for the text of each value.
+    """Return a table with `names` as its head, and a cell with the text of each value.
 
     >>> html_table(["word"], [["<cow>"]])
     '<table><tr><th>word</th></tr><tr><td>&lt;cow&gt;</td></tr></table>'

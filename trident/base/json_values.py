@@ -20,7 +20,7 @@ _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    r"""Return a value that came as JSON as a value of a column of type `kind`.
+    r"""Return a JSON value as a value of a column of type `kind`.
 
     What JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises ValueError
     for a text that is no binary, decimal, date or time.
@@ -99,5 +99,5 @@ _PLAIN = {pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Return whether the values of a column of type `kind` are JSON as they are."""
+    """Return whether values of a column of type `kind` can be written as JSON unchanged."""
     return kind in _PLAIN

@@ -1,4 +1,4 @@
-"""Modules whose names are imported when they are first used (PEP 562). The stub beside a module lists its names."""
+"""Modules whose names are imported at their first use (PEP 562). The stub beside a module lists its names."""
 
 import re
 import sys

@@ -10,11 +10,11 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 FIELDS = ("topology", "group", "txid", "attempt")
-"""The names of the fields. A record has all of them, None where one does not apply, or none of them."""
+"""The names of the fields. A record has all of them (None for a field that does not apply), or none."""
 
 
 class RunLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger of a module, whose records carry the fields of one run.
+    """A module's logger. Its records carry the fields of one run.
 
     `known` are the fields that are the same in all records; a call adds others by ``extra``.
 
@@ -27,6 +27,6 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logger, {**dict.fromkeys(FIELDS), **known})
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Return the message as it is, with the fields of the run and of the call."""
+        """Return the message unchanged, with the fields of the run and of the call."""
         fields: Mapping[str, object] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
         return msg, {**kwargs, "extra": fields}

@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 """The labels of one series as pairs of name and value, sorted by name."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper bounds of a histogram's buckets, in seconds; one more bucket holds greater values."""
+"""The upper bounds of a histogram's buckets, in seconds. One more bucket counts greater values."""
 
 
 class MetricKind(StrEnum):
@@ -26,7 +26,7 @@ class MetricKind(StrEnum):
 
 @dataclass(slots=True)
 class Histogram:
-    """The observations of one series: how many fell into each bucket of `SECONDS`, and their sum in seconds."""
+    """The observations of one series: the number in each bucket of `SECONDS`, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     sum: float = 0.0
@@ -49,7 +49,7 @@ class MetricFamily:
 
 
 class MetricsRegistry:
-    """Hold metrics, and hand out copies of them. Thread-safe.
+    """Holds metrics, and returns copies of them. Thread-safe.
 
     A name belongs to one kind: a second use of it as another kind is a ValueError.
 
@@ -68,7 +68,7 @@ class MetricsRegistry:
         self._looks: list[Callable[[MetricsRegistry], None]] = []
 
     def look_with(self, look: "Callable[[MetricsRegistry], None]") -> None:
-        """Call `look` with this registry before each `collect`, to set gauges that nothing else updates."""
+        """Call `look` with this registry before each `collect`. It can set gauges that nothing else updates."""
         self._looks.append(look)
 
     def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
@@ -94,14 +94,14 @@ class MetricsRegistry:
             histogram.sum += seconds
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the value of a counter or gauge, or the number of observations of a histogram; 0 before the first."""
+        """Return the value of a counter or gauge, or a histogram's number of observations; 0 before the first one."""
         key = _key(labels)
         with self._lock:
             histogram = self._histograms.get(name, {}).get(key)
             return self._values.get(name, {}).get(key, 0) if histogram is None else histogram.count
 
     def collect(self) -> list[MetricFamily]:
-        """Return all metrics as of now, in the order of their names; later changes do not change the copies."""
+        """Return all metrics as of now, in the order of their names. Later changes do not affect the copies."""
         for look in self._looks:
             try:
                 look(self)
@@ -120,7 +120,7 @@ class MetricsRegistry:
             ]
 
     def _series(self, name: str, kind: MetricKind, help: str) -> dict[Labels, float]:
-        """Return the values of a metric; the caller holds the lock."""
+        """Return the values of a metric. The caller must hold the lock."""
         family = self._families.get(name)
         if family is None:
             values, histograms = dict[Labels, float](), dict[Labels, Histogram]()

@@ -1,4 +1,4 @@
-"""The error for a name that a module lacks, with a hint that ``import`` statements show, too."""
+"""The error for a name that a module lacks. Its hint is also shown by ``import`` statements."""
 
 from collections.abc import Callable
 from importlib.util import find_spec

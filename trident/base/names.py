@@ -11,7 +11,8 @@ _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"
 
 RESERVED = "__trident_"
-"""The prefix of the engines' own fields. No user's field may have it, in any case: Spark ignores case in names."""
+"""The prefix of the engines' own fields. No user's field may begin with it, in upper or lower case: Spark ignores case
+in names."""
 
 FieldsLike = str | Sequence[str]
 """Fields as a user names them: ``"a"``, ``"a, b"`` (split at top-level commas), ``["a", "b"]`` (literal names)."""
@@ -52,7 +53,7 @@ def unquote(name: str) -> str:
 
 
 def quote(name: str) -> str:
-    """Return a field's name as DDL takes it: in backticks unless it is a plain word.
+    """Return a field's name in the form that DDL accepts: in backticks unless it is a plain word.
 
     >>> quote("word"), quote("a, b")
     ('word', '`a, b`')
@@ -77,7 +78,10 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
 
 
 def check_name(owner: str, name: object) -> str:
-    """Return `name` if logs and stores accept it as a name. If not, raise TopologyError; its message names `owner`."""
+    """Return `name` if logs and stores accept it as a name.
+
+    Otherwise raise TopologyError, whose message names `owner`.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
             f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "
@@ -96,7 +100,7 @@ def reserved(names: Iterable[str]) -> str | None:
 
 
 def by_any_case(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that equals `name` apart from case and underscores; None if there is none.
+    """Return the known name that equals `name` except for case and underscores; None if there is none.
 
     >>> by_any_case("group_by", ["each", "groupBy"])
     'groupBy'
@@ -106,7 +110,7 @@ def by_any_case(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?``, or "" where no known name is close.
+    """Return ``; did you mean 'x'?``; "" if no known name is similar.
 
     >>> did_you_mean("group_by", ["groupBy", "each"])
     "; did you mean 'groupBy'?"

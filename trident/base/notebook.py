@@ -1,4 +1,4 @@
-"""Notebook cells: the run of the cell that is executed now, the names of cells in messages, short tracebacks."""
+"""Notebook cells: the cell run in progress, the names of cells in messages, short tracebacks."""
 
 import linecache
 import os
@@ -18,7 +18,7 @@ class CellRun:
 
     cell: str
     request: str
-    """The id of the front end's request to run the cell: each run has another one."""
+    """The id of the front end's request to run the cell. It is different for each run."""
     number: int
     """The number that the front end shows beside the cell."""
 
@@ -27,7 +27,7 @@ class CellRun:
 
 
 def current_run() -> CellRun | None:
-    """Return the run of the notebook cell that is executed now; None outside a notebook."""
+    """Return the cell run in progress; None outside a notebook."""
     shell = _shell()
     if shell is None or not hasattr(shell, "get_parent"):  # IPython in a terminal has no cells
         return None
@@ -37,13 +37,13 @@ def current_run() -> CellRun | None:
 
 
 def is_cell(file: str) -> bool:
-    """Return whether a code object's file name is that of a notebook cell."""
+    """Return whether the file name of a code object belongs to a notebook cell."""
     folder, name = os.path.split(file)
     return os.path.basename(folder).startswith("ipykernel_") or name.startswith("<ipython-input")
 
 
 def cell_name(file: str) -> str:
-    """Return the name of a cell as tracebacks show it, such as ``In[3]``; "cell" if this process did not run it."""
+    """Return the name of a cell as tracebacks show it, such as ``In[3]``; "cell" for a cell of another process."""
     shell = _shell()
     label = None if shell is None else shell.compile.format_code_name(file)
     return "cell" if label is None else str(label[1])

@@ -13,7 +13,7 @@ _EXACT_IN_DOUBLE = 2**53
 
 
 def flat_series(column: pa.Array | pa.ChunkedArray) -> "pd.Series[Any]":
-    """Return a column that is not nested as a Series, which may share Arrow's memory.
+    """Return a column that is not nested as a Series. The Series may share Arrow's memory.
 
     Whole numbers beside nulls become doubles, as always in pandas, or Int64 if a double would round one of them.
 

@@ -11,13 +11,13 @@ from trident.base.secrets import SOURCES, read_secret
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 _PASSING = ("08", "40", "53", "55P03", "57P", "58")
-"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, a server that is full or restarts."""
+"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, a server that is full or restarting."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
     r"|certificate verify failed|permission denied for database"
 )
-"""Messages of a server that would refuse the next connection, too. Errors of connecting have no SQLSTATE."""
+"""Messages of a server that would also refuse the next connection. Errors of connecting have no SQLSTATE."""
 
 
 def postgres_client(user: str, extra: str) -> Any:
@@ -90,5 +90,5 @@ def passes(error: Any) -> bool:
 
 
 def said(error: Any) -> str:
-    """Return the message of an error of psycopg, in one line."""
+    """Return the message of a psycopg error as one line."""
     return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)

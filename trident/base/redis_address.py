@@ -92,7 +92,7 @@ class Address:
 
 
 def read_url(source: str) -> str:
-    """Return the url that `source` holds (``env:NAME`` or ``file:path``), or `source` itself if it is a url.
+    """Return the url in `source` (``env:NAME`` or ``file:path``); `source` itself if it is a url.
 
     Raises ValueError if the variable or file does not exist or holds no url; the message never shows the content.
 
@@ -113,7 +113,7 @@ def read_url(source: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Raise TypeError or ValueError for a url that begins with none of `SCHEMES` and `SOURCES`, or that has a fault."""
+    """Raise TypeError or ValueError for a url that begins with none of `SCHEMES` and `SOURCES`, or is not valid."""
     if not isinstance(url, str):
         raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it")
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
@@ -126,7 +126,7 @@ def check_url(url: str) -> None:
 
 
 def _fault(url: str) -> str | None:
-    """Return what is wrong with a url; None if nothing is.
+    """Return what is wrong with a url; None if it is valid.
 
     The faults found here are those that redis-py would ignore, or would report together with a part of the password.
     """

@@ -1,4 +1,4 @@
-"""Secrets that a program names and does not hold: ``env:NAME`` and ``file:path``."""
+"""Secrets that a program names but does not contain: ``env:NAME`` and ``file:path``."""
 
 import os
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from pathlib import Path
 from trident.base.errors import TopologyError
 
 SOURCES = ("env:", "file:")
-"""The beginnings of a text that names where a secret is: in an environment variable, or in a file."""
+"""The beginnings of a text that names the place of a secret: an environment variable, or a file."""
 
 
 def read_secret(name: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
-    """Return what ``env:NAME`` or ``file:path`` holds, without space around it; `given` itself if it is neither.
+    """Return the content of ``env:NAME`` or ``file:path``, without space around it; `given` itself if it is neither.
 
     Raises ``error(message)`` if there is no such variable or file. The message names the argument `name`, and never
     shows the secret.
@@ -31,7 +31,7 @@ def read_secret(name: str, given: str, error: Callable[[str], Exception] = Topol
 
 
 def read_secret_file(name: str, path: str, given: str, error: Callable[[str], Exception] = TopologyError) -> str:
-    """Return the content of a file. Raises ``error(message)`` if it cannot be read as text."""
+    """Return the content of a file. Raises ``error(message)`` if the file cannot be read as text."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:

@@ -25,12 +25,15 @@ def is_ours(file: str) -> bool:
 
 
 _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("trident_within", default=((), None))
-"""The verbs under way that are made of other verbs, outermost first, and the call of the outermost one."""
+"""The verbs in progress that consist of other verbs, outermost first, and the call of the outermost one."""
 
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Mark verbs called in this block as parts of `verb`: its name begins their labels; errors name its call."""
+    """Mark the verbs called in this block as parts of `verb`.
+
+    Their labels begin with the name of `verb`, and their errors point to its call.
+    """
     names, outermost = _within.get()
     token = _within.set(((*names, verb.name), outermost or verb))
     try:
@@ -64,7 +67,7 @@ def user_level() -> int:
 
 
 def _user_frame() -> tuple[FrameType, int]:
-    """Return the innermost frame outside this package, and its stack level; the caller's own caller has level 1."""
+    """Return the innermost frame outside this package, and its stack level. The caller of the caller has level 1."""
     frame, level = inspect.currentframe(), -1
     assert frame is not None
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
@@ -73,7 +76,7 @@ def _user_frame() -> tuple[FrameType, int]:
 
 
 class NodeArguments(TypedDict):
-    """The keyword arguments that every node of a plan takes (`trident.plan.nodes.Node`)."""
+    """The keyword arguments of every node of a plan (`trident.plan.nodes.Node`)."""
 
     step: str
     site: CallSite
@@ -97,7 +100,10 @@ class Step:
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
     def gives(self, schema: StructType, part: str = "") -> NodeArguments:
-        """Return arguments for a node that the call makes. `schema`: its fields. `part`: the end of its label."""
+        """Return arguments for a node that the call creates.
+
+        `schema`: the node's fields. `part`: the end of its label.
+        """
         return {"step": f"{self.label}{part}", "site": self.called, "schema": schema}
 
     def error(self, kind: type[_E], problem: str) -> _E:

@@ -1,4 +1,4 @@
-"""The fields with which the tuples of several named streams travel together: the stream's number, then every field.
+"""The fields of the tuples of several named streams in one table: the stream's number, then every stream's fields.
 
 A split gives its tuples in this form, and so does a spout that declares several streams.
 """
@@ -16,7 +16,7 @@ log holds of waiting batches (`trident.compiler.outline`): it must not change.
 
 
 def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.StructType:
-    """Return the fields of the tuples of these streams together. A tuple has nulls in the fields of the other streams.
+    """Return the fields of these streams' tuples in one table. A tuple has nulls in the fields of the other streams.
 
     >>> from trident.base.types import ddl, parse_schema
     >>> ddl(split_schema([("orders", parse_schema("id long")), ("errors", parse_schema("line string"))]))
@@ -29,5 +29,5 @@ def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.Struc
 
 
 def inside(number: int, name: str) -> str:
-    """Return the name that field `name` of stream `number` has among the fields of all streams."""
+    """Return the name of field `name` of stream `number` among the fields of all streams."""
     return f"{number}.{name}"

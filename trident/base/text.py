@@ -15,7 +15,7 @@ def shorten(text: str) -> str:
 
 
 def brief(value: object) -> str:
-    """Return a value as an error shows it: a function by its name, any other value by its repr, shortened.
+    """Return a value in the form in which an error shows it: a function's name, or any other value's shortened repr.
 
     >>> brief(brief), brief(5)
     ("function 'brief'", '5')

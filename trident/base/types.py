@@ -61,7 +61,7 @@ def select(schema: spark.StructType, names: Iterable[str]) -> spark.StructType:
 
 
 def ddl(schema: spark.StructType) -> str:
-    """Return a schema as a user would write it; ``parse_schema`` reads it back.
+    """Return a schema in the form in which a user writes it; ``parse_schema`` reads it back.
 
     >>> ddl(parse_schema("word string, n long"))
     'word string, n bigint'
@@ -70,7 +70,7 @@ def ddl(schema: spark.StructType) -> str:
 
 
 def type_ddl(kind: spark.DataType) -> str:
-    """Return a type as a user would write it; ``parse_type`` reads it back.
+    """Return a type in the form in which a user writes it; ``parse_type`` reads it back.
 
     >>> type_ddl(parse_type("struct<`a b`: array<long>>"))
     'struct<`a b`:array<bigint>>'

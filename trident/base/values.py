@@ -20,7 +20,10 @@ from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
 class NotAccepted(ValueError):
-    """A column of type `kind` cannot hold `value`. `row` is the value's row, from 0; -1 while it is not known."""
+    """A column of type `kind` cannot hold `value`.
+
+    `row` is the value's row, from 0, or -1 if the row is not known yet.
+    """
 
     def __init__(self, value: object, kind: pa.DataType, row: int = -1, why: str = "") -> None:
         super().__init__(value, kind, row, why)
@@ -36,7 +39,7 @@ class OutsideYears(ValueError):
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type as a user would declare it.
+    """Return an Arrow type in the form in which a user declares it.
 
     >>> type_name(pa.list_(pa.int64()))
     'array<bigint>'
@@ -48,7 +51,10 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as users' functions see them. Raises OutsideYears if one is no datetime."""
+    """Return the values of a column in the form in which users' functions see them.
+
+    Raises OutsideYears if a value is a time that no datetime can hold.
+    """
     try:
         values: list[Any] = array.to_pylist()
     except (OverflowError, ValueError):
@@ -61,7 +67,7 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return the function that turns Arrow's Python values into the values that users see; None if they are equal."""
+    """Return the function from Arrow's Python values to the values that users see; None if both are the same."""
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         convert = _converter(kind.value_type)
         return convert and (lambda items: [None if item is None else convert(item) for item in items])
@@ -106,7 +112,7 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
 
 
 def exact_type(kind: pa.DataType) -> type | None:
-    """Return the Python type whose values a column of type `kind` gives back unchanged; None if there is none."""
+    """Return the Python type whose values a column of type `kind` returns unchanged; None if there is none."""
     return _EXACT.get(kind)
 
 
@@ -134,7 +140,7 @@ _EXACT: dict[pa.DataType, type] = {
 
 
 def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:
-    """Return the value of a row as Arrow takes it. Raises NotAccepted with the row if it is not of type `kind`."""
+    """Return the value of a row in the form that Arrow accepts. Raises NotAccepted if it is not of type `kind`."""
     try:
         return _accept(value, kind)
     except NotAccepted as error:
@@ -197,7 +203,7 @@ def _accept_time(value: Any, kind: pa.DataType) -> Any:
 
 
 def _is_in_years(value: datetime.datetime) -> bool:
-    """Return whether the years 1 to 9999 hold a datetime in UTC too; a pandas Timestamp may have a year beyond them."""
+    """Return whether a datetime is in the years 1 to 9999 in UTC, too. A pandas Timestamp may be outside them."""
     try:
         moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
     except (OverflowError, ValueError):
@@ -239,7 +245,7 @@ _PLAIN: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...]]] = [
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with exactly this schema: columns are matched by position, and cast if their type differs."""
+    """Return the table with exactly this schema. Columns correspond by position, and are cast if their type differs."""
     if table.schema.equals(schema):
         return table
     columns = [

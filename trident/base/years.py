@@ -13,10 +13,10 @@ FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond of these years, in UTC."""
 
 LONGEST = 3_652_425 * 86_400_000_000
-"""10,000 years in microseconds: no two times of these years lie that far apart."""
+"""10,000 years in microseconds. The distance of any two times in these years is less."""
 
 OUTSIDE_YEARS = "in UTC it is outside the years 1 to 9999, the times that Python knows"
-"""Why a time is not accepted, in words for messages."""
+"""The reason why a time is not accepted, in words for messages."""
 
 _UNITS_OF_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -55,7 +55,7 @@ def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
 
 
 def entry_text(keys: pa.Table | pa.RecordBatch, row: int) -> str:
-    """Return an entry's key as a message shows it, whatever times it contains; "" if there are no key fields.
+    """Return an entry's key in the form in which a message shows it, whatever times it contains; "" without key fields.
 
     >>> entry_text(pa.table({"word": ["cow"], "at": pa.array([LAST + 1], pa.timestamp("us"))}), 0)
     "word='cow', at=10000-01-01 00:00:00.000000"
@@ -74,7 +74,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _is_outside(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether a value, or a value inside one, is a time or day outside these years."""
+    """Return whether a value, or a value inside it, is a time or day outside these years."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return any(_leaf_is_outside(leaf) for chunk in chunks for leaf in _leaves(chunk))
 

@@ -1,4 +1,4 @@
-"""Requests to a server and its answers, without the network: what both clients share."""
+"""Requests to a server and its answers, without network code: both clients share them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 
 SAFE_STATUSES = (429, 503)
-"""Statuses after which the same request is repeated: the server could not answer it, and may soon."""
+"""Statuses after which the same request is repeated, because the server may soon be able to answer."""
 
 
 class ServedRows(list[Row]):
@@ -46,7 +46,7 @@ class ServedRows(list[Row]):
         self.committedAt = dict(committedAt or {})
         self.stalenessMs = stalenessMs
         self.after = after
-        """The cursor of the next page; None after the last one."""
+        """The cursor of the next page; None after the last page."""
         self._table = table
         row = Row(*self.fields)
         columns = [to_python(column) for column in table.columns]
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def least(self) -> dict[str, int]:
-        """The txids that the next answer must show at least, by batch group."""
+        """The txids that the next answer must at least show, by batch group."""
         return dict(self._seen)
 
     def note(self, txids: Mapping[str, int]) -> None:
@@ -89,7 +89,7 @@ class Session:
 
 
 def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
-    """Return the rows of an answer that is an Arrow stream."""
+    """Return the rows in an answer that is an Arrow stream."""
     table = pa.ipc.open_stream(content).read_all()
     txids = json.loads(headers.get("trident-as-of-txid", "{}"))
     told = json.loads(headers.get("trident-committed-at", "{}"))
@@ -99,7 +99,7 @@ def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
 
 
 def error_of(status: int, content: bytes, url: str) -> Exception:
-    """Return the error that an answer describes, of the server's own error type if this library has that type."""
+    """Return the error that an answer describes. It has the server's error type, if this library has that type."""
     try:
         told: dict[str, Any] = msgspec.json.decode(content)["error"]
         kind, message = str(told["type"]), str(told["message"])
@@ -114,7 +114,10 @@ def error_of(status: int, content: bytes, url: str) -> Exception:
 
 
 def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | None, least: Mapping[str, int]) -> bytes:
-    """Return the body of a DRPC request. Raises DRPCArgumentError if arguments came by position and by name."""
+    """Return the body of a DRPC request.
+
+    Raises DRPCArgumentError if arguments are given both by position and by name.
+    """
     if args and named:
         raise errors.DRPCArgumentError("give the arguments all by position, or all by name")
     body: dict[str, Any] = {"args": list(args) if args else dict(named)}
@@ -126,5 +129,8 @@ def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | No
 
 
 def json_body(content: Any) -> bytes:
-    """Return a request's body as JSON: dates, times, decimals and binary values as text, as the server reads them."""
+    """Return a request's body as JSON.
+
+    Dates, times, decimals and binary values are text, in the form the server reads.
+    """
     return msgspec.json.encode(jsonable(content))

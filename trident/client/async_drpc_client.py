@@ -1,4 +1,4 @@
-"""AsyncDRPCClient: the same as DRPCClient, for programs of asyncio."""
+"""AsyncDRPCClient: a DRPCClient for asyncio programs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -20,7 +20,10 @@ class AsyncServedChanges(AsyncIterator[Change]):
 
     @property
     def position(self) -> str | None:
-        """The place after the last change that was read, to continue from. Batches without changes move it, too."""
+        """The place after the last change that was read, from which to continue.
+
+        Batches without changes also move it.
+        """
         return self._reader.position
 
     async def __anext__(self) -> Change:
@@ -120,7 +123,7 @@ class AsyncDRPCClient:
         return await self._rows(self._conversation.execute(function, args, named, timeout))
 
     async def get(self, state: str, key: Any, default: Any = None) -> Any:
-        """Return the value of one key of a state, or the default where nothing is stored."""
+        """Return the value of one key of a state; the default if nothing is stored."""
         value = (await self.multiGet(state, [key]))[0]
         return default if value is None else value
 
@@ -133,17 +136,17 @@ class AsyncDRPCClient:
         return await self._rows(self._conversation.top(state, n, by))
 
     async def functions(self) -> dict[str, str]:
-        """Return the DRPC functions by name, each as it is called: ``{"count": "count(word string)"}``."""
+        """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
         listed: dict[str, str] = (await self._ask(self._conversation.functions())).json()["functions"]
         return listed
 
     async def states(self) -> list[dict[str, Any]]:
-        """Return the states: of each its name, its kind, and the types of its key fields and of its value."""
+        """Return the states, each with its name, its kind, and the types of its key fields and value."""
         listed: list[dict[str, Any]] = (await self._ask(self._conversation.states())).json()["states"]
         return listed
 
     async def scan(self, state: str, pageRows: int = 1000) -> AsyncIterator[ServedRows]:
-        """Yield all entries of a state in pages; each page is as of the batch that it names."""
+        """Yield all entries of a state in pages. Each page is as of the batch that it names."""
         page = await self._rows(self._conversation.page(state, pageRows, None))
         yield page
         while page.after is not None:
@@ -205,7 +208,10 @@ class AsyncDRPCClient:
         return self._conversation.rows(await self._ask(request))
 
     async def _ask(self, request: Request) -> Any:
-        """Return the answer to a request. Send it again while the server cannot answer it, within its limit."""
+        """Return the answer to a request.
+
+        While the server cannot answer, send the request again, within its time limit.
+        """
         conversation, patience = self._conversation, Patience(request.limit)
         error: Exception | None
         while True:

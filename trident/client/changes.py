@@ -1,4 +1,4 @@
-"""The changes of a state as a client gets them: events read from lines, and their parts joined to whole changes."""
+"""The changes of a state as a client gets them: lines are parsed to events, and parts are joined to whole changes."""
 
 import base64
 import json
@@ -14,12 +14,12 @@ from trident.base import errors
 from trident.client.answers import ServedRows
 
 QUIET_SECONDS = 45.0
-"""The seconds without an event after which the connection is given up; a server sends one every 15 seconds at least."""
+"""The seconds without an event after which a connection is given up. A server sends one at least every 15 seconds."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What one or more batches changed in a state.
+    """The changes of a state by one or more batches.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """A parser of Server-Sent Events, which takes the lines of a stream one by one.
+    """A parser of Server-Sent Events. It gets the lines of a stream one by one.
 
     >>> reader = EventReader()
     >>> [reader.take(line) for line in ("id: 7", "event: position", 'data: {"txid":7}', "")][-1]
@@ -60,7 +60,7 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def take(self, line: str) -> Event | None:
-        """Take a line. Return the event if the line ends one, else None."""
+        """Add a line. Return the event that the line ends, otherwise None."""
         if line:
             name, _, value = line.partition(":")
             self._fields[name] = value.removeprefix(" ")
@@ -82,11 +82,11 @@ class ChangesReader:
         self._path = f"/state/{quote(state, safe='')}/changes"
         self._snapshots = snapshot
         self.position: str | None = None if after is None else str(after)
-        """The place after the last change that was read. Batches without changes move it, too."""
+        """The place after the last change that was read. Batches without changes also move it."""
         self._parts: list[dict[str, Any]] = []
 
     def sent(self) -> dict[str, Any]:
-        """Return the arguments of httpx's ``stream``, and drop parts of a change from a connection that broke."""
+        """Return the arguments of httpx's ``stream``. Drop parts of a change that came from a broken connection."""
         self._parts = []
         query = {"rows": "arrow"}
         if self.position is not None:
@@ -96,7 +96,7 @@ class ChangesReader:
         return {"method": "GET", "url": self._path, "params": query, "headers": {"accept": "text/event-stream"}}
 
     def take(self, event: Event) -> Change | None:
-        """Return the change that an event completes, if any.
+        """Return the change that an event completes; None if it completes none.
 
         Raises StateEndedError after a drop or a reset, and ChangesMissedError if changes were missed, unless this
         reader takes snapshots.
@@ -123,7 +123,7 @@ class ChangesReader:
         return None
 
     def _joined(self, snapshot: bool, position: str) -> Change:
-        """Return all parts as one change. A later part replaces what an earlier one says of the same key."""
+        """Return all parts as one change. A later part replaces what an earlier part has for the same key."""
         parts, self._parts = self._parts, []
         last = parts[-1]
         tables = [(_table(part["entries"]), _table(part["gone"])) for part in parts]
@@ -147,7 +147,7 @@ def _table(text: str) -> pa.Table:
 
 
 def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Return the entries and the removed keys of several parts; for each key, what the last part says that has it."""
+    """Return the entries and the removed keys of several parts. For each key, the last part that has it decides."""
     fields = tables[0][1].column_names
     entries = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
     removed = pa.concat_tables([table for _, table in tables])
@@ -166,6 +166,6 @@ def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table
 
 
 def _keys(table: pa.Table, fields: list[str]) -> Iterator[Any]:
-    """Yield each row's key as text, by which the same keys are found in several parts."""
+    """Yield each row's key as text, by which equal keys in several parts are found."""
     columns = [table.column(field).to_pylist() for field in fields]
     return map(repr, zip(*columns, strict=True)) if columns else iter([()] * table.num_rows)

@@ -1,4 +1,4 @@
-"""A client's conversation with a server, without the network: its requests, what it has seen, and when to ask again."""
+"""A client's conversation with a server, without network code: its requests, what it has seen, and when to retry."""
 
 import ssl
 import time
@@ -25,12 +25,12 @@ TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NETWORK_SECS = 5.0
-"""How much longer than the server a client waits, so that the server's own answer about a timeout comes first."""
+"""How many seconds longer than the server a client waits, so that the server's answer about a timeout arrives first."""
 _HEADERS = {"content-type": "application/json", "accept": ARROW}
 
 
 class Request(NamedTuple):
-    """A request: what to send, and for how many seconds the client waits for an answer.
+    """A request: what is sent, and for how many seconds the client waits for the answer.
 
     `body` is called for each send, since the body states the txids that the client has seen by then.
     """
@@ -74,7 +74,7 @@ class Conversation:
         self.options: dict[str, Any] = {"base_url": url, "headers": headers, "verify": verify}
         """The arguments of httpx's clients."""
         self.unreachable = httpx.TransportError
-        """The errors of httpx that mean that there was no answer."""
+        """The errors of httpx that mean that no answer arrived."""
         self._timeout = limit
         self._session = Session()
 
@@ -83,7 +83,7 @@ class Conversation:
     def execute(
         self, function: str, args: Sequence[Any], named: Mapping[str, Any], timeout: Duration | None
     ) -> Request:
-        """Return the request that asks a DRPC function."""
+        """Return the request that calls a DRPC function."""
         asked = read_limit("timeout", timeout)
         limit = self._timeout if asked is None else asked
         path = f"/drpc/{quote(function, safe='')}"
@@ -103,7 +103,7 @@ class Conversation:
         return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))
 
     def page(self, state: str, rows: int, after: str | None) -> Request:
-        """Return the request for the page of entries that follows the cursor `after`."""
+        """Return the request for the page of entries after the cursor `after`."""
         return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))
 
     def _entries(self, state: str, query: Mapping[str, str]) -> Request:
@@ -123,19 +123,19 @@ class Conversation:
         return {**reader.sent(), "timeout": timeout}
 
     def patience(self) -> "Patience":
-        """Return the pauses while a server does not answer, within the client's own limit."""
+        """Return the pauses to make while a server does not answer, within the client's time limit."""
         return Patience(self._timeout)
 
     # --- answers -------------------------------------------------------------------------------------------------
 
     def rows(self, response: Any) -> ServedRows:
-        """Return the rows of an answer. Later answers show at least its batches."""
+        """Return the rows of an answer. Later answers will show at least the same batches."""
         rows = read_table(response.content, response.headers)
         self._session.note(rows.txids)
         return rows
 
     def outcome(self, response: Any) -> Exception | None:
-        """Return None for an answer, or the error of a response after which to send again; raise any other error.
+        """Return None for an answer, or the error of a response after which to retry; raise any other error.
 
         Reads change nothing, so it is safe to send them again.
         """
@@ -147,7 +147,7 @@ class Conversation:
         return error
 
     def no_answer(self, error: Exception) -> ServerUnavailableError:
-        """Return the error for a request that did not reach the server, or got no answer."""
+        """Return the error for a request that did not reach the server, or was not answered."""
         return ServerUnavailableError(f"{self.url} does not answer: {error}")
 
 
@@ -164,7 +164,7 @@ def _tls_context(ca: str | None, cert: tuple[str, str] | None) -> ssl.SSLContext
 
 
 class Patience:
-    """The pauses between the sends of one request."""
+    """The pauses between the tries of one request."""
 
     def __init__(self, limit: float) -> None:
         self._deadline = time.monotonic() + limit

@@ -1,4 +1,4 @@
-"""DRPCClient: a client for the DRPC functions and states of a topology, which a server answers over HTTP."""
+"""DRPCClient: a client for the DRPC functions and states of a topology that a server answers over HTTP."""
 
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -20,7 +20,10 @@ class ServedChanges(Iterator[Change]):
 
     @property
     def position(self) -> str | None:
-        """The place after the last change that was read, to continue from. Batches without changes move it, too."""
+        """The place after the last change that was read, from which to continue.
+
+        Batches without changes also move it.
+        """
         return self._reader.position
 
     def __next__(self) -> Change:
@@ -123,33 +126,36 @@ class DRPCClient:
         return self._rows(self._conversation.execute(function, args, named, timeout))
 
     def get(self, state: str, key: Any, default: Any = None) -> Any:
-        """Return the value of one key of a state, or the default where nothing is stored."""
+        """Return the value of one key of a state; the default if nothing is stored."""
         value = self.multiGet(state, [key])[0]
         return default if value is None else value
 
     def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
-        """Return one value for each key, all as of one batch; None where nothing is stored.
+        """Return one value for each key, all as of one batch; None if nothing is stored.
 
         A key is a value, or a tuple of several key fields' values.
         """
         return [row.value for row in self._rows(self._conversation.keys(state, keys))]
 
     def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
-        """Return the `n` entries with the greatest values, as of one batch; `by` ranks by this field of the values."""
+        """Return the `n` entries with the greatest values, as of one batch.
+
+        `by` is the field of the values to rank by.
+        """
         return self._rows(self._conversation.top(state, n, by))
 
     def functions(self) -> dict[str, str]:
-        """Return the DRPC functions by name, each as it is called: ``{"count": "count(word string)"}``."""
+        """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
         listed: dict[str, str] = (self._ask(self._conversation.functions())).json()["functions"]
         return listed
 
     def states(self) -> list[dict[str, Any]]:
-        """Return the states: of each its name, its kind, and the types of its key fields and of its value."""
+        """Return the states, each with its name, its kind, and the types of its key fields and value."""
         listed: list[dict[str, Any]] = (self._ask(self._conversation.states())).json()["states"]
         return listed
 
     def scan(self, state: str, pageRows: int = 1000) -> Iterator[ServedRows]:
-        """Yield all entries of a state in pages; each page is as of the batch that it names."""
+        """Yield all entries of a state in pages. Each page is as of the batch that it names."""
         page = self._rows(self._conversation.page(state, pageRows, None))
         yield page
         while page.after is not None:
@@ -208,7 +214,10 @@ class DRPCClient:
         return self._conversation.rows(self._ask(request))
 
     def _ask(self, request: Request) -> Any:
-        """Return the answer to a request. Send it again while the server cannot answer it, within its limit."""
+        """Return the answer to a request.
+
+        While the server cannot answer, send the request again, within its time limit.
+        """
         conversation, patience = self._conversation, Patience(request.limit)
         error: Exception | None
         while True:

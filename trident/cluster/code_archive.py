@@ -1,4 +1,4 @@
-"""The code of a submitted topology: a zip of the program's module or package, imported from there and nowhere else."""
+"""The code of a submitted topology: a zip of the program's module or package. It is imported only from that zip."""
 
 import contextlib
 import hashlib
@@ -17,7 +17,7 @@ from trident.topology import TridentTopology
 _MOST_BYTES = 256 << 20
 _NATIVE = (".so", ".pyd", ".dylib")
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of all files in an archive, so that the same code gives the same bytes."""
+"""The date of all files in an archive, so that equal code gives equal bytes."""
 
 
 def pack(archive: Path, program: str, include: Iterable[str | Path] = ()) -> None:
@@ -83,7 +83,7 @@ def digest(archive: Path) -> str:
 
 @contextlib.contextmanager
 def code_of(archive: Path) -> Iterator[None]:
-    """Import modules from an archive before anything else, until the end of the block; then forget those modules."""
+    """Import modules from an archive before any other place, until the end of the block. Then unload these modules."""
     sys.path.insert(0, str(archive))
     importlib.invalidate_caches()
     try:
@@ -96,7 +96,7 @@ def code_of(archive: Path) -> Iterator[None]:
 
 
 def load_from(archive: Path, program: str) -> TridentTopology:
-    """Return the topology of a program, within `code_of` its archive.
+    """Return the topology of a program, within `code_of` for its archive.
 
     Raises TopologyError if the archive lacks the module, or if this process has imported another one of that name.
     """

@@ -1,4 +1,4 @@
-"""LocalCluster: topologies by name in this process, with the calls of Storm's cluster of the same name."""
+"""LocalCluster: topologies by name in this process, with the methods of Storm's LocalCluster."""
 
 import logging
 import threading
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ClusterCondition = Literal["STARTING", "KILLED"] | Condition
-"""What a topology of a cluster does; Storm's statuses, with those of its beginning and its end."""
+"""The condition of a topology in a cluster: Storm's statuses, and those of its beginning and its end."""
 
 OWN = ("name", "engine", "standby", "replace")
-"""The options of a start that a cluster decides."""
+"""The options of a start that the cluster sets itself."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """A topology of the cluster: its run, once it has started."""
+    """A topology of the cluster, and its run once it has started."""
 
     running: RunningTopology | None = None
     killed: bool = False
@@ -106,7 +106,9 @@ class LocalCluster:
     # --- the calls of Storm ------------------------------------------------------------------------------------------
 
     def submitTopology(self, name: str, conf: Mapping[str, Any] | None, topology: TridentTopology) -> RunningTopology:
-        """Start a topology under a name, and return the handle of its run. If two calls submit one name, one fails.
+        """Start a topology under a name, and return the handle of its run.
+
+        If two calls submit the same name, one fails.
 
         Parameters
         ----------
@@ -147,7 +149,7 @@ class LocalCluster:
         return running
 
     def killTopology(self, name: str, waitSecs: Duration | None = 30) -> None:
-        """Stop a topology and remove it; return when the name is free, and nothing of the run is left.
+        """Stop a topology and remove it. Return when the name is free and nothing of the run is left.
 
         The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. Batches that are
         not frozen then are cancelled, and are emitted again if the topology is submitted again over its checkpoint.
@@ -207,7 +209,7 @@ class LocalCluster:
         self._running(name, "rebalance").rebalance(parallelismHints, waitSecs)
 
     def shutdown(self) -> None:
-        """Stop all topologies in good order, and the Spark session that the cluster made. May be called again."""
+        """Stop all topologies in good order, and the cluster's own Spark session. May be called again."""
         with self._lock:
             self._over = True
             members = dict(self._members)
@@ -236,7 +238,7 @@ class LocalCluster:
             return {name: member.condition for name, member in self._members.items()}
 
     def isReady(self, name: str | None = None) -> bool:
-        """Return whether a topology is ACTIVE and all its batch groups are at work; without a name, all of them.
+        """Return whether a topology is ACTIVE and all its batch groups are at work; without a name: whether all are.
 
         False for a cluster that was shut down. Raises TopologyNotFoundError for an unknown name.
         """
@@ -260,7 +262,7 @@ class LocalCluster:
         return running
 
     def status(self, name: str) -> dict[str, Any]:
-        """Return what `RunningTopology.status` says, with the topology's condition in this cluster."""
+        """Return the result of `RunningTopology.status`, with the topology's condition in this cluster."""
         running = self.running(name)
         with self._lock:
             condition = self._member(name).condition

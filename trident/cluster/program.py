@@ -10,7 +10,7 @@ from trident.topology import TridentTopology
 
 
 def load_topology(program: str) -> TridentTopology:
-    """Return the topology that ``module:name`` names: an attribute of the module, or what a function of it returns.
+    """Return the topology that ``module:name`` names: an attribute of the module, or the result of a function in it.
 
     The module is imported from the current folder or the installed packages. Raises TopologyError if there is none.
     """
@@ -20,7 +20,7 @@ def load_topology(program: str) -> TridentTopology:
 
 
 def imported(program: str) -> TridentTopology:
-    """Return the topology that ``module:name`` names, from wherever Python finds the module."""
+    """Return the topology that ``module:name`` names. Python may find the module anywhere."""
     module, attribute = split(program)
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
@@ -37,7 +37,7 @@ def imported(program: str) -> TridentTopology:
 
 
 def split(program: str) -> tuple[str, str]:
-    """Return module and attribute of ``module:topology``. Raises TopologyError for another form."""
+    """Return module and attribute of ``module:topology``. Raises TopologyError if the text has another form."""
     module, _, attribute = program.partition(":")
     if not module or not attribute:
         raise TopologyError(f"{program!r}: expected module:topology, such as counts:topology")

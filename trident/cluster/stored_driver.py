@@ -1,4 +1,4 @@
-"""The driver of a stored topology: it starts from what is stored, and carries out what operators wish."""
+"""The driver of a stored topology. It starts from the stored folder, and carries out what operators want."""
 
 import contextlib
 import logging
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
-"""How often a driver looks whether operators want something else."""
+"""Seconds between two looks of a driver at what operators want."""
 _REPORT_SECONDS = 1.0
 
 
 def drive(stored: StoredTopology, standby: bool = False) -> None:
-    """Run a stored topology until it is killed or fails. `standby`: wait until no other driver holds its log.
+    """Run a stored topology until it is killed or fails.
+
+    With `standby`, wait until no other driver holds its log.
 
     It reads only what is stored: the code comes from the archive, and each option from the submission.
 
@@ -67,7 +69,7 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
 
 
 def _forget_layers() -> None:
-    """Ignore this machine's configuration file and variables: all options keep their values of the submit."""
+    """Ignore this machine's configuration file and variables: all options keep the values that the submit stored."""
     os.environ[FILE] = ""
     for variable in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[variable]
@@ -101,7 +103,7 @@ def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSessi
 
 
 class _Reporter:
-    """Write the driver's report whenever it has changed or a second has passed."""
+    """Writes the driver's report whenever it has changed or a second has passed."""
 
     def __init__(self, stored: StoredTopology, number: int) -> None:
         self._stored = stored
@@ -175,7 +177,7 @@ def _kill(stored: StoredTopology, running: RunningTopology, reporter: _Reporter,
 
 
 def _carry_out(running: RunningTopology, reporter: _Reporter, wish: Wish) -> str | None:
-    """Carry out a wish. Return why that is not possible; None if it was done."""
+    """Carry out a wish. Return why that is not possible; None if it was carried out."""
     try:
         if any(running.parallelismHints[step] != count for step, count in wish.hints.items()):
             reporter.tell("REBALANCING")

@@ -1,4 +1,4 @@
-"""A stored topology: a folder that holds all that a driver needs to start it, on any machine.
+"""A stored topology: a folder with everything that a driver needs to start it, on any machine.
 
 topology.json   the program's name, options, the plan in words, versions; written once
 code.zip        the program's code; written once
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a submit stored. `options` are those of a start, `confs` those of its Spark session."""
+    """What a submit stored. `options` are those of the start, `confs` those of the Spark session."""
 
     format: int = FORMAT
     name: str
@@ -48,7 +48,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What operators want. `number` grows with each change; `kill`: the seconds to wait for planned batches."""
+    """What operators want. `number` grows with each change; `kill` is the seconds to wait for planned batches."""
 
     number: int = 0
     active: bool = True
@@ -57,7 +57,10 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver says of itself. `number`: the last wish that it carried out, or that failed with `error`."""
+    """What a driver reports about itself.
+
+    `number` is the last wish that it carried out, or that failed with `error`.
+    """
 
     number: int
     condition: str
@@ -83,11 +86,11 @@ class StoredTopology:
 
     @property
     def said(self) -> Path:
-        """The file with the output of drivers that a submit started."""
+        """The file for the output of drivers that a submit started."""
         return self.folder / "driver.log"
 
     def submitted(self) -> Submitted:
-        """Return what the submit stored. Raises TopologyError if that is damaged, or of a later version."""
+        """Return what the submit stored. Raises TopologyError if the file is damaged, or written by a later version."""
         submitted = self._read("topology.json", Submitted)
         if submitted is None:
             raise TopologyNotFoundError(f"there is no stored topology in {self.folder}")
@@ -100,7 +103,7 @@ class StoredTopology:
         return self._read("wish.json", Wish)
 
     def report(self) -> Report | None:
-        """Return what a driver last said of itself; None if none ever did."""
+        """Return the last report of a driver; None if no driver ever wrote one."""
         return self._read("report.json", Report)
 
     def write(self, name: str, content: msgspec.Struct, durable: bool = True) -> None:
@@ -127,7 +130,7 @@ class StoredTopology:
 
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """Hold the driver's lock of the topology within the block. Raises TopologyActiveError if a driver runs."""
+        """Hold the topology's lock for drivers within the block. Raises TopologyActiveError if a driver is running."""
         with self._locked() as got:
             if not got:
                 report = self.report()
@@ -138,7 +141,7 @@ class StoredTopology:
             yield
 
     def is_driven(self) -> bool:
-        """Return whether a driver runs. The operating system frees a driver's lock when its process ends."""
+        """Return whether a driver is running. The operating system frees a driver's lock when its process ends."""
         if not self.folder.is_dir():
             return False
         with self._locked() as got:
@@ -162,7 +165,7 @@ class StoredTopology:
             os.close(lock)
 
     def remove(self) -> None:
-        """Free the name, then delete the folder. States and log stay. Does nothing if the topology was removed."""
+        """Free the name, then delete the folder. States and log stay. Do nothing if the topology was removed."""
         removed = self.folder.parent.parent / "removed"
         make_folder(removed)
         aside = removed / uuid4().hex
@@ -180,7 +183,7 @@ class Home:
 
     @property
     def checkpoints(self) -> Path:
-        """The checkpointLocation of topologies that name none."""
+        """The checkpointLocation of topologies that do not name one."""
         return self.folder / "checkpoints"
 
     def at(self, name: str) -> StoredTopology:
@@ -194,7 +197,7 @@ class Home:
         return [StoredTopology(file.parent) for file in folders]
 
     def find(self, name: str) -> StoredTopology:
-        """Return a stored topology. Raises TopologyNotFoundError if there is none of this name."""
+        """Return a stored topology. Raises TopologyNotFoundError if no topology has this name."""
         stored = self.at(name)
         if not (stored.folder / "topology.json").is_file():
             names = [each.name for each in self.all()]
@@ -203,7 +206,7 @@ class Home:
         return stored
 
     def check_free(self, name: str) -> None:
-        """Raise TopologyActiveError if there is a topology of this name."""
+        """Raise TopologyActiveError if a topology has this name."""
         stored = self.at(name)
         if stored.folder.exists():
             raise TopologyActiveError(
@@ -224,7 +227,7 @@ class Home:
 
     @contextlib.contextmanager
     def staged(self, name: str) -> Iterator[StoredTopology]:
-        """Yield a folder to fill. At the end of the block it becomes the topology's.
+        """Yield a folder to fill. At the end of the block it becomes the folder of the topology.
 
         If the name was taken meanwhile, this raises TopologyActiveError and deletes the folder, as after any error.
         """

@@ -1,4 +1,4 @@
-"""The submission of a topology: check everything that can be checked before it runs, then store it as a whole."""
+"""The submission of a topology: everything that can be checked before a run is checked, then all is stored."""
 
 import contextlib
 import io
@@ -37,13 +37,13 @@ from trident.topology import TridentTopology
 from trident_state.state_shape import StateIdentity
 
 OF_DRIVERS = ("standby", "active", "parallelismHints")
-"""The options of a start that belong to a driver, or to what operators want of the topology."""
+"""The options of a start that depend on the driver, or on what operators want of the topology."""
 
 _importing = threading.Lock()
 """Held by the one submit of this process that imports code, because imported modules belong to the whole process."""
 
 _SECONDS = 5.0
-"""How long a server may take to answer at a submission."""
+"""The seconds that a server may take to answer at a submission."""
 
 
 def submit(
@@ -60,7 +60,7 @@ def submit(
     active: bool = True,
     hints: Mapping[str, int] | None = None,
 ) -> StoredTopology:
-    """Store a topology, from which drivers can then start it. Nothing is stored if a check fails.
+    """Store a topology from which drivers can then start. Nothing is stored if a check fails.
 
     Parameters
     ----------
@@ -120,7 +120,10 @@ def submit(
 def _options(
     home: Home, name: str, profile: str | None, given: Mapping[str, str], log: RedisLog | None
 ) -> dict[str, Any]:
-    """Return every option of a start, after all layers. If none says where the log is, it is in the home."""
+    """Return every option of a start, after all layers.
+
+    If none of them names the log's place, the log is in the home.
+    """
     chosen = {option: each.value for option, each in configured(name, profile).items()}
     for option, text in given.items():
         if option not in OPTIONS:
@@ -139,7 +142,7 @@ def _options(
 
 
 def _stored(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as JSON. Raises TopologyError for a password, which would lie in a file for all to read."""
+    """Return options as JSON. Raises TopologyError for a password, because others could read it in the file."""
     kept = {option: value for option, value in options.items() if option not in OF_DRIVERS}
     log = kept["log"]
     if log is not None:
@@ -195,7 +198,7 @@ def _check_folder(place: str) -> None:
 
 
 def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> None:
-    """Raise TopologyError or SparkSetupError if a driver could not get this Spark.
+    """Raise TopologyError or SparkSetupError if a driver could not start this Spark.
 
     A local Spark needs Java here; a standalone master must answer. YARN and Kubernetes are not asked.
     """

@@ -1,4 +1,4 @@
-"""Digests of users' functions and objects in steps: of code and closed-over variables, of class and attributes.
+"""Digests of the functions and objects of users in steps: of code and closed-over variables, of class and attributes.
 
 The digest distinguishes two steps of one program that differ only in such a value, and does so again at a later start
 of the same program. So it depends on nothing that differs between two processes: no address, no order of a set. Plain
@@ -27,10 +27,10 @@ from pyspark.sql.types import DataType
 from trident.operations.functions import Filter, Function
 
 _ITEMS, _DEPTH = 4000, 40
-"""The most parts of one value that are read, and the greatest depth of a part. Other parts are digested by type."""
+"""The most parts of a value that are read, and their greatest depth. Of other parts, only the type is digested."""
 
 _VERBS = ("isKeep", "batchRetrieve", "updateState", "init")
-"""Methods by which an object is known as a step's operation: a filter, query, updater, or aggregator of any kind."""
+"""Methods by which an object is recognized as the operation of a step: a filter, query, updater or aggregator."""
 
 _PLAIN = (
     type(None),
@@ -56,7 +56,7 @@ _BY_REPR = (
 
 
 def traits(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the traits by which a user's function or object is recognized, each with its digest.
+    """Yield the traits that identify a user's function or object, each with its digest.
 
     The traits have names such as "code", "k, which it closes over" and "the attribute k".
     """
@@ -82,7 +82,7 @@ def traits(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def digest(value: Any) -> str:
-    """Return the digest of a value, followed by "?" if a part of the value was digested by its type only."""
+    """Return the digest of a value. It ends in "?" if for some part of the value only the type was digested."""
     reader = _Reader()
     text = json.dumps(reader.read(value))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest() + "?" * reader.partial
@@ -204,7 +204,7 @@ def _is_operation(value: Any) -> bool:
 
 
 def _name(value: Any) -> str | None:
-    """Return the name of a callable; None for one without a name, and for a proxy, whose attributes are remote."""
+    """Return the name of a callable; None if it has no name or is a proxy, whose attributes are remote."""
     if not callable(value) or _of_spark(value):
         return None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
@@ -212,7 +212,7 @@ def _name(value: Any) -> str | None:
 
 
 def _of_spark(value: Any) -> bool:
-    """Return whether this object is Spark's own and not a udf. Such an object is different after each restart."""
+    """Return whether this object is Spark's own and not a udf. Such an object differs after each restart."""
     return type(value).__module__.partition(".")[0] in ("pyspark", "py4j") and not _is_udf(value)
 
 

@@ -1,4 +1,4 @@
-"""The protocol of an engine, which runs one stage of one attempt at a time.
+"""The protocol of an engine. An engine runs one stage of one attempt at a time.
 
 A run uses the Spark engine, or the Arrow engine if it is started with ``engine="embedded"``. The Arrow engine also
 answers DRPC requests.
@@ -39,7 +39,7 @@ class Slot(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Stop the attempt that is running in this slot, and no other attempt; `run` then raises."""
+        """Stop the attempt that is running in this slot, and no other attempt. `run` then raises an error."""
         ...
 
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
     @property
     def puts(self) -> Puts | None:
-        """The means by which workers put batches into states; None without workers or a folder for frozen files.
+        """The object through which workers put batches into states; None without workers or a folder for frozen files.
 
         Only `Puts.check_reached` shows whether the workers reach the folder.
         """

@@ -28,7 +28,7 @@ def check_engine_name(engine: object) -> None:
 
 
 def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
-    """Raise an error for an unknown engine; with the embedded one, for a session or a step that needs Spark, too."""
+    """Raise an error if the engine is unknown, or is the embedded one and a session or a step needs Spark."""
     check_engine_name(engine)
     if engine == "spark":
         return
@@ -52,7 +52,7 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
 
 
 def _with_branches(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes, together with those of the best-effort branches that begin at one of them."""
+    """Return the nodes, and the nodes of the best-effort branches that begin at one of them."""
     nodes = list(nodes)
     branches = [node.branch.roots() for node in nodes if isinstance(node, BestEffort)]
     return [*nodes, *walk(*(root for roots in branches for root in roots))]

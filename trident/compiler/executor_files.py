@@ -1,4 +1,4 @@
-"""The outputs that Spark's executors always write into files, because they alone are to work on them afterwards."""
+"""The outputs that Spark's executors always write into files, because only executors work on them afterwards."""
 
 from trident.compiler.keyed_updates import why_not_by_key
 from trident.compiler.program import Group, Stage
@@ -6,12 +6,12 @@ from trident.plan.nodes import PersistentAggregate, StateQuery, StateSpec, State
 
 
 def writers_of(state: StateSpec) -> str:
-    """Return who is to work on a state in a commit turn, as its factory says: "driver", "executors" or "auto"."""
+    """Return who must work on a state in a commit turn, as its factory says: "driver", "executors" or "auto"."""
     return str(getattr(state.factory, "writers", "driver"))
 
 
 def always_in_files(group: Group, stage: Stage) -> frozenset[str]:
-    """Return the outputs of a stage that executors put, ask a state for, or update a state by, whatever their size."""
+    """Return the outputs that executors put, use to query a state, or use to update a state, whatever their size."""
     updates = [step for step in group.states if isinstance(step, StateUpdate) and why_not_by_key(step) is None]
     entering = {source for step in updates if writers_of(step.state) == "executors" for source in sources_of(step)}
 

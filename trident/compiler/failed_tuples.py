@@ -17,18 +17,19 @@ from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.results import StageResult
-from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters, OnError
+from trident.operations.dead_letters import LETTER, KeepLetters
+from trident.operations.error_policy import DeadLetter, OnError
 from trident.plan.nodes import LettersOf, Node, PartitionPersist, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 
 _THOROUGH_RUNS = 100
-"""After this number of thorough runs without a failed tuple, a stage runs without them again."""
+"""The number of thorough runs without a failed tuple after which a stage runs normally again."""
 
 # --- which steps catch --------------------------------------------------------------------------------------------
 
 
 def policy_of(node: Node, skips: bool) -> OnError | None:
-    """Return the policy for tuples on which a node's function fails; None: the batch fails.
+    """Return the policy for tuples on which a node's function fails; None means that the batch fails.
 
     If `skips` is true, a node without a policy skips them, provided that Python calls its function for each tuple.
     """
@@ -40,7 +41,7 @@ def policy_of(node: Node, skips: bool) -> OnError | None:
 
 
 def catching_nodes(policies: Mapping[Node, OnError], stage: int, attempt: int) -> dict[int, Caught]:
-    """Return the nodes (by id) that catch failed tuples in this attempt, each with the treatment of its failed tuples.
+    """Return the nodes (by id) that catch failed tuples in this attempt, each with the treatment of these tuples.
 
     A `DeadLetter` policy may require that some attempts fail before one catches. A stage after the first is computed in
     the commit turn, which has no attempts, so there a policy catches at once.
@@ -55,11 +56,11 @@ def catching_nodes(policies: Mapping[Node, OnError], stage: int, attempt: int) -
 
 
 RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
-"""A function that runs a stage in which these nodes catch: the letters take the tuples on which they fail."""
+"""A function that runs a stage in which these nodes catch. The tuples on which they fail are added to the letters."""
 
 
 class Catcher:
-    """The runner of the stages of one slot, which lets nodes with an error policy catch failed tuples.
+    """The runner of the stages of one slot. It lets nodes with an error policy catch failed tuples.
 
     `nodes` gives the nodes of each stage, by the stage's number; for `skips` see `policy_of`.
     """
@@ -71,7 +72,7 @@ class Catcher:
             for number, own in policies.items()
         }
         self._thorough_runs = 0
-        """The number of coming runs that are thorough at once."""
+        """The number of coming runs that are thorough from the beginning."""
 
     def run(
         self, stage: Stage, attempt: TransactionAttempt, run: RunCatching, run_thoroughly: RunCatching | None = None

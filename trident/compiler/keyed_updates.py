@@ -1,4 +1,4 @@
-"""Updates whose keys do not depend on one another: Spark's workers make them, each for the keys whose tuples it has.
+"""Updates whose keys are independent of each other. Spark's workers compute them, each for the keys of its tuples.
 
 An update by key is the same function as on the driver. It gets the tuples of some keys, in their frozen order, and the
 state as the batch before left it, of which it sees these keys alone.
@@ -29,18 +29,18 @@ from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys, hash_keys
 
 KeyedStep = PersistentReduce | PartitionPersist | Window
-"""The steps of which some can be made key by key."""
+"""The steps of which some can be computed key by key."""
 
 
 def key_fields(step: StateUpdate) -> tuple[str, ...]:
-    """Return the fields of the tuples by which an update can be divided; no fields where it cannot be."""
+    """Return the fields of the tuples by which an update can be divided; no fields if it cannot be divided."""
     if isinstance(step, PartitionPersist):
         return tuple(step.keys.names)
     return step.group if isinstance(step, PersistentReduce | Window) else ()
 
 
 def why_not_by_key(step: StateUpdate) -> str | None:
-    """Return why executors cannot make an update key by key; None if they can."""
+    """Return why executors cannot compute an update key by key; None if they can."""
     if isinstance(step, PartitionPersist) and (why := _why_not_persisted(step)) is not None:
         return why
     counted = isinstance(step, Window) and isinstance(step.windowing.config, CountWindow)
@@ -69,7 +69,7 @@ def _why_not_persisted(step: PartitionPersist) -> str | None:
 
 
 def same_in_parts(step: StateUpdate) -> bool:
-    """Return whether an update gives the same for all tuples at once as for the tuples of some keys after others.
+    """Return whether an update has the same result for all tuples at once as for the tuples of some keys after others.
 
     An updater gets a list of tuples, and an object may keep what it has seen: what they make of the tuples of one key
     may depend on which others come with them.
@@ -83,7 +83,7 @@ def same_in_parts(step: StateUpdate) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyedUpdate:
-    """An update by key, apart from the plan around it, so that it can be sent to a worker.
+    """An update by key, separated from its plan, so that it can be sent to a worker.
 
     `keys` are the fields of the tuples that decide which worker gets a tuple.
     """
@@ -93,7 +93,7 @@ class KeyedUpdate:
 
     @classmethod
     def of(cls, step: StateUpdate) -> "KeyedUpdate":
-        """Return the update of a step for which `why_not_by_key` knows no reason."""
+        """Return the update of a step for which `why_not_by_key` returns None."""
         assert isinstance(step, PersistentReduce | PartitionPersist | Window)
         source = Node(step=step.source.step, site=step.source.site, schema=step.source.schema)
         nowhere: Any = None  # the factory may hold an address, and nobody asks for it here
@@ -105,7 +105,9 @@ class KeyedUpdate:
         return (hashes % np.uint64(tasks)).astype(np.int64)
 
     def __call__(self, tuples: pa.Table, snapshot: Stored, txid: int, time: float) -> Updated:
-        """Return what the update makes of all tuples of some keys; `snapshot` is the state as of the batch before.
+        """Return the result of the update for all tuples of some keys.
+
+        `snapshot` is the state as of the previous batch.
 
         Raises StateKeyError for another key, beside what the update raises.
         """
@@ -116,14 +118,14 @@ class KeyedUpdate:
         return updated
 
     def _own_keys(self, tuples: pa.Table, snapshot: Stored) -> "OwnKeys | None":
-        """Return the state of the tuples' keys; None for a window, which has several entries for each key."""
+        """Return the state of the tuples' keys; None for a window, whose keys have several entries."""
         if isinstance(self.step, Window):
             return None
         return OwnKeys(f"{self.step.step}: state {self.step.state.name!r}", tuples.select(list(self.keys)), snapshot)
 
 
 class OwnKeys(Stored):
-    """A state as the batch before left it, of which only some keys may be read: all of them are, in one read."""
+    """A state as of the previous batch, restricted to some keys. All of them are read in one read."""
 
     def __init__(self, where: str, keys: pa.Table, snapshot: Stored) -> None:
         encoded = one_chunk(encode_keys(keys)).dictionary_encode()
@@ -135,7 +137,7 @@ class OwnKeys(Stored):
         self._values: pa.Array | None = None
 
     def rows(self, keys: pa.Table) -> pa.Array:
-        """Return the number of each key. Raises StateKeyError for a key that is none of these."""
+        """Return the number of each key. Raises StateKeyError for any other key."""
         rows = pc.index_in(encode_keys(keys), value_set=self._encoded)
         if rows.null_count:
             row = rows.is_null().index(True).as_py()
@@ -143,14 +145,14 @@ class OwnKeys(Stored):
         return rows
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return one stored value for each row, null where there is none."""
+        """Return one stored value for each row; null if there is none."""
         rows = self.rows(keys)
         if self._values is None:
             self._values = self._snapshot.read(self._keys)
         return one_chunk(self._values.take(rows))
 
     def scan(self) -> Iterator[pa.Table]:
-        """Raise StateKeyError: a list of all entries has other keys."""
+        """Raise StateKeyError, because a list of all entries would include other keys."""
         raise self._refused("a list of all entries has others")
 
     def _refused(self, what: str) -> StateKeyError:

@@ -1,4 +1,4 @@
-"""The layout of a stage for the Spark engine: who reads each node, which fields, and what runs as one function.
+"""The layout of a stage for the Spark engine: readers of each node, needed fields, and what runs as one function.
 
 A layout is made once for each stage, not for each batch.
 """
@@ -38,7 +38,10 @@ from trident.plan.partitions import Counts, partition_counts
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
-    """The nodes of a stage in walk order (each after its sources), and by their ids their readers and partitions."""
+    """The nodes of a stage in walk order (each after its sources).
+
+    Readers and partitions are given by the nodes' ids.
+    """
 
     inputs: frozenset[int]
     """The ids of the nodes where tuples enter the stage."""
@@ -46,13 +49,13 @@ class StageLayout:
     readers: Mapping[int, int]
     """For each node the number of its readers: nodes, outputs and effects."""
     needed: Mapping[int, set[str]]
-    """For each node the fields that any of its readers needs."""
+    """For each node the fields that some reader needs."""
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
-    """The nodes whose failed tuples leave the stream, each with what becomes of its failed tuples."""
+    """The nodes whose failed tuples leave the stream, each with the treatment of these tuples."""
 
     def names(self, node: Node) -> list[str]:
-        """Return the fields of a node's output that are needed, in the order of its schema.
+        """Return the needed fields of a node's output, in the order of its schema.
 
         There is at least one: Spark carries no row without a column.
         """
@@ -61,7 +64,7 @@ class StageLayout:
 
     @property
     def partitioned(self) -> bool:
-        """Return whether partitions must exist even if they are empty.
+        """Whether partitions must exist even if they are empty.
 
         They must if a hint gives their number, or if an aggregation makes a result for each partition.
         """
@@ -69,19 +72,19 @@ class StageLayout:
         return by_partition or any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
-        """Return whether this node's output is read more than once.
+        """Return whether this node's output has more than one reader.
 
         A Debug is never shared: it passes its source's tuples on, so the source is the shared node.
         """
         return self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
     def ends(self, node: Node) -> bool:
-        """Return whether no other node of the stage reads this node's output: it is a result of the stage."""
+        """Return whether a node's output is a result of the stage, which no other node of the stage reads."""
         read = (source for other in self.nodes if id(other) not in self.inputs for source in sources_of(other))
         return all(source is not node for source in read)
 
     def carried(self, caught: Mapping[int, Caught]) -> dict[int, Caught]:
-        """Return the caught nodes that need no additional fields to be carried to their step.
+        """Return the nodes of `caught` for which no additional fields must be carried to their step.
 
         A dead letter holds all fields of its tuple, including fields that no step reads.
         """
@@ -150,7 +153,7 @@ def layout(
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the end nodes of a stage: its effects, and for each output the node whose tuples the output holds.
+    """Return the end nodes of a stage: its effects, and the node of each output.
 
     Each end comes with the fields that outputs take from it unchanged: none for an effect, and none for a
     PersistentAggregate, which gives accumulators.
@@ -198,7 +201,7 @@ def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
 
 
 def check_pickles(where: Where, target: object) -> None:
-    """Raise UserCodeError, which names the function, if it cannot be sent to Spark's workers."""
+    """Raise UserCodeError, which names the function, if `target` cannot be sent to Spark's workers."""
     try:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The outline of a batch group: each frozen output, described by the graph above and below it and not by its name.
+"""The outline of a batch group: each frozen output, described by the graph above and below it, not by its name.
 
 A batch is frozen with the outline of its program. When a later run commits the batch, each frozen output goes to the
 output of the later program that has the same place in the same graph, even if the order of lines in the program has
@@ -28,16 +28,15 @@ _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
     *("path", "storage", "partitions", "kafka", "formerly", "anew"),
 }
-"""Fields of nodes that do not belong to a node's shape: they do not change which tuples flow where."""
+"""Fields of nodes that are not part of a node's shape, because they do not change which tuples flow where."""
 
 _NOT_CODE = {*_NOT_SHAPE, "spout", "state", "branch"}
-"""Fields in which no user's function is looked for: none there makes an output's tuples (`branch` only reads them)."""
+"""Fields that are not searched for user functions: no function there computes an output's tuples (`branch` only reads
+them)."""
 
 _STORED_NAMES = {("Part", "number"): "place"}
-"""The names under which outlines in the log know fields that the code has renamed, by class and new name.
-
-A field's name is part of the shape: under a new name, a waiting batch would not fit the program that froze it.
-"""
+"""Former names of renamed fields, by class and new name. Outlines in the log have the former names. A field's name is
+part of the shape: with the new name, a waiting batch would not match the program that froze it."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -90,12 +89,12 @@ class Outline:
         return Outline(*msgspec.json.decode(text, type=tuple[tuple[Part, ...], tuple[Step, ...]]))
 
     def above(self, part: Part) -> tuple[Step, ...]:
-        """Return the steps above a part, the part's own step last."""
+        """Return the steps above a part. The part's own step is the last one."""
         return tuple(self.steps[at] for at in part.above)
 
 
 def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Callable[[Node], int]) -> Outline:
-    """Return the outline of a group. `outputs` are those that its stages freeze: stage number, name, schema and step.
+    """Return the outline of a group. `outputs` are the frozen outputs: stage number, name, schema and step.
 
     `stage_of` returns the number of the stage in which a step is run.
     """
@@ -125,7 +124,7 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
-    """Return for each node (by id) the states and outputs below it, including its own.
+    """Return for each node (by id) the states and outputs below it, including the node's own.
 
     `nodes` are in walk order: each after its sources. For a carried node only those below its readers in later stages
     count, because in its own stage nodes read the step itself and not the frozen table.
@@ -148,7 +147,7 @@ def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 
 def _shape(node: Node) -> Iterator[Any]:
-    """Yield the description of a node in its graph: each field's name, then its value as JSON, without functions."""
+    """Yield the description of a node in the graph: each field's name, then its value as JSON, without functions."""
     for name, value in _stored_fields(node, _NOT_SHAPE):
         if (plain := _plain(value)) is not None:
             yield name
@@ -156,7 +155,7 @@ def _shape(node: Node) -> Iterator[Any]:
 
 
 def _stored_fields(value: Any, without: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a node, or of an object in it: the name that outlines in the log use, and the value."""
+    """Yield the fields of a node, or of an object in it: the name that outlines in the log have, and the value."""
     for field in fields(value):
         if field.name not in without:
             yield _STORED_NAMES.get((type(value).__name__, field.name), field.name), getattr(value, field.name)
@@ -199,7 +198,7 @@ def _named(node: Node) -> str:
 # --- what tells twins apart -----------------------------------------------------------------------------------------
 
 _TRAITS: WeakKeyDictionary[Node, dict[str, str]] = WeakKeyDictionary()
-"""The traits of the functions in each step, as they were at the topology's first start: a run may change attributes."""
+"""The traits of the functions in each step at the first start of the topology, because a run may change attributes."""
 
 
 def _differences(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
@@ -240,7 +239,7 @@ def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _text(twins: Sequence[Node]) -> str:
-    """Return a digest of the source files, or notebook cells, that hold the twins and the steps above them."""
+    """Return a digest of the source files or notebook cells in which the twins and the steps above them are written."""
     files = sorted({node.site.file for node in walk(*twins)})
     linecache.checkcache()
     return _digest([linecache.getlines(file) for file in files])

@@ -1,4 +1,4 @@
-"""Previews of a stream before a run: its stateless part, over the first batches of its spouts."""
+"""Previews of a stream before a run: its stateless part over the first batches of its spouts."""
 
 import tempfile
 import time
@@ -54,7 +54,7 @@ def active_session() -> SparkSession | None:
 
 
 def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
-    """Print Spark's own plan for this node's output over its spouts' first batches, without running it."""
+    """Print Spark's plan for this node's output over the first batches of its spouts. The plan is not run."""
     session = spark or active_session() or local_session()
     with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
         frame.explain(mode=mode)
@@ -62,7 +62,7 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 
 @contextmanager
 def _first_batches(node: Node) -> Iterator[Inputs]:
-    """Open the spouts from which the node gets tuples, yield the first batch of each, and close them at the end.
+    """Open the spouts of the node's tuples, yield the first batch of each, and close the spouts at the end.
 
     Raises TopologyError if a state or a DRPC request lies on the way.
     """
@@ -79,7 +79,7 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
 
 
 def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
-    """Return the first batch of a spout; an empty table if the spout has nothing."""
+    """Return the first batch of a spout; an empty table if the spout has no rows."""
     attempt = TransactionAttempt(1, 0)
     metadata = executor.plan(attempt, None, time.time())
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
@@ -93,7 +93,7 @@ def _in_python(node: Node, emissions: Inputs, n: int) -> pa.Table:
 
 @contextmanager
 def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[DataFrame]:
-    """Yield the node's output as a DataFrame in a new session, which is returned to the pool at the end."""
+    """Yield the node's output as a DataFrame in a new session. The session is released at the end."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():

@@ -33,7 +33,7 @@ from trident_state.state_shape import StateShape
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """A table that a stage makes and the log freezes. Its content depends on the class of `step`.
+    """A table that a stage computes and the log freezes. Its content depends on the class of `step`.
 
     - PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     - StateQuery: the input tuples of the query.
@@ -56,7 +56,7 @@ class Output:
 
     @property
     def carried(self) -> bool:
-        """Return whether the log only carries this output to a later stage: no state step or sink takes it."""
+        """Whether the log only carries this output to a later stage: no state step or sink reads it."""
         return not isinstance(self.step, StateStep | Sink)
 
 
@@ -66,19 +66,17 @@ class Stage:
 
     number: int
     inputs: tuple[Node, ...]
-    """The nodes whose tuples the engine starts from: in stage 1 the spouts, in later stages steps of earlier outputs.
-
-    A step of an output stands for the tuples that leave it: a PersistentAggregate for its new values, a StateQuery for
-    the tuples with their answers, a carried node for its table.
-    """
+    """The nodes from whose tuples the engine starts: in stage 1 the spouts, in later stages steps of earlier outputs.
+    The tuples of such a step are those of its output: the new values of a PersistentAggregate, the answered tuples of a
+    StateQuery, the table of a carried node."""
     outputs: tuple[Output, ...]
-    """The tables that the engine makes."""
+    """The tables that the engine computes."""
     debugs: tuple[Debug, ...] = ()
     effects: tuple[Node, ...] = ()
-    """The leaves of the plan without a state or a sink: they run for the side effects of the user's functions."""
+    """The leaves of the plan that are neither a state nor a sink. They run for the side effects of user functions."""
     updates: tuple[Output, ...] = ()
-    """The tables that the driver makes without an engine, frozen with `outputs`: the results of StateUpdates, late
-    tuples, dead letters, and tables that a state step hands to a sink."""
+    """The tables that are computed in the commit turn without an engine, and frozen with `outputs`: results of
+    StateUpdates, late tuples, dead letters, and tables that a state step hands to a sink."""
 
     @cached_property
     def frozen(self) -> tuple[Output, ...]:
@@ -92,7 +90,7 @@ class Stage:
 
     @property
     def runs(self) -> bool:
-        """Return whether an engine has anything to do for this stage."""
+        """Whether an engine has anything to run for this stage."""
         return bool(self.outputs or self.debugs or self.effects)
 
     @cached_property
@@ -102,13 +100,13 @@ class Stage:
 
     @cached_property
     def read_by_driver(self) -> tuple[Node, ...]:
-        """The nodes whose tuples the driver reads: the inputs of state updates, sinks and queries of this stage."""
+        """The nodes whose tuples the driver reads: inputs of this stage's state updates, sinks and queries."""
         drivers = StateUpdate | LateTuples | Sink | CommittedQuery
         return tuple(source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step))
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of this stage and the nodes that it reads (`reads`), in walk order: each after its sources."""
+        """The nodes of this stage and those that it reads (`reads`), in walk order: each after its sources."""
         ends = [output.step for output in self.frozen]
         return walk(*ends, *self.debugs, *self.effects, starts={id(node) for node in self.reads})
 
@@ -118,13 +116,14 @@ class Group:
     """A batch group: spouts that share txids, because a merge, a join, a query or a common state connects them."""
 
     name: str
-    """When compiled: the alphabetically first of the group's streams. In a run: the group's lasting name in the log."""
+    """The group's name. After compilation: the alphabetically first stream of the group. In a run: the lasting name in
+    the log."""
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
     links: tuple[Node, ...] = ()
-    """The steps that connect the streams: without them, each stream would be in a group of its own."""
+    """The steps that connect the streams. Without these steps, each stream would be a group of its own."""
     hints: Hints = field(default_factory=dict)
-    """The numbers of partitions that take the place of the program's, by step."""
+    """The numbers of partitions that replace those of the program, by step."""
     skips: bool = False
     """Whether steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
 
@@ -156,14 +155,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestPlan:
-    """A DRPC function: the plan from a request's arguments (`source`) to the answers (`leaf`), and its queries."""
+    """A DRPC function: the plan from a request's arguments (`source`) to its answers (`leaf`), and its queries."""
 
     function: str
     source: RequestSource
     leaf: Node
     queries: tuple[StateQuery, ...]
     python: bool
-    """True where every operation has a Python form, so that no Spark job is needed."""
+    """Whether every operation has a Python form, so that no Spark job is needed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,9 +174,9 @@ class Program:
     shapes: dict[str, StateShape]
     """The shape of each state, by its name."""
     statics: tuple[StaticState, ...] = ()
-    """The states that the topology reads and never writes."""
+    """The states that the topology reads but never writes."""
 
 
 def hints_in_groups(groups: Iterable[Group]) -> dict[str, int]:
-    """Return the numbers of partitions that the program gives to the steps of these groups, by step."""
+    """Return the numbers of partitions that the program sets for the steps of these groups, by step."""
     return hints_in(node for group in groups for stage in group.stages for node in stage.nodes)

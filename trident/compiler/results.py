@@ -1,4 +1,4 @@
-"""The results of a stage: tables, or files that the executors wrote."""
+"""The results of a stage: tables, or files that executors wrote."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class FrozenFile:
-    """One file of a large result, written and fsynced by an executor; `name` is in the attempt's folder.
+    """One file of a large result. An executor has written and fsynced it. `name` is relative to the attempt's folder.
 
     `checksum` is the CRC32 of its bytes.
     """
@@ -22,7 +22,7 @@ class FrozenFile:
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """A large result by reference: the exact list of its files in `folder`, a path relative to the checkpoint."""
+    """A large result by reference: the exact list of its files in `folder`, which is relative to the place of files."""
 
     folder: str
     files: tuple[FrozenFile, ...]
@@ -39,7 +39,7 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """The work of one step in one run of its stage: the numbers of its input and output tuples, and the seconds."""
+    """The work of one step in one run of its stage: the numbers of its input and output tuples, and its seconds."""
 
     step: str
     entered: int
@@ -52,12 +52,12 @@ class StageResult:
     """The results of a stage in one attempt."""
 
     results: Mapping[str, Result]
-    """The results by the names of the stage's outputs. Dead letters have an entry only where there are some."""
+    """The results by the names of the stage's outputs. Dead letters have an entry only if there are some."""
     rows: int | None = None
-    """The number of tuples that the stage read, where that is known."""
+    """The number of tuples that the stage read; None if it is not known."""
     debug: Mapping[str, pa.Table] = field(default_factory=dict)
     """The tuples that Debug steps show, by label."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """For each step with failures under ``onError="skip"`` the number of skipped tuples."""
+    """For each step with failures under ``onError="skip"``, the number of skipped tuples."""
     steps: tuple[StepWork, ...] = ()
     """The work of each step, in the order in which they ran; empty on an engine that does not run steps one by one."""

@@ -1,4 +1,4 @@
-"""The cutting of a topology into batch groups, and of each group into stages between its state steps."""
+"""Cuts a topology into batch groups, and each group into stages between its state steps."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -64,7 +64,7 @@ def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource,
 
 
 def _with_writers(roots: Sequence[Node]) -> list[Node]:
-    """Return the roots, and every step that writes a state which is read on the way to a root or another such step."""
+    """Return the roots, and every step that writes a state which a root, or another such step, reads."""
     complete: dict[int, Node] = {}
     waiting = list(roots)
     while waiting:
@@ -79,7 +79,7 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Return the nodes of each batch group. A source, a query or a common state connects nodes to one group."""
+    """Return the nodes of each batch group. A source, a query or a common state connects nodes in one group."""
     sets = NodeSets(nodes)
     for one, other in _connections(nodes):
         sets.unite(one, other)
@@ -90,7 +90,7 @@ def _components(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _connections(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield the pairs of nodes that share batches, the step that connects them last.
+    """Yield pairs of nodes that share batches. The second node of a pair is the step that connects them.
 
     `nodes` are in walk order. All pairs of sources come before all pairs of queries, so that both nodes of a query are
     already in one set with their spouts.
@@ -105,7 +105,7 @@ def _connections(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
 
 
 def _links(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the steps of a group that connect streams which no earlier step connects."""
+    """Return the steps of a group that connect streams which no earlier step connected."""
     sets, links = NodeSets(nodes), dict[int, Node]()
     spouts = [node for node in nodes if isinstance(node, SpoutSource)]
     for one, other in _connections(nodes):
@@ -125,7 +125,7 @@ def _group(nodes: list[Node]) -> Group:
 
 
 def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
-    """Return the stages of one group. `nodes` are in walk order: each node comes after its sources."""
+    """Return the stages of one group. `nodes` are in walk order: each after its sources."""
     level: dict[int, int] = {}
     for node in nodes:
         level[id(node)] = _level(node, level)
@@ -150,7 +150,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 
 
 def _level(node: Node, level: Mapping[int, int]) -> int:
-    """Return the number of the stage that a node belongs to.
+    """Return the number of the stage to which a node belongs.
 
     A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first. So
     does a query of committed values, whose answers the driver computes, like an update, and freezes.
@@ -173,7 +173,7 @@ def _ends_stage(node: Node) -> bool:
 
 
 def _made_by_driver(node: Node) -> bool:
-    """Return whether the driver makes this node's output, from tables that it has in the commit turn anyway."""
+    """Return whether the driver computes this node's output, from tables that it has in the commit turn anyway."""
     if isinstance(node, Sink):
         return _ends_stage(node.source)
     return isinstance(node, StateUpdate | CommittedQuery | Emitted | LateTuples | LettersOf)
@@ -217,7 +217,7 @@ def _inputs(nodes: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 
 
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
-    """Return for each node (by id) the name of its output, which is unique in the group and stable over restarts.
+    """Return for each node (by id) the name of its output. It is unique in the group, and the same after restarts.
 
     - "<state>": what a step writes into its state
     - "<state>?<n>": what enters the n-th query of a state
@@ -255,7 +255,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 
 
 def _carried_to(node: Node, readers: Sequence[Node]) -> str:
-    """Return the name for a carried node's output: that of an updated state, a window's late tuples, or its step."""
+    """Return the name of a carried node's output: from an updated state, a window's late tuples, or the node's step."""
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
     join = next((reader for reader in updates if isinstance(reader, IntervalJoin)), None)
     if join is not None:
@@ -272,7 +272,7 @@ def _late_for(node: LateTuples) -> str:
 
 
 def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
-    """Return the output that a stage makes for a node. `readers` are the nodes of later stages that read the output."""
+    """Return the output that a stage has for a node. `readers` are the nodes of later stages that read the output."""
     if isinstance(node, StateWriter):
         shape = shape_of(node)
         return Output(name, node, shape.keys.append(pa.field(value_of(node).name, shape.value)))
@@ -287,7 +287,7 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
 
 
 def _has_effect(leaf: Node) -> bool:
-    """Return whether a leaf that nothing reads must run, because a step on the way to it calls the user's code.
+    """Return whether a leaf without readers must run, because a step above it calls user code.
 
     On the way to a Debug only a Peek counts: the tuples that a Debug shows are evaluated anyway.
     """

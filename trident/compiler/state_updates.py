@@ -25,7 +25,10 @@ from trident.plan import nodes
 
 
 def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
-    """Return a function that runs this update of a state over a batch. It gets the tuples of each of its sources."""
+    """Return a function that runs this update of a state over a batch.
+
+    Its first argument holds the tuples of each source.
+    """
     if isinstance(step, nodes.IntervalJoin):
         return interval_join(step)
     update = _of_one_source(step)
@@ -69,5 +72,5 @@ def compile_window(step: nodes.WindowUpdate) -> RunWindow:
 
 
 def compile_late(step: nodes.LateTuples) -> RunLate:
-    """Return a function that selects from a batch's tuples those that are late for a window."""
+    """Return a function that selects the tuples of a batch that are late for a window."""
     return late_tuples(step)

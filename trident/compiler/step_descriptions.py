@@ -1,4 +1,4 @@
-"""Descriptions for explain and pictures: the runner of each step, and the outputs of each stage."""
+"""Descriptions for explain and pictures: what runs each step, and the outputs of each stage."""
 
 from trident.compiler.program import Group, Program, Stage
 from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, walk
@@ -10,7 +10,7 @@ ONLY_SPARK = "only on Spark"
 
 
 def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return the runner of each step on this engine, by the step's id.
+    """Return what runs each step on this engine, by the step's id.
 
     On Spark: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver"; in a DRPC function, which the driver
     answers, a step that has no Python form has the runner "a Spark job". On the embedded engine the driver runs all
@@ -50,7 +50,7 @@ def stage_lines(program: Program, engine: EngineName = "spark") -> list[str]:
 
 
 def _streams_of(group: Group) -> str:
-    """Return, for a group of several streams, these streams and the steps that connect them, in words."""
+    """Return in words the streams of a group and the steps that connect them, if the group has several streams."""
     if len(group.spouts) == 1:
         return ""
     links = "; ".join(_link(node) for node in group.links)

@@ -1,4 +1,4 @@
-"""The refusal of results with times outside the years 1 to 9999, before they are frozen."""
+"""Refuses results with times outside the years 1 to 9999, before they are frozen."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ WAY_OUT = (
 
 
 def check_years(where: str, keys: pa.Table, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
-    """Refuse a result with a time that no datetime can hold: stores, functions and readers could never take it.
+    """Refuse a result with a time that no datetime can hold, because stores, functions and readers could not take it.
 
     Raises StateValueError, with the key fields of the time's row.
     """

@@ -1,4 +1,4 @@
-"""The configuration file: TOML, with options for all topologies, for one, and for each profile.
+"""The configuration file: TOML with options for all topologies, for one topology, and for each profile.
 
 defaultProfile = "dev"
 
@@ -26,7 +26,7 @@ from trident.base.names import did_you_mean
 from trident.configuration.option_table import OPTIONS
 
 DEFAULT_FILE = "trident.toml"
-"""The file that is read in the working directory, unless another one is named."""
+"""The file that is read in the working directory, unless another file is named."""
 
 _SECTIONS = ("defaultProfile", "start", "topologies", "profiles")
 
@@ -43,7 +43,7 @@ class ConfigurationFile:
         return self.content.get("defaultProfile")
 
     def sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the tables that apply to a topology, each with its name; a later one outranks an earlier one.
+        """Return the tables that apply to a topology, each with its name. A later table outranks an earlier one.
 
         Raises TopologyError if the file has no such profile.
         """
@@ -96,7 +96,10 @@ def _check_sections(path: Path, prefix: str, content: Mapping[str, Any]) -> None
 
 
 def check_value(where: str, option: str, value: Any) -> Any:
-    """Return the value of an option as `start` takes it. Raises TopologyError, which says `where` the value stands."""
+    """Return the value of an option in the form that `start` accepts.
+
+    Raises TopologyError; its message says `where` the value is written.
+    """
     try:
         return OPTIONS[option].check(option, value)
     except TopologyError as error:

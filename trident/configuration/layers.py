@@ -1,4 +1,4 @@
-"""The layers of configuration, and the value that each option of a start has after all of them."""
+"""The layers of configuration, and the value of each option of a start after all layers."""
 
 import logging
 import os
@@ -16,21 +16,21 @@ from trident.configuration.option_table import OPTIONS
 logger = logging.getLogger(__name__)
 
 PREFIX = "TRIDENT_START_"
-"""How the environment variables of options begin: TRIDENT_START_MAX_ATTEMPTS is maxAttempts."""
+"""The beginning of the environment variables of options: TRIDENT_START_MAX_ATTEMPTS is maxAttempts."""
 
 FILE = "TRIDENT_CONFIG"
-"""The variable that names the file; empty: no file is read."""
+"""The variable that names the file. If it is empty, no file is read."""
 
 PROFILE = "TRIDENT_PROFILE"
 """The variable that names the profile."""
 
 DEFAULT = "default"
-"""The layer of values that nothing sets."""
+"""The layer of values that no file, variable or call sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The value of an option, and the layer that it comes from."""
+    """The value of an option, and the layer from which it comes."""
 
     value: Any
     layer: str
@@ -48,7 +48,7 @@ def variable_of(option: str) -> str:
 def configured(
     topology: str, profile: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Configured]:
-    """Return each option of a start with its value, as the defaults, the file and the environment have it.
+    """Return each option of a start with its value from the defaults, the file and the environment.
 
     Parameters
     ----------
@@ -77,7 +77,10 @@ def configured(
 
 
 def _file(variables: Mapping[str, str]) -> ConfigurationFile | None:
-    """Return the file that the environment names, or the default file, or None. A named file must exist."""
+    """Return the file that the environment names, otherwise the default file, otherwise None.
+
+    A named file must exist.
+    """
     named = variables.get(FILE)
     if named is not None:
         return read_file(Path(named)) if named else None
@@ -103,7 +106,7 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
 
 
 def with_configured(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a call of `start`, with the others that the file or the environment sets."""
+    """Return the options of a call of `start`, and the other options that the file or the environment sets."""
     name = given.get("name", "topology")
     values = configured(name) if isinstance(name, str) else {}  # `start` refuses what is no name
     beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}

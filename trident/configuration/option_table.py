@@ -1,4 +1,4 @@
-"""The options of a start that a file or the environment can set: of each its default, and how its value is read.
+"""The options of a start that a file or the environment can set: the default of each, and how its value is read.
 
 Each start imports this module before Spark warms up, so slow imports are made only for values that need them.
 """
@@ -22,7 +22,7 @@ Check = Callable[[str, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option: its default, the check of its value, and how the text of an environment variable becomes a value."""
+    """An option: its default, the check of its value, and the conversion of an environment variable's text."""
 
     default: Any
     check: Check
@@ -71,13 +71,13 @@ def _folder(name: str, value: Any) -> Any:
 
 
 def _hints_of(text: str) -> Any:
-    """Return the partitions by step that a text such as ``words=4,lines=2`` gives."""
+    """Return the partitions by step in a text such as ``words=4,lines=2``."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): _number_of(count) for name, _, count in pairs}
 
 
 def pairs_of(text: str) -> Any:
-    """Return what ``region=eu-central-1,secret_access_key=env:MY_SECRET`` says."""
+    """Return the pairs in a text such as ``region=eu-central-1,secret_access_key=env:MY_SECRET``."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -145,4 +145,5 @@ OPTIONS: Mapping[str, Option] = {
     "parallelismHints": Option(None, _hints, _hints_of),
     "ledger": Option(False, flag, _flag_of),
 }
-"""By name. The name of a topology, `takeover`, `replace`, `waitStrategy` and `clock` belong to the call alone."""
+"""The options by name. The name of a topology, `takeover`, `replace`, `waitStrategy` and `clock` belong to the call
+alone."""

@@ -1,4 +1,4 @@
-"""The demo: a word count over a novel whose driver is killed and started again. Run ``python -m trident.demo``."""
+"""The demo: a word count over a novel. Its driver is killed and started again. Run ``python -m trident.demo``."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ from trident.demo.sources import NoSourceError, Source, opened
 from trident.demo.words import count_independently
 
 KILLED_IN = 8
-"""The txid of the batch in which the driver dies: the state holds the batch, the log does not have its COMMITTED."""
+"""The txid of the batch in which the driver dies: the state holds the batch, but the log has no COMMITTED for it."""
 
 CRASH_AT = f"commit.state.after:{KILLED_IN}"
 
@@ -117,7 +117,7 @@ def show(report: Mapping[str, Any]) -> None:
 
 
 def wrong_counts(counts: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many occurrences are missing in `counts`, and how many are too many, both summed over all words.
+    """Return how many occurrences are missing in `counts` and how many are too many, both summed over all words.
 
     >>> wrong_counts({"whale": 3, "sea": 1}, {"whale": 2, "sea": 1, "ahab": 5})
     (5, 1)

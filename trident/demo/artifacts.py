@@ -1,4 +1,4 @@
-"""Artifacts of Maven Central for the demo and for tests: pyspark's own Ivy fetches them once, into the user's cache."""
+"""Artifacts of Maven Central for the demo and for tests. Pyspark's own Ivy fetches them once, into the user's cache."""
 
 import os
 import shutil
@@ -26,13 +26,15 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """Return the path of the Java that Spark would use."""
+    """Return the path of the Java that Spark uses."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else "java"
 
 
 def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
-    """Return the folder with the jars of the first artifact that can be fetched, and ""; else a folder and the reason.
+    """Return the folder with the jars of the first artifact that can be fetched, and "".
+
+    If none can be fetched, return a folder and the reason.
 
     An artifact is ``group:name:version``, which includes its dependencies, or ``group:name:version:classifier``, which
     is a single file.
@@ -48,7 +50,7 @@ def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
 
 @cache
 def _resolve(artifact: str) -> tuple[Path, str]:
-    """Return the folder for an artifact's jars, and the reason why they are not there; "" if they are."""
+    """Return the folder for an artifact's jars, and the reason why the jars are missing; "" if they are there."""
     group, name, version, *classifier = artifact.split(":")
     folder = cache_folder() / "-".join((name, version, *classifier))
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""The driver process of the demo, which runs the topology and reports to its parent in lines of JSON on stdout."""
+"""The driver process of the demo. It runs the topology and reports to its parent in lines of JSON on stdout."""
 
 import json
 import os
@@ -26,7 +26,7 @@ ASK_EVERY = 4
 """The number of batches between two queries."""
 
 _reporting = threading.Lock()
-"""Held while a line is written, because threads of the run report, too, and lines must not mix."""
+"""Held while a line is written, because threads of the run also write reports and lines must not mix."""
 
 
 def wordcount(redis: str | None, servers: str) -> TridentTopology:

@@ -1,14 +1,16 @@
-"""Free ports on loopback for servers that are killed and come back under the same address."""
+"""Free ports on loopback for servers that are killed and come back at the same address."""
 
 import random
 import socket
 
 _LOWEST, _ABOVE = 10_000, 22_000
-"""Below the range from which systems give ports to clients: a client might take the port of a server that is away."""
+"""Bounds below the range from which systems assign ports to clients, which might take a stopped server's port."""
 
 
 def free_port(beside: int = 0) -> int:
-    """Return a port on 127.0.0.1 that nobody listens on; if `beside` is given, the port that much higher is free too.
+    """Return a port on 127.0.0.1 on which no process listens.
+
+    If `beside` is given, the port that is `beside` higher is free, too.
 
     >>> 10_000 <= free_port() < 22_000
     True

@@ -26,12 +26,12 @@ class Source:
     servers: str = ""
     """The brokers of Kafka; "" for files."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What the driver's environment needs for it."""
+    """The environment variables that the driver needs for this source."""
 
 
 @contextmanager
 def opened(name: str, folder: Path) -> Iterator[Source]:
-    """Yield a source that is ready. A broker that this starts is stopped at the end. Raises NoSourceError."""
+    """Yield a source that is ready. If this function started a broker, it stops it at the end. Raises NoSourceError."""
     if name not in SOURCES:
         raise NoSourceError(f"SOURCE={name!r} is not one of {', '.join(map(repr, SOURCES))}")
     files = sorted(CORPUS.glob("*.txt"))

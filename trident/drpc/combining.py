@@ -1,4 +1,4 @@
-"""Batching of questions: those that arrive while one is being answered are answered together afterwards.
+"""Batching of questions: questions that arrive while another is being answered are answered together afterwards.
 
 If no caller is answering, a caller answers its own question and those of all callers that wait; then it hands this role
 to a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no thread
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from trident.user_calls.threads import Threads
 
 _IDLE = 10.0
-"""Seconds after which a thread that has nothing to answer ends."""
+"""Seconds after which a thread without questions ends."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -41,10 +41,10 @@ class Audience:
         self.since = time.time()
         """The time at which the answer began, in seconds since 1970."""
         self.whenGone: Callable[[], None] = _nothing
-        """Called when the last caller has left without an answer."""
+        """Called when the last caller leaves without an answer."""
 
     def check(self) -> None:
-        """Raise Late if no caller waits any more."""
+        """Raise Late if no caller is waiting any more."""
         if not self.size:
             raise Late
 
@@ -53,7 +53,7 @@ def _nothing() -> None: ...
 
 
 class _Call(Generic[Q, A]):
-    """One caller's question and its progress.
+    """One caller's question, and its progress.
 
     A call is queued, then part of a batch, then done; or its caller is told to answer the next batch itself.
     """
@@ -83,7 +83,7 @@ class _Call(Generic[Q, A]):
 
 
 class Combining(Generic[Q, A]):
-    """Answers questions in batches; `answer` gives one answer or exception for each question.
+    """Answers questions in batches. `answer` returns one answer or exception for each question.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Combining(Generic[Q, A]):
 
     @property
     def hanging(self) -> list[Audience]:
-        """The audiences of batches on which a thread still works although all callers have left; the oldest first."""
+        """The audiences of batches on which a thread still works although all callers have left, oldest first."""
         with self._lock:
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
@@ -169,7 +169,10 @@ class Combining(Generic[Q, A]):
             raise Late(call.audience.thread if call.audience is not None else None)
 
     def _lead(self, call: _Call[Q, A]) -> None:
-        """Answer this call's question and those that wait, then wake a caller that answers the next batch."""
+        """Answer this call's question together with the waiting ones.
+
+        Then wake a caller, which answers the next batch.
+        """
         batch, audience = [call], Audience()
         with self._lock:
             while self._queue and len(batch) < self._most:

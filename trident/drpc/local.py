@@ -1,4 +1,4 @@
-"""DRPC inside the driver's process: a request runs through its stream and reads the states, without a Spark job."""
+"""DRPC in the driver's process: a request runs through its stream and reads the states, without a Spark job."""
 
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Compile = Callable[[RequestPlan], Answer]
-"""A function that makes, from a plan, the function that answers requests of the plan, many at once."""
+"""A function that compiles a plan to the function that answers requests, many at once."""
 
 _EVERYBODYS = (
     FencedError,
@@ -49,7 +49,7 @@ _EVERYBODYS = (
     StateUnavailableError,
     Late,
 )
-"""Errors that all requests of a batch would get."""
+"""Errors that would occur for all requests of a batch."""
 
 REQUEST = pa.field("_request", pa.int64(), nullable=False)
 _STRING = pa.string()
@@ -167,7 +167,7 @@ class DRPCFunction:
         self._states = list(dict.fromkeys(node.state.name for node in written))
         kept = (state for state in self._states if source.kind(state) is not StateKind.NON_TRANSACTIONAL)
         self._groups = {source.group_of(state) for state in kept}
-        """The batch groups whose txids an answer names."""
+        """The batch groups whose txids are named in an answer."""
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
         self._combining: Combining[list[Any], DRPCResult] = Combining(self.answer)
@@ -195,7 +195,7 @@ class DRPCFunction:
         return self._arguments.bind(args, named)
 
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: Duration | None) -> DRPCResult:
-        """Ask the function, and wait for its rows; see `LocalDRPC.execute`."""
+        """Call the function, and wait for its rows; see `LocalDRPC.execute`."""
         values = self.bind(args, named)
         limit = read_limit("timeout", timeout, error=self._refused)
         limit = self._timeout if limit is None else limit
@@ -223,7 +223,7 @@ class DRPCFunction:
         return DRPCArgumentError(f"DRPC {self._plan.function!r}: {problem}")
 
     def answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
-        """Return one result or error for each request, whose arguments `bind` has returned.
+        """Return one result or error for each request. `requests` are arguments that `bind` returned.
 
         If a batch fails, each half of it is answered separately, and so on, so that the error reaches only the request
         that caused it.
@@ -275,7 +275,7 @@ def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
 
 
 class LocalDRPC:
-    """The DRPC functions of a running topology, ``running.drpc``. Any thread may ask.
+    """The DRPC functions of a running topology, ``running.drpc``. Any thread may call.
 
     Requests to one function that arrive while it is busy are answered together. User functions run in another thread
     than the caller's, because the caller must be able to leave. Their error reaches only the caller whose request
@@ -308,7 +308,7 @@ class LocalDRPC:
         compile: Compile = compile_request,
         timeout: float | None = None,
     ) -> None:
-        """Make the functions of these plans.
+        """Create the functions for these plans.
 
         `compile`: the engine's function that compiles a plan, called at the plan's first request. `timeout`: seconds
         for a request that names none.
@@ -322,11 +322,11 @@ class LocalDRPC:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The names of the functions that can be asked."""
+        """The names of the DRPC functions."""
         return tuple(sorted(self._functions))
 
     def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> DRPCResult:
-        """Ask a function, and wait for its rows.
+        """Call a function, and wait for its rows.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class LocalDRPC:
         return self.function(function).execute(args, named, timeout)
 
     def function(self, name: str) -> DRPCFunction:
-        """Return a function by its name. Raises DRPCNotFoundError if there is none."""
+        """Return the function with this name. Raises DRPCNotFoundError if there is none."""
         found = self._functions.get(name)
         if found is None:
             there = f"the functions are ({', '.join(self.functions)})" if self._functions else "the topology has none"

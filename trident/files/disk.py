@@ -16,7 +16,10 @@ from trident.files.store import Sink, StoredFile
 
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
-    """A folder. With `private`, only the user of this process may read what is written there."""
+    """A place of files that is a folder.
+
+    With `private`, only the user of this process may read what is written there.
+    """
 
     root: Path
     private: bool = False

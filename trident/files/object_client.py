@@ -1,4 +1,4 @@
-"""The client of object stores: obstore, opened by URL and options, with what a store refuses said in one line."""
+"""The client of object stores: obstore, opened by URL and options; a store's refusal as a message of one line."""
 
 import importlib
 import re
@@ -13,18 +13,18 @@ SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 """The URLs of objects. Only S3 is tested."""
 
 FEW: dict[str, Any] = {"max_retries": 4}
-"""How often a request is sent again for a reader that is called again anyway: it waits a second or two."""
+"""Retries of a request whose caller tries again by itself: the client gives up after a second or two."""
 
 PATIENT: dict[str, Any] = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
 }
-"""How long one request outlasts a store that is away: about twenty seconds. What asked is then told, and asks again."""
+"""Retries of a request that outlasts an outage of the store of about twenty seconds. Then the request fails."""
 
 
 def obstore() -> Any:
-    """Return the package. Raises MissingPackageError if it is not installed."""
+    """Return the package obstore. Raises MissingPackageError if it is not installed."""
     try:
         return importlib.import_module("obstore")
     except ImportError as error:
@@ -41,7 +41,7 @@ def failures() -> Any:
 
 
 def bucket_of(url: str) -> tuple[str, str]:
-    """Return the URL of a bucket, and the key behind it.
+    """Split the URL of an object into the URL of its bucket and the object's key.
 
     >>> bucket_of("s3a://books/2024/one.txt")
     ('s3://books', '2024/one.txt')
@@ -52,7 +52,10 @@ def bucket_of(url: str) -> tuple[str, str]:
 
 
 def reason(error: Exception) -> str:
-    """Return what a store says, in one line; without queries, in which some stores have signatures."""
+    """Return a store's error message as one line.
+
+    Queries of URLs are left out, because some stores put signatures there.
+    """
     said = " ".join(str(error).partition("Debug source")[0].split())
     said = re.sub(r"(://[^\s?]*)\?\S*", r"\1?...", said)
     head, _, body = said.partition(" <?xml")
@@ -61,7 +64,7 @@ def reason(error: Exception) -> str:
 
 
 def refused(error: Exception) -> bool:
-    """Return whether a store will not do what was asked, however often it is asked: no right, no such bucket."""
+    """Return whether a store will refuse a request however often it is sent: no permission, no such bucket."""
     kinds = failures()
     if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError | kinds.NotSupportedError):
         return True
@@ -80,7 +83,9 @@ def pauses() -> list[float]:
 
 @lru_cache(maxsize=16)
 def open_bucket(bucket: str, options: Options, client: Options, patient: bool = False) -> Any:
-    """Return a client that keeps its connections. The cache's key holds the credentials: new ones get a new client.
+    """Return a client of a bucket, which keeps its connections.
+
+    Clients are cached by URL and options. The options include the credentials, so new credentials get a new client.
 
     Raises TopologyError if the options do not fit the store.
     """

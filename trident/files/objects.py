@@ -1,4 +1,4 @@
-"""Files as objects of S3, or of a store with the like interface: durable when the store has confirmed them.
+"""Files as objects of S3, or of a store with an interface like it: durable when the store has confirmed them.
 
 Up to `WHOLE` bytes an object is one request, on the condition that there is none of its name (``If-None-Match: *``).
 A larger one is sent in parts, and appears as a whole with the last request; it has no condition, and needs none, since
@@ -20,7 +20,7 @@ from trident.files.store import Sink, StoredFile
 logger = logging.getLogger(__name__)
 
 WHOLE = 32 << 20
-"""The bytes up to which an object is sent in one request, and held in memory until then."""
+"""The most bytes that are sent in one request. They are held in memory until then."""
 
 _PART = 8 << 20
 _PAGE = 1_000
@@ -68,7 +68,7 @@ class ObjectFiles:
             raise FilesUnavailableError(f"{self.path(name)} has {size} bytes, sent were {content.size}")
 
     def _put(self, name: str, content: Any) -> None:
-        """Write an object that no other writer writes."""
+        """Write an object whose name no other writer uses."""
         try:
             there = self._create(name, content)
         except (failures().NotSupportedError, NotImplementedError):
@@ -89,7 +89,7 @@ class ObjectFiles:
             return self._create(name, content)
 
     def _create(self, name: str, content: Any) -> bool:
-        """Write an object unless it is there, and return whether it now has this content.
+        """Write an object unless there is one, and return whether the object at this name has this content now.
 
         The client does not send a conditional request again whose reply was lost, since it cannot know what the second
         reply means. Here it is known: an object of this name with this content is what was asked for.
@@ -162,7 +162,7 @@ class ObjectFiles:
             logger.warning("files that nothing names any more are left for the next start: %s", error)
 
     def remove_empty(self) -> None:
-        """Do nothing: a prefix is there only as long as an object has it."""
+        """Do nothing: a prefix exists only as long as an object has it."""
 
     # --- the store ------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class ObjectFiles:
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
-        """Raise a FilesError for what the store says; FileNotFoundError if an object is not there."""
+        """Raise errors of the store as FilesErrors within the block; FileNotFoundError if an object does not exist."""
         try:
             yield
         except TridentError:
@@ -221,7 +221,7 @@ class _Content:
         self.parts.close()
 
     def give_up(self, error: BaseException) -> None:
-        """Let the store forget the parts. If it does not answer, they stay until the bucket's rule ends them."""
+        """Tell the store to forget the parts. If it does not answer, they stay until the bucket's rule removes them."""
         if self.parts is None:
             return
         parts: AbstractContextManager[Any] = self.parts
@@ -238,7 +238,7 @@ def is_object_url(text: str) -> bool:
 
 
 def object_files(option: str, url: str, storage: Storage) -> ObjectFiles:
-    """Return the place that a URL names, the value of `option`. Raises TopologyError if it names none.
+    """Return the place that a URL names. The URL is the value of `option`. Raises TopologyError if it names no place.
 
     >>> object_files("filesLocation", "s3://books/runs/", Storage()).address
     's3://books/runs'

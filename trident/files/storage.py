@@ -1,4 +1,4 @@
-"""The options of an object store: its address and its credentials, which are named and never held."""
+"""The options of an object store: its address, and references to its credentials. The secrets are never held."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _OPEN = frozenset(
         "virtual_hosted_style_request",
     }
 )
-"""The options that may be written down: none of them is a secret."""
+"""The options whose values may be written into a program: none of them is a secret."""
 
 _OF_CLIENT = ("allow_http", "connect_timeout", "timeout")
 
@@ -42,11 +42,11 @@ class Storage:
 
     options: Options = ()
     argument: str = field(default="storage", repr=False, compare=False)
-    """What messages call the options: the name of the user's argument."""
+    """The name of the user's argument that gave the options, for messages."""
 
     @classmethod
     def of(cls, options: Mapping[str, str] | None, argument: str = "storage") -> "Storage":
-        """Return the options as given by a user. Raises TopologyError if one is no text, or holds a secret.
+        """Return the options that a user gave. Raises TopologyError if a value is not a text, or could be a secret.
 
         >>> Storage.of({"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}).shown()
         {'region': 'eu-central-1', 'secret_access_key': 'env:MY_SECRET'}
@@ -74,7 +74,9 @@ class Storage:
         return dict(self.options)
 
     def read(self, error: Callable[[str], Exception]) -> tuple[Options, Options]:
-        """Return the options of the store and those of its HTTP client, sorted, with their values read.
+        """Return the options of the store and the options of its HTTP client, sorted.
+
+        Values are read from where they are kept.
 
         Raises what `error` makes of a message if a variable or file is not there. No message shows a content.
         """

@@ -1,4 +1,4 @@
-"""The seam between a run and where its files lie: what it asks of a disk or an object store.
+"""The protocol by which a run uses its files, on a disk or on an object store.
 
 Nothing here is renamed, and nothing is overwritten. A file counts once something names it (the log, a manifest); a file
 that nothing names is garbage, whatever it holds. So it does not matter what a writer leaves behind that dies half-way.
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, Protocol
 
 
 class StoredFile(NamedTuple):
-    """A file as it is listed: its name, relative to the place, and its size in bytes."""
+    """A file in a listing: its name, relative to the place, and its size in bytes."""
 
     name: str
     size: int
 
 
 class Sink(Protocol):
-    """What the content of a new file is written to."""
+    """The object to which the content of a new file is written."""
 
     def write(self, data: Any, /) -> Any:
-        """Take the next bytes, from any object with a buffer."""
+        """Write the next bytes, from any object with a buffer. Return how many they are."""
         ...
 
     def flush(self) -> None: ...
@@ -34,7 +34,7 @@ class FileStore(Protocol):
 
     @property
     def address(self) -> str:
-        """Return the folder or the URL, for messages. Two places with the same address have the same files."""
+        """The folder or the URL, for messages. Two places with the same address have the same files."""
         ...
 
     def below(self, folder: str) -> "FileStore":
@@ -48,7 +48,7 @@ class FileStore(Protocol):
     # --- writing --------------------------------------------------------------------------------------------------
 
     def writer(self, name: str) -> AbstractContextManager[Sink]:
-        """Return a context that writes a new file; after it the file is there as a whole, durably.
+        """Return a context that writes a new file. When the context ends, the file exists as a whole and is durable.
 
         No other writer may ever use the name: it holds a random part. If the block raises, the file may be missing or
         cut, and nothing may name it.
@@ -56,14 +56,14 @@ class FileStore(Protocol):
         ...
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file as a whole and durably, unless there is one of this name. The first of several writers wins.
+        """Write a whole file durably, unless a file of this name exists. Of several writers, the first wins.
 
         Returns whether the file now has this content: also where an earlier try of the same write made it.
         """
         ...
 
     def sync(self, folder: str) -> None:
-        """Make the name of a folder durable. The files in it are so already; `writer` saw to that."""
+        """Make the name of a folder durable. The files in it already are: `writer` made them durable."""
         ...
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class FileStore(Protocol):
         ...
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders that lie directly in a folder, relative to that one."""
+        """Return the names of the folders that lie directly in `folder`, relative to it."""
         ...
 
     # --- deleting -------------------------------------------------------------------------------------------------
@@ -91,9 +91,12 @@ class FileStore(Protocol):
         ...
 
     def remove(self, folder: str) -> None:
-        """Delete a folder with all files below it, as far as that goes. What is left is garbage for the next sweep."""
+        """Delete a folder with all files below it, as far as possible.
+
+        Files that are left are garbage for the next sweep.
+        """
         ...
 
     def remove_empty(self) -> None:
-        """Delete the folder of this place, if there is one and nothing is in it."""
+        """Delete the folder of this place, if it exists and is empty."""
         ...

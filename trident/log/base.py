@@ -14,7 +14,10 @@ from trident_spouts.executor import Metadata
 
 
 class LogBase:
-    """The base of a log. `where` begins error messages; `location` is the argument of `topology.reset` for it."""
+    """The base of a log.
+
+    `where` begins error messages; `location` is the argument of `topology.reset` that names this log.
+    """
 
     def __init__(self, where: str, location: str, reading: bool) -> None:
         self._where, self._location, self._reading = where, location, reading
@@ -24,7 +27,10 @@ class LogBase:
             raise LogError(f"{self._where} was opened read-only and cannot be written")
 
     def _check_complete(self, group: str, waiting: Sequence[int], present: Sequence[object]) -> None:
-        """Raise LogCorruptError if the log lacks a waiting batch's content. `present`: true for each that it has."""
+        """Raise LogCorruptError if the content of a waiting batch is missing.
+
+        `present`: for each batch, whether it is there.
+        """
         for txid, is_present in zip(waiting, present, strict=True):
             if not is_present:
                 raise self._corrupt(f"group {group!r} lacks the frozen content of batch {txid}")
@@ -56,7 +62,7 @@ class LogBase:
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
-        """Return who took `lease`, from the stored text; None if the text is about another lease, or is missing.
+        """Return who took `lease`, read from the stored text; None if the text is missing or is about another lease.
 
         A driver of an earlier version takes the log without writing this text, and leaves that of the driver before it.
         """
@@ -85,15 +91,15 @@ class LogBase:
 
 
 def holder_text(holder: Holder | None, epoch: int) -> str:
-    """Return the text by which the log stores the holder of the lease of this epoch."""
+    """Return the text by which a log stores who took the lease of this epoch."""
     return "" if holder is None else msgspec.json.encode(msgspec.structs.replace(holder, epoch=epoch)).decode()
 
 
 def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int, keep_bytes: int) -> int:
     """Return the txid up to which batches may be dropped.
 
-    `needed`: the txid up to which no store needs the log. `sizes`: txid and bytes of each batch up to there that the
-    log still has, the newest first. The last `keep_batches` or `keep_bytes` of them stay, whichever is less.
+    `needed`: the txid up to which no store needs the log. `sizes`: txid and bytes of each batch up to `needed` that the
+    log still has, the newest first. Of these, the last `keep_batches` or the last `keep_bytes` stay, whichever is less.
 
     >>> trim_until([(8, 10), (7, 10), (6, 10), (5, 10)], needed=8, keep_batches=3, keep_bytes=100)
     5

@@ -66,13 +66,13 @@ class RedisLog:
         )
 
     def look(self, topology: str) -> "LogReading":
-        """Open a topology's log on this server read-only. Raises LogError if there is none."""
+        """Open a topology's log on this server read-only. Raises LogError if the server has none."""
         from trident.log.redis_log import RedisTransactionLog
 
         return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
 
     def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
-        """Open a topology's log, of whatever version, to take and drop it; return None if there is none."""
+        """Open a topology's log, of any version, in order to take and drop it; return None if there is none."""
         from trident.log.redis_log import LogAbsentError, RedisTransactionLog
 
         try:

@@ -27,7 +27,7 @@ class FrozenBatches:
     files: FileStore
 
     def stage(self, txid: int, number: int) -> dict[str, Result] | None:
-        """Return a stage's frozen results by output; None where the stage is not frozen yet."""
+        """Return a stage's frozen results by output; None if the stage is not frozen yet."""
         frozen = self.log.frozen(self.group, txid, number)
         if frozen is None:
             return None
@@ -35,7 +35,7 @@ class FrozenBatches:
         return {name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()}
 
     def of_state(self, txid: int, state: str) -> Result | None:
-        """Return a batch's result for a state; None if the program that froze the batch had no such state.
+        """Return a batch's result for a state; None if the program that froze the batch did not have this state.
 
         The result may be in any stage, because that program decided in which stage the state is written. Raises
         LookupError if the log does not hold the batch.
@@ -50,11 +50,11 @@ class FrozenBatches:
         return None
 
     def update(self, txid: int, result: Result) -> Update:
-        """Return a result as the update of a store, with the time of its batch if the state's values expire."""
+        """Return a result as the update of a store, with the time of the batch if values of the state expire."""
         return self._update(txid, result, self.whole(result))
 
     def without_keys(self, txid: int, result: Result) -> Update:
-        """Return the same update as `update`, without its keys."""
+        """Return the update that `update` returns, but without keys."""
         return self._update(txid, result, result.schema.empty_table())
 
     def _update(self, txid: int, result: Result, table: pa.Table) -> Update:
@@ -62,14 +62,17 @@ class FrozenBatches:
         return Update(txid, keys, values, None if math.isinf(ttl) else self.time(txid), ttl)
 
     def time(self, txid: int) -> float:
-        """Return when a batch was planned. The log keeps this time with the plan, so it is the same at every replay."""
+        """Return when a batch was planned.
+
+        The log stores this time with the plan, so every replay has the same time.
+        """
         batch = self.log.batch(self.group, txid)
         if batch is None:
             raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
         return batch.time
 
     def whole(self, result: Result) -> pa.Table:
-        """Return all rows of a result; read them from its files if it has some."""
+        """Return all rows of a result. They are read from its files if it has files."""
         return read_whole(self.files, result)
 
 
@@ -83,7 +86,7 @@ def missed(state: str, txid: int, group: str) -> CodeChangedError:
 
 
 def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
-    """Return a state's result as key fields and values (in chunks if they are too long for one)."""
+    """Return the key fields and the values of a state's result (in chunks if they are too long for one array)."""
     last = table.num_columns - 1
     keys, values = table.select(list(range(last))), table.column(last)
     try:

@@ -1,4 +1,4 @@
-"""Frozen results as bytes: Arrow IPC with LZ4. Small ones lie in the log itself, large ones in files that it names.
+"""Frozen results as bytes: Arrow IPC with LZ4. Small results lie in the log, large ones in files that the log names.
 
 Three facts are frozen with them: how long a state's values live, how many tuples each step skipped, and how many rows
 came too late for a window.
@@ -20,8 +20,8 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _LZ4_HERE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ_HERE = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL = 1 << 20
-"""The bytes up to which a result is compressed by the calling thread alone: to wake others takes longer, and on a busy
-machine much longer."""
+"""The most bytes of a result that the calling thread compresses alone. Waking other threads would take longer, and much
+longer on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FrozenOutput:
 
     @property
     def size(self) -> int:
-        """The bytes that the result occupies, files included."""
+        """The bytes that the result occupies, including its files."""
         return sum(f.bytes for f in _files_of(self.body).files) if self.files else len(self.body)
 
 
@@ -49,13 +49,14 @@ class _Files(msgspec.Struct):
 
 
 MOST_IN_LOG = 64 << 20
-"""The largest result (uncompressed bytes) that goes into the log itself. SQLite takes 1 GB in a row, Redis 512 MB."""
+"""The largest result (uncompressed bytes) that is stored in the log itself. SQLite can hold 1 GB in a row, Redis 512
+MB."""
 
 _PART_ROWS = 65_536
 
 
 def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
-    """Return a stage's result as the log keeps it.
+    """Return a stage's result in the form in which the log stores it.
 
     If the result is large, it goes to a file in the folder `beside`. The file is durable when this returns: the log
     must never name a file that a power loss can take away.
@@ -79,7 +80,10 @@ def _parts(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:
-    """Return a result from its frozen bytes. Raises LogCorruptError, with `where`, if the checksum does not match."""
+    """Return a result from its frozen bytes.
+
+    Raises LogCorruptError, which begins with `where`, if the checksum is wrong.
+    """
     if zlib.crc32(output.body) != output.checksum:
         raise LogCorruptError(f"{where}: the checksum of a frozen result does not match; restore the log from a copy")
     if not output.files:
@@ -104,7 +108,9 @@ _TTL_KEY = b"trident.ttlSecs"
 
 
 def with_life(result: Result, ttl: float | None) -> Result:
-    """Return a state's result with the lifetime of its values in the schema's metadata (seconds; None: for ever).
+    """Return a state's result with the lifetime of its values in the metadata of its schema.
+
+    `ttl` is in seconds; None: values never expire.
 
     The lifetime is frozen, too, so that the batch does the same at every replay, even under a driver with another
     ttlSecs.
@@ -113,13 +119,13 @@ def with_life(result: Result, ttl: float | None) -> Result:
 
 
 def ttl_of(result: Result) -> float:
-    """Return the lifetime of values that was frozen with a result, in seconds (infinity: for ever)."""
+    """Return the lifetime of values that was frozen with a result, in seconds; infinity if values never expire."""
     seconds = (result.schema.metadata or {}).get(_TTL_KEY)
     return math.inf if seconds is None else float(seconds)
 
 
 def _marked(result: Result, key: bytes, value: str) -> Result:
-    """Return a result with one more entry in the metadata of its schema."""
+    """Return a result with an added entry in the metadata of its schema."""
     metadata = {**(result.schema.metadata or {}), key: value.encode()}
     if isinstance(result, FrozenFiles):
         return replace(result, schema=result.schema.with_metadata(metadata))
@@ -132,7 +138,7 @@ _DROPPED_KEY = b"trident.numRowsDroppedByWatermark"
 
 
 def with_dropped(result: Result, rows: int) -> Result:
-    """Return a window's result with the number of rows that it left out, because they came too late.
+    """Return a window's result with the number of rows that the window left out because they were late.
 
     The number is frozen with the result, so that a driver that did not compute the result can report it, too.
     """
@@ -147,12 +153,12 @@ def dropped_of(result: Result) -> int:
 # --- skipped tuples -------------------------------------------------------------------------------------------------
 
 SKIPPED = "!skipped"
-"""The name of the table that holds the number of skipped tuples by step, beside a stage's outputs. No output can
-have this name."""
+"""The name of a table, stored beside a stage's outputs, with the number of skipped tuples by step. No output can have
+this name."""
 
 
 def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> dict[str, Result]:
-    """Return a stage's results and, beside them, a table of skipped tuples, so that both are frozen together."""
+    """Return a stage's results with an added table of skipped tuples, so that all are frozen together."""
     if not skipped:
         return dict(results)
     counts = pa.table({"step": list(skipped), "tuples": pa.array(skipped.values(), pa.int64())})
@@ -160,7 +166,7 @@ def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> d
 
 
 def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
-    """Return the results, and the numbers of skipped tuples by step, that `with_skipped` joined."""
+    """Split what `with_skipped` joined: return the results, and the numbers of skipped tuples by step."""
     outputs = dict(results)
     counts = outputs.pop(SKIPPED, None)
     if not isinstance(counts, pa.Table):

@@ -1,4 +1,4 @@
-"""The records of a batch group in the log: plans, positions, attempts, and how far the group came."""
+"""The records of a batch group in the log: plans, positions, attempts, and the group's progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ import msgspec
 from trident_spouts.executor import Metadata
 
 BatchPlan = dict[str, Metadata]
-"""The plan of a batch: each spout's metadata by the name of its stream, None for a spout with nothing in this batch."""
+"""The plan of a batch: each spout's metadata by the name of its stream. None: the spout has nothing in this batch."""
 
 Positions = dict[str, Metadata]
-"""Where each spout stands after a batch, by the name of its stream. The spout's next plan begins there."""
+"""The position of each spout after a batch, by the name of its stream. The spout's next plan begins there."""
 
 
 def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
-    """Return where the spouts stand after a batch.
+    """Return the positions of the spouts after a batch.
 
     A spout that knows its position only after emission stands where `emitted` says. Any other spout stands at its
     metadata in `plan`; one that had nothing there stays at its position in `previous`.
@@ -26,7 +26,7 @@ def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | N
 
 
 class AttemptRecord(msgspec.Struct, frozen=True):
-    """The last attempt at a batch of which nothing is frozen yet, as the log holds it.
+    """The last attempt at a batch that has nothing frozen yet, as the log stores it.
 
     `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row
     died before it while the batch was under way. `digests`: checksums of what each transactional stream emitted for
@@ -41,7 +41,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The progress of a group, as the log tells it at a start.
+    """The progress of a group, as the log records it, at a start.
 
     committed: the last committed txid. positions: where the spouts stand after the last frozen batch.
     frozen: the txids of the waiting batches, in order.

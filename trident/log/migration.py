@@ -1,4 +1,4 @@
-"""The migration of a log that an earlier version wrote. It happens when the log is opened to be written."""
+"""The migration of a log that an earlier version wrote. It happens when the log is opened for writing."""
 
 import json
 import sqlite3
@@ -9,12 +9,12 @@ from typing import Any
 from trident.base.errors import LogError
 
 VERSION = "0.1.0"
-"""The version that wrote the former formats."""
+"""The library's version that wrote the former formats."""
 FORMER_SQLITE, FORMER_REDIS = "trident log 2", "trident log 1"
 
 
 def check_nothing_waits(where: str, groups: Sequence[tuple[str, int, int]]) -> None:
-    """Raise LogError if one of the groups (name, committed, frozen) has waiting batches.
+    """Raise LogError if one of the groups, given as (name, committed, frozen), has waiting batches.
 
     The former format does not say which program froze them, so this version could not tell whether it may commit
     them.
@@ -61,21 +61,21 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
 
 
 def add_former_names(db: sqlite3.Connection) -> None:
-    """Add the streams' former names to a log that was written before they were recorded."""
+    """Add the column of former stream names to a log of a version that did not record them."""
     columns = {row[1] for row in db.execute("PRAGMA table_info(streams)")}
     if "former" not in columns:
         db.execute("ALTER TABLE streams ADD COLUMN former TEXT NOT NULL DEFAULT '[]'")
 
 
 def add_commit_times(db: sqlite3.Connection) -> None:
-    """Add the times of commits to a log that was written before they were recorded."""
+    """Add the times of commits to a log of a version that did not record them."""
     columns = {row[1] for row in db.execute("PRAGMA table_info(batches)")}
     if "committed" not in columns:
         db.execute("ALTER TABLE batches ADD COLUMN committed REAL")
 
 
 def add_holder(db: sqlite3.Connection) -> None:
-    """Add the lease's holder and the number of renewals to a log that was written before they were recorded."""
+    """Add the lease's holder and the number of renewals to a log of a version that did not record them."""
     columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
     if "holder" not in columns:
         db.execute("ALTER TABLE meta ADD COLUMN holder TEXT NOT NULL DEFAULT ''")
@@ -83,7 +83,7 @@ def add_holder(db: sqlite3.Connection) -> None:
 
 
 def add_files_address(db: sqlite3.Connection) -> None:
-    """Add the address of the topology's files to a log that was written before it was recorded."""
+    """Add the address of the topology's files to a log of a version that did not record it."""
     columns = {row[1] for row in db.execute("PRAGMA table_info(meta)")}
     if "files" not in columns:
         db.execute("ALTER TABLE meta ADD COLUMN files TEXT NOT NULL DEFAULT ''")
@@ -100,7 +100,7 @@ def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
 def migrated_group(
     group: str, fields: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes | str | int], dict[str, bytes | str | int], list[str]]:
-    """Return the changes that migrate a group's hash of version 0.1.0.
+    """Return the changes that migrate the hash of a group from version 0.1.0.
 
     Returns the fields to set in the hash of streams, the fields to set in the group's hash, and the fields to remove
     from the group's hash.

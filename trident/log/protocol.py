@@ -1,4 +1,4 @@
-"""The protocol of a transaction log: the one durable record of what each batch is and how far it came."""
+"""The protocol of a transaction log: the one durable record of each batch's content and progress."""
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
@@ -12,11 +12,11 @@ from trident.log.group_records import AttemptRecord, BatchPlan, History, Positio
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")
-"""Stands for the lease in force of a log that has issued none."""
+"""Stands for the lease in force in a log that has issued no lease."""
 
 
 class LogBusyError(LogError):
-    """Another process holds the file's lock and does not let it go. It may be stopped in the middle of a write."""
+    """Another process holds the file's lock and does not release it. It may be suspended in the middle of a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class StreamRecord:
     source: str = ""
     active: bool = True
     began: Metadata = None
-    """The stream's position when `source` was recorded. As long as the position is unchanged, nothing of the
-    stream was frozen."""
+    """The stream's position when `source` was recorded. If the position is still the same, no batch of the stream was
+    frozen since."""
     feeds: tuple[str, ...] | None = ()
-    """The states that the stream's tuples entered in the last program that started; None if they are not known."""
+    """The states that the stream's tuples entered in the last started program; None if they are not known."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
-    """The states that the stream's tuples entered in earlier programs only, each with the stream's position when
-    that ended. Such a state lacks what the stream has brought since."""
+    """The states that the stream's tuples entered only in earlier programs, each with the stream's position when that
+    ended. Such a state lacks the stream's later tuples."""
     former: tuple[str, ...] = ()
-    """The names that the stream had before, the oldest first."""
+    """The former names of the stream, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Every stream and every output that the log knows, with its group.
+    """All streams and outputs that the log knows, each with its group.
 
     `founded`: the new groups, which have no batch yet, each with the txid that its first batch follows.
     """
@@ -96,21 +96,21 @@ class LogReading(Protocol):
         ...
 
     def at_once(self) -> AbstractContextManager[None]:
-        """Make the reads of the log within the block faster than single ones, where the log can do that.
+        """Speed up the reads of the log within this block, if the log can do that.
 
         Each read still sees all that was written before it. Other threads that read the log wait until the block ends.
         """
         ...
 
     def lease(self) -> Lease | None:
-        """Return the lease in force; None before the first.
+        """Return the lease in force; None before the first lease.
 
         A lease without a token was given back: no driver has this log.
         """
         ...
 
     def holder(self) -> Holder | None:
-        """Return who took the lease in force; None if nobody has it, or a driver of an older version has it."""
+        """Return who took the lease in force; None if nobody has it, or if a driver of an older version took it."""
         ...
 
     def issued(self, lease: Lease) -> bool:
@@ -122,11 +122,11 @@ class LogReading(Protocol):
         ...
 
     def files_address(self) -> str:
-        """Return the URL below which the topology's files lie on an object store; empty if they lie in its folder."""
+        """Return the URL of the topology's files on an object store; empty if they lie in the checkpoint folder."""
         ...
 
     def size(self) -> int | None:
-        """Return the bytes that the log takes, without the files of large results; None where that is not known."""
+        """Return how many bytes the log occupies, without the files of large results; None if that is not known."""
         ...
 
     def groups(self) -> list[str]:
@@ -134,7 +134,7 @@ class LogReading(Protocol):
         ...
 
     def history(self, group: str) -> History:
-        """Return how far a group came: its last committed txid, its waiting batches, its positions."""
+        """Return the progress of a group: its last committed txid, its waiting batches, its positions."""
         ...
 
     def last_committed(self, group: str) -> int:
@@ -150,7 +150,7 @@ class LogReading(Protocol):
         ...
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
-        """Return the record of a frozen batch; None if the log does not keep it any more."""
+        """Return the record of a frozen batch; None if the log no longer keeps it."""
         ...
 
     def commit_time(self, group: str, txid: int) -> float | None:
@@ -173,7 +173,7 @@ class LogReading(Protocol):
         ...
 
     def kept_since(self, group: str) -> int:
-        """Return the txid after which the log keeps all batches, frozen ones with their content."""
+        """Return the txid after which the log keeps all batches, and of frozen ones the content."""
         ...
 
     def close(self) -> None: ...
@@ -188,7 +188,7 @@ class TransactionLog(LogReading, Protocol):
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
-        """Issue a new lease, one epoch later. From here on every earlier lease is void.
+        """Issue a new lease, with the next epoch. From then on every earlier lease is invalid.
 
         `holder`: who takes it; the log sets its epoch. `after`: raise FencedError, and issue nothing, unless this is
         still the lease in force (``NO_LEASE``: none was issued yet).
@@ -196,18 +196,18 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def renew(self, lease: Lease) -> None:
-        """Show waiting standbys that this driver lives, unless a write since the last call has shown it."""
+        """Show waiting standbys that this driver is alive, unless a write since the last call has shown it."""
         ...
 
     def renewals(self) -> object:
-        """Return a value that differs from the one before if another driver wrote meanwhile.
+        """Return an opaque value that changes when another driver writes the log.
 
         Compare it only with other values of the same handle. The handle's own writes do not change it.
         """
         ...
 
     def give_back(self, lease: Lease) -> None:
-        """End a lease in good order: no driver has this log until the next `take`."""
+        """End a lease in good order. No driver has this log until the next `take`."""
         ...
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
@@ -215,11 +215,11 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:
-        """Replace the streams and outputs that the log knows by those of `members`, and make its new groups."""
+        """Replace the recorded streams and outputs by those of `members`, and create the groups that are new."""
         ...
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
-        """Record an attempt at a batch. The caller does so before it emits anything of the batch."""
+        """Record an attempt at a batch. It must be called before anything of the batch is emitted."""
         ...
 
     def freeze(
@@ -231,7 +231,7 @@ class TransactionLog(LogReading, Protocol):
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        """Record the results of stage 1 of the next batch, and where its streams stand after it.
+        """Record the results of stage 1 of the next batch, and the positions of its streams after the batch.
 
         Raises LogError for any txid but the one after the last frozen batch. Drops the record of attempts at
         the batch.
@@ -241,23 +241,23 @@ class TransactionLog(LogReading, Protocol):
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        """Record a later stage's results, unless results of that stage are recorded already: the first freeze stays."""
+        """Record a later stage's results, unless results of the stage are recorded: the first freeze is valid."""
         ...
 
     def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
-        """Record that every state of the group holds the batch, and when that was (seconds since 1970)."""
+        """Record that every state of the group holds the batch. `time` is when that was so, in seconds since 1970."""
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        """Record the birth of a state that is about to be created. The record has no manifest, and is not founded."""
+        """Record the birth of a state that is about to be created. The state is not founded yet and has no manifest."""
         ...
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
-        """Record that the stores of these states were made."""
+        """Record that the stores of these states were created."""
         ...
 
     def forget(self, lease: Lease, *states: str) -> None:
-        """Delete the log's records of dropped states, all or none, so that new states may take their names."""
+        """Delete the records of dropped states, all or none, so that new states may have their names."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
@@ -265,14 +265,14 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
-        """Drop batches that no store needs, and return the folders of files to which nothing refers any more.
+        """Drop batches that no store needs, and return the folders of files that no batch names any more.
 
         Of the batches up to `needed`, the last `keep_batches` or `keep_bytes` stay, whichever is less.
         """
         ...
 
     def folders(self, group: str) -> set[str]:
-        """Return the folders of files to which frozen batches refer."""
+        """Return the folders of files that frozen batches name."""
         ...
 
     def sync(self, lease: Lease) -> None:

@@ -39,8 +39,8 @@ from trident_state.redis.wire import bulks, call, command
 
 FORMAT = "trident log 2"
 MOST_BYTES = 256 << 20
-"""The most bytes that one stage of a batch may freeze. A server takes 512 MB in one argument, and holds a write
-twice meanwhile."""
+"""The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
+meanwhile."""
 
 _AT_ONCE = 500
 """The number of batches that one write of a trim deletes. Other clients wait while a script runs."""
@@ -53,7 +53,7 @@ class LogAbsentError(LogError):
 
 
 class RedisTransactionLog(LogBase):
-    """A topology's log on a server, created if it is missing. Thread-safe.
+    """A topology's log on a server. It is created if it is missing. Thread-safe.
 
     See `TransactionLog` for its promises. Here every write is durable before it returns, as far as the server's
     writes are.
@@ -78,13 +78,13 @@ class RedisTransactionLog(LogBase):
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._lock = threading.RLock()
         self._last_frozen: dict[str, int] = {}
-        """The last frozen txid of each group, as this driver knows it. A freeze has the server compare it: so a
+        """The last frozen txid of each group, as this driver knows it. Each freeze asks the server to compare it. So a
         server that lost its last writes is noticed, and no batch freezes after a gap."""
         self._writes = 0
         """The number of the last write under this lease. `log_write.lua` compares it. The lock makes sure that
         writes are sent in the order of their numbers."""
         self._renewed = 0
-        """The number of the last write at the last `renew`."""
+        """The number of the last write at the time of the last `renew`."""
         self._server = LogServer(address, self._where, reading)
         try:
             if not reading and not dropping:
@@ -112,7 +112,7 @@ class RedisTransactionLog(LogBase):
     def _migrate(self) -> None:
         """Migrate a log of version 0.1.0 in one write, under the lease in force.
 
-        The write ends that lease, and so fences a driver of version 0.1.0 that still runs.
+        The write ends this lease, and so fences a driver of version 0.1.0 that still runs.
         """
         lease, hashes = self.lease(), {group: self._hash(self._group_key(group)) for group in self.groups()}
         progress = [
@@ -429,7 +429,7 @@ class RedisTransactionLog(LogBase):
         return {folder for _, (_, folders) in self._sizes(self._hash(self._group_key(group))) for folder in folders}
 
     def _sizes(self, fields: Fields) -> Iterator[tuple[int, tuple[int, list[str]]]]:
-        """Yield each frozen stage's txid with its bytes and its folders."""
+        """Yield, for each frozen stage, its txid, its bytes and its folders."""
         for name, text in fields.items():
             if name.startswith("s:"):
                 yield int(name.split(":")[1]), self._json(text)
@@ -441,7 +441,7 @@ class RedisTransactionLog(LogBase):
         self._write(lease, WriteRequest(self._meta))
 
     def drop(self, lease: Lease) -> None:
-        """Delete the whole log in one write: a start must never go on from what a partial deletion left."""
+        """Delete the whole log in one write: a start must never continue from the rest of a partial deletion."""
         write = WriteRequest(self._meta)
         for group in self.groups():
             fields = self._hash(self._group_key(group))
@@ -463,7 +463,7 @@ class RedisTransactionLog(LogBase):
     # --- commands ----------------------------------------------------------------------------------------------
 
     def _write(self, lease: Lease, write: WriteRequest, patience: float | None = None) -> None:
-        """Make a write once, even if it is sent several times."""
+        """Carry out a write once, even if it is sent several times."""
         self._check_writable()
         with self._lock:
             self._writes += 1

@@ -23,16 +23,16 @@ WRITE = Script.of("log_write", _LUA / "log_write.lua")
 ALL = (CREATE, TAKE, WRITE)
 
 _SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
-"""The settings of a server that keeps what it confirms. With the second one set to yes, the server would skip every
-fsync while a child process saves or rewrites, whatever the first one says. (aof-load-truncated may have either
-value: what it cuts off was never confirmed.)"""
+"""The settings of a server that keeps what it confirms. If the second one were yes, the server would skip every fsync
+while a child process saves or rewrites, whatever the first one is. (aof-load-truncated may have either value: what it
+cuts off was never confirmed.)"""
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 
 
 class LogServer:
-    """The connection to the server of a log. Thread-safe. `where` begins every error message.
+    """The connection to a log's server. Thread-safe. `where` begins every error message.
 
     `patience`: for how many seconds a command is repeated while the server is away or full. Every command must
     therefore be safe to send twice: `log_write.lua` numbers the writes. `reading`: load no scripts, since that needs
@@ -46,7 +46,7 @@ class LogServer:
         self.patience = 0.0
 
     def check(self, durable: bool) -> None:
-        """Raise LogError for a server that may evict the log or, if `durable`, lose a write that it has confirmed."""
+        """Raise LogError if the server may evict the log or, with `durable`, may lose a write that it has confirmed."""
         try:
             for server, info in self._link.everywhere(command(b"INFO")):
                 check_server(parse_info(info), self._where, server.shown)

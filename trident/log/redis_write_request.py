@@ -1,4 +1,4 @@
-"""One write of the log in Redis: its conditions, and the changes that the script makes if all conditions hold."""
+"""One write of the log in Redis: its conditions, and the changes that the script makes if all conditions are true."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,18 +7,21 @@ from trident.log.redis_server import WRITE
 from trident_state.redis.wire import bulks, call
 
 _MOST_WORDS = 4_000
-"""The most words that the script hands to one command: Lua's stack takes about twice as many."""
+"""The most words that the script passes to one command. Lua's stack can hold about twice as many."""
 
 
 class WriteRequest:
-    """A write under construction. Each key is sent once and then given by its number, as `log_write.lua` expects."""
+    """A write under construction.
+
+    Each key is sent once and then referred to by its number, as `log_write.lua` expects.
+    """
 
     def __init__(self, meta: bytes) -> None:
         self._keys, self._conditions, self._changes = [meta], list[bytes](), list[bytes]()
         self._condition_count = 0
 
     def must(self, key: bytes, field: str, value: bytes) -> "WriteRequest":
-        """Add the condition that a field has this value (empty: that the field is absent)."""
+        """Add the condition that a field has this value. An empty value means that the field is absent."""
         self._conditions += [self._key_number(key), field.encode(), value]
         self._condition_count += 1
         return self

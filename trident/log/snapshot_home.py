@@ -10,7 +10,7 @@ from trident.log.protocol import TransactionLog
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHome:
-    """The home of one state's snapshots: the files are in `files`, the manifest is in the topology's log."""
+    """The home of one state's snapshots. The files are in `files`, the manifest is in the topology's log."""
 
     log: TransactionLog
     state: str
@@ -27,7 +27,7 @@ class SnapshotHome:
 
 @dataclass(frozen=True, slots=True)
 class NoHome:
-    """The home of a state without snapshots: the state lives elsewhere, or is opened only to be read or dropped."""
+    """The home of a state without snapshots: one that is stored elsewhere, or is opened only to be read or dropped."""
 
     files: FileStore | None = None
 

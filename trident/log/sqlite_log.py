@@ -34,15 +34,14 @@ from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
-"""The largest file (bytes) of which all pages are checked when it is opened. That would delay the start with a
-larger one; its rows are checked as they are read."""
+"""The largest file (bytes) of which all pages are checked when the file is opened. Checking a larger one would delay
+the start; its rows are checked when they are read."""
 
 _TOUCH = "UPDATE meta SET renewed = renewed + 1"
 """A write whose only purpose is to be durable. It must change a value: SQLite does not write an unchanged row."""
 
 _NO_OUTPUT = ""
-"""The output name in the row of a stage without outputs (one that only has effects). The row says that the stage is
-frozen."""
+"""The output name in the row of a stage without outputs (only effects). The row shows that the stage is frozen."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -67,7 +66,9 @@ CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT
 
 
 class SqliteLog(LogBase):
-    """A topology's log in the file `path`, created if it is missing. Thread-safe: one connection under one lock.
+    """A topology's log in the file `path`, which is created if it is missing.
+
+    Thread-safe: one connection under one lock.
 
     `reading`: open the log read-only, even while a driver writes it. Then every write raises LogError.
     """
@@ -127,7 +128,7 @@ class SqliteLog(LogBase):
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
-        """Read the log's uuid. Raises LogError if the file is not this topology's log, or not of this format."""
+        """Read the log's uuid. Raises LogError if the file is not this topology's log, or has another format."""
         tables = {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "meta" not in tables:
             raise self._corrupt("it is a SQLite file, but not a transaction log")
@@ -394,7 +395,7 @@ class SqliteLog(LogBase):
 
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Run the body in one transaction under the lease. A durable one is on the disk when the body's block ends.
+        """Run the block in one transaction under the lease. A durable transaction is on the disk when the block ends.
 
         The lease is compared within the transaction, which has SQLite's write lock, so no takeover can come between
         the check and the write.
@@ -474,7 +475,7 @@ class SqliteLog(LogBase):
 
 
 def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
-    """Return the rows of a query, over a connection of its own that leaves no files behind.
+    """Return the rows of a query, read over a separate connection that leaves no files behind.
 
     While a driver has the log open, or after one was killed, the last writes are in a WAL file beside the log, and
     are read too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create
@@ -507,7 +508,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return a file's device and inode, which another file at the same path does not have; None if there is no file."""
+    """Return a file's device and inode, which identify the file; None if there is no file."""
     try:
         stat = path.stat()
     except FileNotFoundError:

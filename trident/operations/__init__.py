@@ -1,1 +1,1 @@
-"""Operations on tuples: users' functions, filters, aggregators and queries, and the built-in ones of each kind."""
+"""Operations on tuples: functions, filters, aggregators and queries of users, and the built-in ones of each kind."""

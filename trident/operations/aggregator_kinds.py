@@ -1,4 +1,4 @@
-"""The reading of users' aggregators: their kinds, and the types of their accumulators and outputs."""
+"""Reading of users' aggregators: their kinds, and the types of their accumulators and outputs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting
 from trident.operations.annotations import Returns, read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.bundles import BundleMember, bundle_of
-from trident.operations.callables import bind, check_not_class, check_pandas_arguments, kind_of
+from trident.operations.callables import bind, check_not_class, check_pandas_arguments, operation_kind
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -27,8 +27,8 @@ _PANDAS = "a function of pandas objects to one value, such as f(price: pd.Series
 def read_aggregator(
     target: Any, inputs: spark.StructType, declared: Declared, step: Step
 ) -> tuple[AnyAggregation, spark.StructType]:
-    """Read `target` as an aggregator of any kind over `inputs`. Return its form in a plan, and its output fields."""
-    kind = kind_of(target)
+    """Read `target` as an aggregator of any kind over `inputs`. Return its plan form, and its output fields."""
+    kind = operation_kind(target)
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)
         return emitting, emitting.outputs
@@ -48,8 +48,8 @@ def read_aggregator(
 
 
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
-    """Read `target` as a combiner or a reducer, the aggregators whose value a state can hold."""
-    kind = kind_of(target)
+    """Read `target` as a combiner or a reducer. These are the aggregators whose value a state can hold."""
+    kind = operation_kind(target)
     if not kind:
         check_not_pandas(target, step)
     if kind == "emitter":
@@ -66,7 +66,7 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
 
 
 def check_not_pandas(target: Any, step: Step) -> None:
-    """Raise an error for a function of pandas objects: it cannot combine the values of several batches or panes."""
+    """Raise an error for a function of pandas objects, because it cannot combine values of several batches or panes."""
     if read_pandas_form(target, step) is not None:
         raise step.error(
             TopologyError,
@@ -77,7 +77,7 @@ def check_not_pandas(target: Any, step: Step) -> None:
 
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
-    """Return the type of the value that queries see for a stored accumulator; None if ``present`` is not annotated."""
+    """Return the type of the value that queries see for an accumulator; None if ``present`` is not annotated."""
     bundle = bundle_of(aggregation)
     if bundle is not None:
         return bundle.presented
@@ -93,7 +93,10 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 
 def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, step: Step) -> BundleMember:
-    """Return an aggregator as a member of a bundle. Raises for a reducer, and for a ``present`` without annotation."""
+    """Return an aggregator as a member of a bundle.
+
+    Raises an error for a reducer, or a ``present`` without annotation.
+    """
     if isinstance(folding, Reduction):
         raise step.error(
             TopologyError,
@@ -135,7 +138,7 @@ def _read_combiner(
 
 
 def _check_column_methods(target: Any, step: Step) -> None:
-    """Refuse column methods that cannot be called as they are, or a combineColumn without an initColumn."""
+    """Refuse column methods that cannot be called with their arguments, or a combineColumn without an initColumn."""
     if _has(target, "initColumn"):
         bind(target.initColumn, 3, "initColumn is called with a RecordBatch, group numbers and their count", step)
     if _has(target, "combineColumn"):
@@ -182,7 +185,10 @@ def _read_pandas(
 
 
 def _not_an_aggregator(target: Any, accepted: str, step: Step) -> TopologyError:
-    """Return the error for a `target` that is no aggregator. The error names the aggregator's methods that it has."""
+    """Return the error for a `target` that is not an aggregator.
+
+    It names the methods of aggregators that `target` has.
+    """
     check_not_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
     problem = f"has {', '.join(has)} and is no aggregator;" if has else "is no aggregator;"
@@ -206,7 +212,7 @@ def _one_field(declared: Declared, step: Step) -> spark.StructField:
 
 
 def _presented_field(folding: Aggregation | Reduction, declared: Declared, step: Step) -> spark.StructField:
-    """Return the output field of an aggregate: its value is what ``present`` returns, otherwise the accumulator."""
+    """Return the output field of an aggregate. Its value is the result of ``present``, otherwise the accumulator."""
     if not _has(folding.aggregator, "present"):
         return spark.StructField(folding.output, folding.type)
     written = declared.schema.fields[0].dataType if declared.typed[0] else None
@@ -251,7 +257,7 @@ def _builtin_type(
 def _accumulator_type(
     target: Any, output: str, declared: spark.DataType | None, methods: tuple[str, ...], presents: bool, step: Step
 ) -> spark.DataType:
-    """Return the type of the accumulator: the declared one, else the aggregator's ``outputType``, else an annotation.
+    """Return the type of the accumulator: the declared one, otherwise the ``outputType``, otherwise an annotation.
 
     If `presents` is true and the aggregator has a ``present``, the declared type is the type of the presented value.
     Then the declared type is the accumulator's only if nothing else declares the accumulator's type.

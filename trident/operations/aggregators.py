@@ -1,4 +1,4 @@
-"""The contracts of aggregators, which fold the tuples of a batch or of a state's batches; and aggregators in a plan."""
+"""The contracts of aggregators, which fold the tuples of a batch or of a state's batches, and their plan forms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,7 +134,7 @@ Native = Literal["count", "sum", "min", "max", "average"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregation:
-    """A combiner in a plan: the name of its output field, its accumulator's type, and Spark's name if it has one."""
+    """A combiner in a plan: the name of its output field, its accumulator's type, and Spark's name for it, if any."""
 
     aggregator: CombinerAggregator
     site: CallSite
@@ -171,6 +171,7 @@ class PandasAggregation:
     output: str
     type: DataType
     call: Call
+    """How the function is called: with one Series per field, or with one DataFrame."""
 
 
 AnyAggregation = Aggregation | Reduction | Emitting | PandasAggregation

@@ -50,22 +50,22 @@ class Returns:
 
     @property
     def known(self) -> bool:
-        """True if there is an annotation to read types from."""
+        """Whether there is an annotation from which types can be read."""
         return self.hint is not inspect.Signature.empty and not self.nothing
 
     @property
     def eager(self) -> bool:
-        """True if one result is itself a list, a set or the like."""
+        """Whether one result is itself a list, a set or a similar collection."""
         return _origin(self.hint) in _EAGER or _variadic(self.hint)
 
     @property
     def element(self) -> "Returns":
-        """The annotation of one element of a result that is a list, a set or the like."""
+        """The annotation of one element, if a result is a list, a set or a similar collection."""
         inner = typing.get_args(self.hint)
         return Returns(inner[0] if inner else inspect.Signature.empty)
 
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
-        """Return the types of `count` output fields; None if the annotation does not say.
+        """Return the types of `count` output fields; None if the annotation does not tell them.
 
         A tuple in the annotation stands for several fields, any other type for one field.
         """
@@ -79,7 +79,7 @@ class Returns:
 
     @property
     def arity(self) -> int | None:
-        """The number of values in one result; None if the annotation does not say."""
+        """The number of values in one result; None if the annotation does not tell it."""
         if not self.known or self.hint is Any or _variadic(self.hint):
             return None
         types = several_of(self.hint)
@@ -89,7 +89,7 @@ class Returns:
 
 
 def read_returns(target: Callable[..., Any]) -> Returns:
-    """Read a callable's return annotation, which may be written as text."""
+    """Read a callable's return annotation. It may be written as text."""
     if isinstance(target, type):
         return Returns(target) if target in _SCALARS else Returns()
     function = annotated_function(target)
@@ -109,7 +109,7 @@ def read_returns(target: Callable[..., Any]) -> Returns:
 
 
 def type_of(hint: Any) -> spark.DataType | None:
-    """Return the Spark type that an annotation stands for; None if it stands for no type.
+    """Return the Spark type for an annotation; None if there is no such type.
 
     >>> type_of(dict[str, list[int] | None]).simpleString()
     'map<string,array<bigint>>'
@@ -133,7 +133,7 @@ def type_of(hint: Any) -> spark.DataType | None:
 
 
 def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
-    """Return the types in ``tuple[A, B]`` or a NamedTuple; None where the hint is neither."""
+    """Return the types in ``tuple[A, B]`` or a NamedTuple; None if the hint is neither."""
     hint = _without_none(hint)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = typing.get_type_hints(hint)
@@ -185,7 +185,7 @@ def _variadic(hint: Any) -> bool:
 
 
 def _without_none(hint: Any) -> Any:
-    """Return T of ``T | None``, ``Optional[T]`` and ``Annotated[T, ...]``, and any other hint as it is."""
+    """Return T for ``T | None``, ``Optional[T]`` and ``Annotated[T, ...]``; return any other hint unchanged."""
     if typing.get_origin(hint) is typing.Annotated:
         return _without_none(typing.get_args(hint)[0])
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

@@ -138,7 +138,10 @@ def _parsed(name: str, schema: object) -> Any:
 
 
 def _read(value: bytes, schema: Any) -> Any:
-    """Return the value that these bytes encode by the schema. Raises ValueError if bytes are missing or left over."""
+    """Return the value that these bytes encode under the schema.
+
+    Raises ValueError if bytes are missing or left over.
+    """
     stream = io.BytesIO(value)
     try:
         read = _fastavro().schemaless_reader(stream, schema)
@@ -158,7 +161,7 @@ def _hint(value: bytes) -> str:
 
 
 def _converted(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of a record in the form of the declared type, without nested fields that are not declared."""
+    """Return a value of a record as a value of the declared type, without nested fields that are not declared."""
     if value is None:
         return None
     if kinds.is_list(kind) and isinstance(value, list):

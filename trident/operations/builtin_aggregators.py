@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max, which Spark and the stores also compute; the base class of all built-in aggregators."""
+"""Count, Sum, Min and Max, which Spark and the stores can also compute, and the base class of built-in aggregators."""
 
 import dataclasses
 import decimal
@@ -57,7 +57,7 @@ _BY_FOREIGN_NAME = _ALIKE | {
 
 
 def called_like(name: str) -> str | None:
-    """Return how to write the built-in aggregator for a function's name in Python or Spark; None if there is none.
+    """Return how to write the built-in aggregator that a function's name in Python or Spark means; None without one.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
@@ -66,10 +66,10 @@ def called_like(name: str) -> str | None:
 
 
 class BuiltinAggregator(CombinerAggregator):
-    """The base class of the built-in aggregators. The types of the input fields decide the type of the output."""
+    """The base class of the built-in aggregators. The types of the input fields determine the type of the output."""
 
     native: ClassVar[Native | None] = None
-    """Spark's name of exactly the same aggregate; None if Spark has no such aggregate."""
+    """Spark's name of the same aggregate; None if Spark has no aggregate with exactly the same results."""
 
     gathers: ClassVar[bool] = False
     """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
@@ -80,7 +80,7 @@ class BuiltinAggregator(CombinerAggregator):
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
-        """The input fields given to the aggregator itself, as in ``Sum("price")``; None if the verb names them."""
+        """The input fields that the aggregator names itself, as in ``Sum("price")``; None if the verb names them."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -106,17 +106,20 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        """Return the type of the accumulator over these input fields; without a ``present`` it is the output's too."""
+        """Return the type of the accumulator over these input fields.
+
+        Without a ``present``, it is also the output's type.
+        """
         raise NotImplementedError
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType | None:
-        """Return the type of ``present``'s result for accumulators of a type; None if its annotation gives the type."""
+        """Return the type of ``present``'s result for an accumulator's type; None if its annotation tells the type."""
         return None
 
 
 @dataclass(frozen=True)
 class OneFieldAggregator(BuiltinAggregator):
-    """The base class of aggregators of one field. The field is an argument of the aggregator, or of the verb.
+    """The base class of aggregators of one field. The field is named by the aggregator, or by the verb.
 
     ``aggregate("price", Sum(), "total")`` and ``aggregate(Sum("price"), "total")`` mean the same.
     """
@@ -263,11 +266,11 @@ class Max(OneFieldAggregator):
 
 
 EXACT = decimal.Context(prec=100)
-"""A context that holds any sum of two decimals of 38 digits; Python's default one silently rounds to 28 digits."""
+"""A context in which any sum of two decimals of 38 digits is exact. Python's default context rounds to 28 digits."""
 
 
 def added(a: Any, b: Any) -> Any:
-    """Return the sum of two numbers of one type; decimals are exact to the last digit.
+    """Return the sum of two numbers of one type. Decimals are exact to the last digit.
 
     >>> added(decimal.Decimal(10**30), decimal.Decimal("-0.5"))
     Decimal('999999999999999999999999999999.5')
@@ -285,7 +288,10 @@ def check_parameter(name: str, parameter: str, value: object, least: int = 1, mo
 
 
 def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
-    """Return why `inputs` are not one field of an accepted type; "" if they are. `name` and `does` begin the text."""
+    """Return why `inputs` are not one field of an accepted type; "" if they are.
+
+    The text begins with `name` and `does`.
+    """
     if len(inputs.fields) != 1:
         return f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
     field = inputs.fields[0]

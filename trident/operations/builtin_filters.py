@@ -25,7 +25,7 @@ class FilterNull(Filter):
 
 @dataclass(frozen=True)
 class Equals(Filter):
-    """A filter that keeps the tuples whose input fields are all equal. Null equals null, and NaN NaN, as in `groupBy`.
+    """A filter that keeps the tuples whose input fields are all equal. As in `groupBy`, two nulls or two NaN are equal.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Equals``, which raises if two neighbours are null.
 

@@ -18,7 +18,7 @@ from trident.operations.tuples import tuple_type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BundleMember:
-    """One combiner of a bundle, the fields that it sees, and the type of the value that it presents."""
+    """One combiner of a bundle, the fields that it reads, and the type of the value that it presents."""
 
     inputs: tuple[str, ...]
     aggregation: Aggregation
@@ -32,7 +32,7 @@ class BundleMember:
 
 @dataclass(frozen=True, eq=False)
 class Bundle(CombinerAggregator):
-    """Several combiners as one. An accumulator is a tuple with the accumulator of each, in the order of the members."""
+    """Several combiners as one. An accumulator is a tuple with one accumulator of each member, in order."""
 
     members: tuple[BundleMember, ...]
 
@@ -58,7 +58,7 @@ class Bundle(CombinerAggregator):
 
     @property
     def present(self) -> Callable[[Any], Any] | None:
-        """The function that makes the values that queries see; None if no member has a ``present``."""
+        """The function that returns the values that queries see; None if no member has a ``present``."""
         return self._present if any(member.present is not None for member in self.members) else None
 
     def _present(self, acc: Any) -> Any:
@@ -84,13 +84,13 @@ class Bundle(CombinerAggregator):
 
 
 def bundle_of(aggregation: object) -> Bundle | None:
-    """Return the bundle that an aggregation of a plan stands for; None if it is a single combiner, or no combiner."""
+    """Return the bundle in an aggregation of a plan; None if the aggregation is a single combiner, or no combiner."""
     aggregator = getattr(aggregation, "aggregator", None)
     return aggregator if isinstance(aggregator, Bundle) else None
 
 
 def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
-    """Return two accumulators combined; if one is null, the result is the other, as in the fold of one combiner.
+    """Return two accumulators combined. If one is null, the result is the other, as in the fold of one combiner.
 
     Only `a` is checked for a null: it may be the stored value, and if nothing is stored, `b` becomes the value.
     """
@@ -98,5 +98,5 @@ def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
 
 
 def presented(present: Callable[[Any], Any] | None, value: Any) -> Any:
-    """Return the value that queries see for an accumulator; null for a null."""
+    """Return the value that queries see for an accumulator; null for null."""
     return value if present is None or value is None else present(value)

@@ -1,4 +1,4 @@
-"""The reading of users' operations: their kind, how they are called, and whether they accept the arguments."""
+"""Reading of users' operations: their kind, how they are called, and whether they accept the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -12,8 +12,8 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.operations.annotations import Returns, read_returns, type_of
-from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_lifecycle
+from trident.operations.expressions import Expression, expr
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -27,7 +27,7 @@ _METHODS = {
     "updater": ("updateState",),
     "execute": ("execute",),
 }
-"""The methods by which each kind of object is recognized. "query" is before "execute", as it has that method too."""
+"""The methods by which each kind of object is recognized. "query" is before "execute", because it has `execute` too."""
 
 _MISPLACED = {
     "query": "a query function: it belongs to stateQuery",
@@ -67,7 +67,7 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
 
 
 def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operation, Returns]:
-    """Return a function of pandas objects as an operation. Raises an error if it gives one value for all tuples."""
+    """Return a function of pandas objects as an operation. Raises an error if it returns one value for all tuples."""
     if form.gives is None:
         problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
         hint = "an aggregate takes such a function. To give one value for each tuple, return a pd.Series"
@@ -76,7 +76,7 @@ def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operat
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
-    """Return how `target` is called, without a JVM. A plain callable is called as `plain` says.
+    """Return how `target` is called. This needs no JVM. A plain callable is called as `plain` says.
 
     Raises TopologyError if `target` is not an operation, or is one for another verb.
     """
@@ -93,7 +93,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
     if target is expr:
         raise step.error(TopologyError, "expr makes an expression of text: give expr('upper(line)')")
     check_not_class(target, step)
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if kind in _MISPLACED:
         raise step.error(TopologyError, f"{brief(target)} is {_MISPLACED[kind]}")
     if kind:
@@ -106,7 +106,10 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
 
 
 def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) -> None:
-    """Refuse an operation that cannot be called as it will be. A callable without a known signature is accepted."""
+    """Refuse an operation that cannot be called with its arguments.
+
+    A callable without a known signature is accepted.
+    """
     call, target = operation.call, operation.target
     if call is Call.FILTER:
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
@@ -149,7 +152,7 @@ def _absent(*_: object) -> None:
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an operation that cannot be a filter's predicate: it appends fields, gives many results or no bool."""
+    """Refuse an operation that cannot be a predicate: it appends fields, returns many results, or returns no bool."""
     hint = "; a filter gives a bool. To append fields, give outputFields"
     if operation.call is Call.FUNCTION:
         raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
@@ -169,12 +172,12 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
 
 
 def check_not_class(target: Any, step: Step) -> None:
-    """Refuse the class of an operation where an instance is expected."""
-    if isinstance(target, type) and kind_of(target):
+    """Refuse a class of operations if an instance is expected."""
+    if isinstance(target, type) and operation_kind(target):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
 
 
-def kind_of(target: Any) -> str:
+def operation_kind(target: Any) -> str:
     """Return the kind of a Trident-style object, by its methods; "" for anything else.
 
     The kinds are isKeep, query, aggregator (a combiner), reducer, emitter (an Aggregator), updater and execute.
@@ -204,7 +207,7 @@ def is_coroutine(target: Any) -> bool:
 
 
 def _functions_behind(target: Any) -> list[Any]:
-    """Return the target and the functions that a call of it runs: inside a partial or wrapper, or its ``__call__``."""
+    """Return the target and the functions that its call runs: inside a partial or wrapper, or its ``__call__``."""
     functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
         target = target.func
@@ -230,7 +233,7 @@ def bind(
     keywords: Iterable[str] = (),
     yields: bool = False,
 ) -> None:
-    """Raise an error if `target` does not take `count` arguments and `keywords`. An unknown signature is accepted.
+    """Raise an error if `target` does not accept `count` arguments and `keywords`. Unknown signatures are accepted.
 
     `usage` says in the error how the target is called. A generator function is refused too unless `yields` is true:
     nothing would run its body.

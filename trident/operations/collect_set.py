@@ -1,4 +1,4 @@
-"""The aggregator CollectSet: the different values of a field, in ascending order."""
+"""The aggregator CollectSet: the distinct values of a field, in ascending order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trident.operations.builtin_aggregators import ORDERED, OneFieldAggregator, 
 
 @dataclass(frozen=True)
 class CollectSet(OneFieldAggregator):
-    """The different values of one field, an array in ascending order. Nulls are skipped.
+    """The distinct values of one field, an array in ascending order. Nulls are skipped.
 
     Values are equal if they are equal in Spark: 0.0 is -0.0, and all NaN are one value, the greatest. Spark's
     ``collect_set`` leaves the order open. In a state the arrays grow with every new value, and each change of a key

@@ -1,4 +1,4 @@
-"""State updates that the library itself applies to whole columns, as plain data; the compiler has their functions."""
+"""State updates that the library applies to whole columns, as plain data. The compiler has the functions for them."""
 
 from dataclasses import dataclass
 
@@ -38,4 +38,4 @@ class LastOfKey:
 
 
 ColumnUpdater = FirstOfKey | LastOfKey
-"""An update of whole columns: it calls no user code, and makes no object of a tuple."""
+"""An update of whole columns. It calls no user code, and creates no objects for tuples."""

@@ -1,4 +1,4 @@
-"""The context that an operation's `prepare` gets, and which operations have a `prepare` or a `cleanup`."""
+"""The context that an operation's `prepare` gets, and the test whether an operation has `prepare` or `cleanup`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ class OperationContext:
     partitionIndex: int
     """The number of the partition whose tuples this copy sees, from 0."""
     numPartitions: int | None
-    """The number of partitions; None where no `parallelismHint` sets it."""
+    """The number of partitions; None if no `parallelismHint` sets it."""
 
 
 def has_lifecycle(target: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The contracts that users' operations implement, and operations as a plan holds them."""
+"""The contracts of users' operations, and the forms of operations in a plan."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ class Call(enum.Enum):
 
     @property
     def native(self) -> bool:
-        """True if only Spark can run an operation that is called in this way."""
+        """Whether only Spark can run an operation that is called in this way."""
         return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
 
     @property
     def pandas(self) -> bool:
-        """True if one call gets many tuples, as pandas objects."""
+        """Whether one call gets many tuples, as pandas objects."""
         return self in (Call.SERIES, Call.PANDAS_FRAME)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """A user's operation in a plan: the object (`target`), its source location, and the way in which it is called.
+    """A user's operation in a plan: the object (`target`), its source location, and how it is called.
 
     `many` is true if one call gives many tuples (a generator, an Iterator annotation, flatMap). A call with pandas
     objects gives one tuple for each input tuple; with `many`, any number for all input tuples together.
@@ -82,7 +82,7 @@ class Function:
 
 
 class Filter:
-    """An operation that decides whether a tuple stays. Subclass it where a plain callable is not enough.
+    """An operation that decides whether a tuple stays. Subclass it if a plain callable is not enough.
 
     Meaning: ``org.apache.storm.trident.operation.Filter``. A Filter may have ``prepare`` and ``cleanup``, as a
     `Function` may.
@@ -135,7 +135,7 @@ class Updating:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query function in a plan. `get` is true for MapGet and SnapshotGet, which run over whole columns.
+    """A query function in a plan. `get` is true for MapGet and SnapshotGet, which are computed over whole columns.
 
     `joining` is "inner" or "left" for a join with the state. The fields of the value are appended; without a value,
     "inner" drops the tuple and "left" appends nulls.
@@ -149,7 +149,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Output fields as the user wrote them. `typed` says which fields have a type; the others are void at first."""
+    """Output fields as the user wrote them.
+
+    `typed` tells which fields have a type; the others have type void at first.
+    """
 
     schema: StructType
     typed: tuple[bool, ...]

@@ -7,7 +7,7 @@ from trident.base.durations import duration_text
 from trident.operations.windows import EventTime
 
 _LEAST_BUCKET = 60_000_000
-"""The shortest bucket of time in which tuples wait, in microseconds."""
+"""The shortest bucket of time in which tuples wait (microseconds)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalJoining:
-    """A join of tuples whose times lie within an interval of each other.
+    """A join of tuples whose times differ by no more than an interval.
 
     The time of the right tuple is from `lower` to `upper` microseconds after that of the left one; both may be
     negative. `unmatched` says for each stream whether its tuples without a partner are emitted, too.

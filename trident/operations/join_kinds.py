@@ -38,7 +38,7 @@ _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """Return the `joinType` that a text means, in the words of this library or of PySpark; None if it means none.
+    """Return the `joinType` for a text in the words of this library or of PySpark; None if the text means none.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)
@@ -49,7 +49,7 @@ def join_type_like(text: str) -> str | None:
 
 
 def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...]:
-    """Return for each of `count` streams whether `joinType` lets it lack a key."""
+    """Return for each of `count` streams whether `joinType` allows that it lacks a key."""
     if isinstance(joinType, str):
         if joinType in _OF_ALL:
             return (_OF_ALL[joinType],) * count

@@ -93,7 +93,7 @@ class FromJson:
         return self._read_exactly(value) if quick is None else quick
 
     def _read_quickly(self, value: bytes | str) -> tuple[Any, ...] | None:
-        """Return the fields of a value by the fast parser; None if only the exact parser can read them."""
+        """Return the fields of a value, read by the fast parser; None if only the exact parser can read them."""
         try:
             found = _DECODER.decode(value)
             if type(found) is not dict:
@@ -124,14 +124,14 @@ class FromJson:
 
 
 def _body(value: bytes | str) -> bytes:
-    """Return the JSON in a value of a schema registry's serializer. Its schema need not be known to read it."""
+    """Return the JSON in a value from a schema registry's serializer. The schema need not be known for that."""
     written = value.encode() if isinstance(value, str) else value
     schema_number(written)
     return written[HEAD:]
 
 
 def _accepted(kind: pa.DataType) -> tuple[type, ...]:
-    """Return the types of Python values that a column of this type takes unchanged; none if values need a closer check.
+    """Return the Python types whose values a column of this type holds unchanged; none if values need a closer check.
 
     >>> _accepted(pa.float64()), _accepted(pa.list_(pa.int64()))
     ((<class 'float'>, <class 'int'>), ())
@@ -141,5 +141,5 @@ def _accepted(kind: pa.DataType) -> tuple[type, ...]:
 
 
 def _holds_decimals(kind: pa.DataType) -> bool:
-    """Return whether a type is or contains a decimal, of which only the exact parser keeps all digits."""
+    """Return whether a type is or contains a decimal. Only the exact parser keeps all digits of a decimal."""
     return kinds.is_decimal(kind) or any(_holds_decimals(kind.field(at).type) for at in range(kind.num_fields))

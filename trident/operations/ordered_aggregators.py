@@ -130,7 +130,10 @@ class CollectList(OneFieldAggregator):
         return list(chain.from_iterable(run[2] for run in acc))
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
-        """Return the accumulators of `count` groups: for each at most one run, the values of one partition."""
+        """Return the accumulators of `count` groups.
+
+        Each has at most one run, which holds the values of one partition.
+        """
         values = columns.column(0)
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         rows = rows[np.argsort(groups[rows], kind="stable")]
@@ -254,12 +257,12 @@ class MinBy(MaxBy):
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Return a key that sorts values in Spark's order: NaN is greater than every number."""
+    """Return a sort key for a value in Spark's order: NaN is greater than every number."""
     return (0, value) if value == value else (1,)
 
 
 def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
-    """Return for each of `count` groups the first (or last) of `rows` in that group; -1 for a group without rows."""
+    """Return the first (with `last`: the last) of `rows` in each of `count` groups; -1 for a group without rows."""
     picked = np.full(count, -1, np.int64)
     ordered = rows if last else rows[::-1]
     picked[groups[ordered]] = ordered  # of several rows of a group NumPy keeps the one that comes last
@@ -267,7 +270,7 @@ def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
 
 
 def _picked(columns: pa.RecordBatch, values: list[pa.Array], rows: Any) -> pa.Array:
-    """Return accumulators from the given rows: the position, then `values`; null for the row -1."""
+    """Return the accumulators of the given rows: the position, then `values`; null for row -1."""
     indices = pa.array(rows, mask=rows < 0)
     position = [columns.column(columns.num_columns + at) for at in (-2, -1)]
     names = ["batch", "at", "by", "value"] if len(values) == 2 else ["batch", "at", "value"]

@@ -1,4 +1,4 @@
-"""The reading of output fields and their types: as declared, or from an operation's ``outputType`` or annotations."""
+"""Reading of output fields and their types: from the declaration, the operation's ``outputType`` or annotations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
 
 
 def value_fields(name: str, fields: object) -> spark.StructType:
-    """Return the fields with types that were given, as DDL or a StructType, to the function `name`.
+    """Return the fields with types that the function `name` was given as DDL or as a StructType.
 
     Raises TopologyError, or TypeDeclarationError for a type that does not exist.
     """
@@ -50,7 +50,7 @@ def value_fields(name: str, fields: object) -> spark.StructType:
 
 
 def own_fields(target: object) -> str | spark.StructType | None:
-    """Return the output fields that an operation declares itself, in ``outputFields``; None if it declares none."""
+    """Return the output fields that an operation declares in ``outputFields``; None if it declares none."""
     if isinstance(target, Column):  # it has an attribute of any name
         return None
     own = getattr(target, "outputFields", None)
@@ -83,7 +83,7 @@ def _schema(fields: Sequence[spark.StructField], step: Step) -> spark.StructType
 
 
 def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields with types: as declared, else by the operation's ``outputType``, else by annotation."""
+    """Return the output fields with types: as declared, otherwise from the ``outputType``, otherwise annotations."""
     schema = declared.schema
     _check_result(declared, operation, returns, step)
     if all(declared.typed):
@@ -105,12 +105,12 @@ def keep_names(schema: spark.StructType, operation: Operation, returns: Returns,
 
 
 def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark.StructType:
-    """Return the fields that `target` emits through its collector; errors call the object `holder`."""
+    """Return the fields that `target` emits through its collector. Errors call the object `holder`."""
     return typed_outputs(target, read_outputs(outputs, step), step, holder)
 
 
 def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> spark.StructType:
-    """Return the output fields with types: as declared, else by the ``outputType`` of `target`."""
+    """Return the output fields with types: the declared ones, otherwise from the ``outputType`` of `target`."""
     if all(declared.typed):
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)
@@ -130,7 +130,7 @@ def _with_types(declared: Declared, types: Sequence[spark.DataType]) -> spark.St
 
 
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
-    """Return the types that an operation itself declares: its ``outputType``, or a udf's return type."""
+    """Return the types that an operation declares itself: by its ``outputType``, or as a udf's return type."""
     written = None if isinstance(target, Column) else getattr(target, "outputType", None)
     if written is None:
         kind = getattr(target, "returnType", None)
@@ -157,7 +157,7 @@ def _types_in(written: object) -> tuple[spark.DataType, ...]:
 
 
 def _check_result(declared: Declared, operation: Operation, returns: Returns, step: Step) -> None:
-    """Raise an error if the annotation contradicts the output fields, or is a list although many tuples are meant."""
+    """Raise an error if the annotation contradicts the output fields, or is a list where many tuples are expected."""
     schema, count = declared.schema, len(declared.schema.names)
     if operation.call.native or operation.call is Call.FUNCTION:
         return
@@ -210,6 +210,6 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
 
 
 def shown(returns: Returns) -> str:
-    """Return an annotation as a user wrote it."""
+    """Return an annotation in the form in which a user writes it."""
     hint = returns.hint
     return hint.__name__ if isinstance(hint, type) and not getattr(hint, "__args__", None) else str(hint)

@@ -1,4 +1,4 @@
-"""Functions of pandas Series and DataFrames, recognised by their annotations as PySpark's ``pandas_udf`` does."""
+"""Functions of pandas Series and DataFrames. They are recognised by annotations, as PySpark's ``pandas_udf`` does."""
 
 import inspect
 import sys
@@ -75,7 +75,7 @@ def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
 
 
 def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:
-    """Return the annotations of the parameters that a call fills, and of what the call returns."""
+    """Return the annotations of the parameters that a call fills, and of its result."""
     function = annotated_function(target)
     written: dict[str, Any] = getattr(function, "__annotations__", {})
     if not written:
@@ -113,7 +113,7 @@ def _resolved(function: Any, hint: Any) -> Any:
 
 
 def _without_arguments(hint: str) -> str:
-    """Return ``pd.Series`` for ``pd.Series[int]``, which may have another pair of quotes around it."""
+    """Return ``pd.Series`` for ``pd.Series[int]``. The annotation may have another pair of quotes around it."""
     return hint.strip("'\" ").partition("[")[0]
 
 

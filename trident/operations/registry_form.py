@@ -4,7 +4,7 @@ HEAD = 5
 
 
 def schema_number(value: bytes) -> int:
-    """Return the schema number at the head of a value; the value's own bytes begin at index `HEAD`.
+    """Return the schema number at the beginning of a value. The value's own bytes begin at index `HEAD`.
 
     Raises ValueError for a value of another form.
 
@@ -20,7 +20,7 @@ def schema_number(value: bytes) -> int:
 
 
 def looks_registered(value: object) -> bool:
-    """Return whether a value begins as a schema registry's serializers begin.
+    """Return whether a value begins in the form of a schema registry's serializers.
 
     >>> looks_registered(bytes(5) + b"{}"), looks_registered(b"{}")
     (True, False)

@@ -23,7 +23,7 @@ It returns a number below 0 if the first one is less, 0 if both are equal, above
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extreme:
-    """The least or the greatest tuple; the last one if several are equal.
+    """The least or the greatest tuple. If several are equal, it is the last of them.
 
     With `whole`, the comparator sees whole tuples, otherwise the values of one field.
     """
@@ -50,7 +50,7 @@ Picking = Extreme | First
 
 
 def check_comparator(comparator: object, compared: str, step: Step) -> None:
-    """Raise an error if a comparator does not take two arguments, which the message calls `compared` ("values")."""
+    """Raise an error if a comparator does not accept two arguments. The message calls them `compared` ("values")."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
@@ -64,7 +64,7 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Raise an error for a field whose values have no order. `hint` ends the error's message."""
+    """Raise an error for a field whose values have no order. The error's message ends with `hint`."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,

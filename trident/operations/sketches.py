@@ -1,4 +1,4 @@
-"""CountDistinct and Quantiles, whose accumulators are sketches of a few kilobytes and whose results have a known error.
+"""CountDistinct and Quantiles. Their accumulators are sketches of a few kilobytes; their results have a known error.
 
 The sketches are those of Apache DataSketches.
 
@@ -174,7 +174,7 @@ def _compact(sketch: Any) -> bytes:
 
 
 def _item(value: Any) -> int | float | str:
-    """Return a value in the form that the sketch hashes.
+    """Return a value in the form in which the sketch hashes it.
 
     Numbers and texts cannot be confused: all values of a sketch have one declared type. Every text gets a "=" before
     it, because a sketch ignores the empty text.

@@ -8,7 +8,7 @@ from trident.base.errors import TopologyError
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.operations.annotations import Returns
-from trident.operations.callables import bind, check_not_class, kind_of, read_operation
+from trident.operations.callables import bind, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector
 
 
@@ -41,7 +41,7 @@ class StatefulOperation:
     """
 
     def initState(self, state: Any) -> None:
-        """Take the `KeyValueState` for this run. It can be used while any method but ``preCommit`` runs."""
+        """Receive the `KeyValueState` for this run. It can be used while any method except ``preCommit`` runs."""
         raise NotImplementedError(f"{type(self).__name__} has no initState(state)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -49,7 +49,7 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Put values that are still in memory into the state: the batch has no more tuples, and is frozen next."""
+        """Write values that are still in memory into the state: the batch has no more tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
         """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
@@ -85,11 +85,11 @@ class TransactionOperation:
     """
 
     def initState(self, checkpoint: Any) -> None:
-        """Begin a run with the checkpoint of the last committed batch: JSON, as `commit` returned it, or None."""
+        """Begin a run with the checkpoint of the last committed batch: JSON, as returned by `commit`, or None."""
         raise NotImplementedError(f"{type(self).__name__} has no initState(checkpoint)")
 
     def rollback(self, checkpoint: Any) -> None:
-        """Go back to this checkpoint (None: to the beginning). The tuples after it come again."""
+        """Go back to this checkpoint (None: to the beginning). The tuples after the checkpoint come again."""
         raise NotImplementedError(f"{type(self).__name__} has no rollback(checkpoint)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -109,7 +109,10 @@ class TransactionOperation:
         return checkpoint
 
     def ackCommit(self, txid: int) -> None:
-        """Delete data that only batches before `txid` needed. The call may be repeated, or left out for a batch."""
+        """Delete data that only batches before `txid` needed.
+
+        The call may be repeated, and may be left out for a batch.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,12 +133,12 @@ class Stateful:
 
     @property
     def transactional(self) -> bool:
-        """True if the operation keeps its state itself and returns checkpoints."""
+        """Whether the operation keeps its state itself and returns checkpoints."""
         return isinstance(self.operation.target, TransactionOperation)
 
 
 def overrides(target: object, name: str) -> bool:
-    """Return whether an operation has a method `name` other than the default one of a base class here."""
+    """Return whether an operation has a method `name` that is not the default one of a base class here."""
     method = getattr(type(target), name, None)
     ours = [getattr(base, name, None) for base in (StatefulOperation, TransactionOperation)]
     return callable(getattr(target, name, None)) and method not in ours
@@ -150,11 +153,11 @@ _ACCEPTED = (
 
 
 def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Returns]:
-    """Read `target` as a stateful operation, and its return annotation. `emits`: output fields are declared."""
+    """Read `target` as a stateful operation, and its return annotation. `emits`: whether output fields are declared."""
     check_not_class(target, step)
     if isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
-    if kind_of(target) == "execute" and callable(getattr(target, "initState", None)):
+    if operation_kind(target) == "execute" and callable(getattr(target, "initState", None)):
         operation, returns = read_operation(target, step, tuples=True)
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
         checkpoints = isinstance(target, TransactionOperation)
@@ -163,7 +166,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
                 bind(method, count, f"{name} is called with {count} argument{'' if count == 1 else 's'}", step)
         _check_never_called(target, checkpoints, step)
         return operation, returns
-    if kind_of(target) or not callable(target):
+    if operation_kind(target) or not callable(target):
         raise step.error(TopologyError, f"{brief(target)} is no stateful operation; give {_ACCEPTED}")
     operation, returns = read_operation(target, step, tuples=True)
     if operation.call is not Call.TUPLE:
@@ -173,7 +176,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
 
 
 def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:
-    """Raise an error for an object with a method of other kinds of operations, which would never be called here."""
+    """Raise an error for an object with a method of another kind of operation, which would never be called here."""
     never = ["prepare", "cleanup", *(_HOOKS if checkpoints else ("finishBatch", "rollback", "commit", "ackCommit"))]
     for name in never:
         if callable(getattr(target, name, None)):

@@ -69,7 +69,7 @@ class TopK(BuiltinAggregator):
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Return a key that sorts values in Spark's order: null, numbers, NaN."""
+    """Return a sort key for a value in Spark's order: null, numbers, NaN."""
     if isinstance(value, tuple):  # a Row is a tuple, too
         return tuple(map(_rank, value))
     if value is None:

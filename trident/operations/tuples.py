@@ -1,4 +1,4 @@
-"""Tuples as operations see them: values with names."""
+"""Tuples in the form in which operations see them: values with names."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
 
 @lru_cache(maxsize=4096)
 def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
-    """Return the class of tuples with these fields. It is called with the values in order, and is as fast as ``tuple``.
+    """Return the class of tuples with these fields. It is called with the values in order; it is as fast as ``tuple``.
 
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
@@ -80,5 +80,5 @@ def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTupl
 
 
 def _is_free(name: str) -> bool:
-    """Return whether a field may become an attribute: it must not replace one of Python's or of TridentTuple's."""
+    """Return whether a field may become an attribute: it must not hide one of Python's tuple or of TridentTuple."""
     return not name.startswith("__") and not name.startswith("_trident_")

@@ -1,4 +1,4 @@
-"""The reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
+"""Reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from trident.base.names import did_you_mean
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.base.types import ddl, parse_type
-from trident.operations.callables import bind, check_not_class, is_coroutine, kind_of
+from trident.operations.callables import bind, check_not_class, is_coroutine, operation_kind
 from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
 VALUE = "value"
-"""The name of the field with a state's value, where no aggregator has a name for that field."""
+"""The name of the field with a state's value, if no aggregator names that field."""
 
 _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
 
@@ -23,7 +23,7 @@ _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector
 def read_updater(target: Any, step: Step) -> Updating:
     """Read `target` as a state updater: a StateUpdater, or a callable of the state, the tuples and a collector."""
     check_not_class(target, step)
-    kind = kind_of(target)
+    kind = operation_kind(target)
     if kind not in ("", "updater") or not (kind or callable(target)):
         raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_ACCEPTED}")
     call = target.updateState if kind else target
@@ -34,7 +34,7 @@ def read_updater(target: Any, step: Step) -> Updating:
 
 
 def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """Return the fields of the tuples that `target` emits: no fields if `outputs` is None."""
+    """Return the fields of the tuples that `target` emits; no fields if `outputs` is None."""
     if outputs is None:
         return spark.StructType([])
     return emitted(target, outputs, step, "object")
@@ -48,7 +48,7 @@ def held_fields(
     usage: str,
     step: Step,
 ) -> tuple[spark.StructType, spark.StructField]:
-    """Return the key fields and the value field of a state that no aggregator describes.
+    """Return the key fields and the value field of a state without an aggregator.
 
     If `keyFields` or `valueType` is None, the attribute of `target` with the same name is used. A key field that is
     also in `known` needs no type. `usage` shows in an error how to call the verb.

@@ -1,4 +1,4 @@
-"""The reading of aggregators over windows: their kinds, and the types of their outputs."""
+"""Reading of aggregators over windows: their kinds, and the types of their outputs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -44,12 +44,12 @@ class Windowing:
 
     @property
     def combines(self) -> bool:
-        """True if the state holds one accumulator per window and group, and no tuples."""
+        """Whether the state holds one accumulator per window and group, and no tuples."""
         return self.aggregation is not None and not isinstance(self.config, CountWindow)
 
     @property
     def panes(self) -> bool:
-        """True if the tuples of a pane are combined before they enter the state."""
+        """Whether the tuples of a pane are combined before they enter the state."""
         return self.combines and not isinstance(self.config, SessionWindow)
 
 
@@ -71,7 +71,7 @@ def read_windowing(
 
 
 def bundle_windowing(config: WindowConfig, aggregation: Aggregation, keepFor: int) -> Windowing:
-    """Return the aggregators of a bundle over windows: each gives an output field of its own."""
+    """Return the aggregators of a bundle over windows. Each has an output field of its own."""
     bundle = bundle_of(aggregation)
     assert bundle is not None
     return Windowing(config, "combiner", bundle, aggregation.site, bundle.presented, aggregation, keepFor)
@@ -98,7 +98,7 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
 
 
 def _presented_field(output: str, kind: spark.DataType | None, step: Step) -> spark.StructType:
-    """Return the output field of a window, of type `kind`: its value is what the aggregator presents.
+    """Return the output field of a window, of type `kind`. Its value is the one that the aggregator presents.
 
     Raises TypeDeclarationError if `kind` is None.
     """

@@ -1,4 +1,4 @@
-"""Windows as users write them: their length, their slide, and the time by which they go.
+"""Windows as users write them: their length, their slide, and the clock that they follow.
 
 A window by count has the last `length` tuples, and one ends every `slide` tuples. A window by duration has the tuples
 of the last `length` of batch time. A window by event time goes by a field of the tuples, with a watermark. Windows of
@@ -19,10 +19,10 @@ from trident.base.text import brief
 from trident.base.years import LONGEST
 
 TOO_LONG = "at most 10,000 years ('3652425 days') are accepted; no two times lie that far apart"
-"""Why a duration is not accepted. (Sums of times and much longer durations would not fit 64 bits.)"""
+"""The reason why a duration is not accepted. (Sums of times and much longer durations would not fit into 64 bits.)"""
 
 _MOST_PANES = 10_000
-"""The most panes that one window may have. A slide that makes more panes is taken for a typing error."""
+"""The most panes of one window. A slide that would make more panes is refused as a typing error."""
 
 
 class _Window:
@@ -94,7 +94,7 @@ class SlidingCountWindow(CountWindow):
 
 @dataclass(frozen=True, init=False, repr=False)
 class TimeWindow(_Window):
-    """Windows of `length` microseconds, one for every `slide`; by batch time if `timestampField` is None."""
+    """Windows of `length` microseconds, one for every `slide`. They follow batch time if `timestampField` is None."""
 
     length: int
     slide: int
@@ -229,7 +229,7 @@ class SessionWindow(_Window):
 
 @dataclass(frozen=True, init=False, repr=False)
 class EventTime(_Window):
-    """A timestamp field and its watermark, for steps that go by event time and have no windows.
+    """A timestamp field and its watermark, for steps that follow event time and have no windows.
 
     The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is late if the watermark is past its time.
     """
@@ -253,7 +253,7 @@ Timing = TimeWindow | SessionWindow | EventTime
 
 
 def timestamp_field(config: WindowConfig | EventTime) -> str | None:
-    """Return the window's timestamp field; None if it has none."""
+    """Return the window's timestamp field; None if the window has none."""
     return None if isinstance(config, CountWindow) else config.timestampField
 
 
@@ -261,7 +261,7 @@ def timestamp_field(config: WindowConfig | EventTime) -> str | None:
 
 
 def microseconds(duration: object, name: str, step: Step, zero: bool = False) -> int:
-    """Return a duration in microseconds. It must be positive, or 0 where `zero` is true, and at most 10,000 years.
+    """Return a duration in microseconds. It must be positive (or 0 if `zero` is true), and at most 10,000 years.
 
     >>> microseconds("1.5 seconds", "length", Step("s", caller("s")))
     1500000

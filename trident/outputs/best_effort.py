@@ -1,4 +1,4 @@
-"""Best-effort branches, which never delay a batch: each runs beside the commits, in a thread of its own.
+"""Best-effort branches, which never delay a batch. Each runs in a thread of its own, beside the commits.
 
 The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. A
 tuple on which a function fails there is skipped, and a progress event counts it. If a batch fails for another reason,
@@ -24,17 +24,17 @@ from trident.compiler.stages import cut_nodes
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink
 
 MOST_WAITING = 2
-"""The most batches that wait for a branch. A further one takes the place of the oldest."""
+"""The most batches that wait for a branch. The next one replaces the oldest."""
 
 _PATIENCE = 5.0
-"""Seconds that the end of a run waits for the waiting batches of a branch, and then for its thread."""
+"""Seconds that the end of a run waits for a branch's waiting batches, and then for the branch's thread."""
 
 
 _PHASE = "bestEffort"
 
 
 class BranchOutputs(Protocol):
-    """The opened outputs of a branch, called to hand a batch to one of them."""
+    """The opened outputs of a branch. A call hands a batch to one of them."""
 
     def __call__(self, sink: Sink, result: Result, txid: int) -> None: ...
 
@@ -42,7 +42,7 @@ class BranchOutputs(Protocol):
 
 
 class BatchListener(Protocol):
-    """Hears how each batch of a branch went."""
+    """Is told the outcome of each batch of a branch."""
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None: ...
 
@@ -95,7 +95,7 @@ class BestEffortOutlet:
         self._thread.start()
 
     def take(self, result: Result, txid: int) -> None:
-        """Queue the batch's rows for the branch. They are left out later if the branch falls behind."""
+        """Queue the batch's rows for the branch. If the branch falls behind, they are dropped later."""
         with self._changed:
             left_out = self._waiting.popleft() if len(self._waiting) >= MOST_WAITING else None
             self._waiting.append((result, txid))

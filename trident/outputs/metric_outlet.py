@@ -1,4 +1,4 @@
-"""The output that adds up the numbers of committed batches in a counter of the run's metrics."""
+"""The output that adds the numbers of committed batches to a counter of the run's metrics."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class MetricOutlet:
-    """Adds each batch once, even if a commit that failed after this output hands the batch over again.
+    """Adds each batch once, even if a later failure of the commit hands the batch over again.
 
     `labels` are the labels of every series; the tuples bring the others. `read` gives the tuples of a result.
     """

@@ -1,4 +1,4 @@
-"""The outputs of one batch group. In a commit turn each output takes the batch, after all states hold it.
+"""The outputs of one batch group. In a commit turn each output gets the batch, after all states hold it.
 
 After a failure, a crash, or a lost commit, an output may get a batch again. It gets the same rows then.
 """
@@ -63,7 +63,7 @@ class Outlets:
     ) -> None:
         self._listener, self._group, self._metrics = listener, group.name, metrics
         self._closing: list[BestEffortOutlet | KafkaOutlet] = []
-        """What is to be closed at the end."""
+        """The objects to close at the end."""
         self._read_whole = partial(read_whole, files)
         self._engine, self._files, self._scratch, self._run = engine, files, scratch, run
         self._frames: Frames | None = None
@@ -83,12 +83,12 @@ class Outlets:
         self._outlets[sink].take(result, txid)
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of the output that has a batch now."""
+        """Cancel the Spark jobs of the output that is handling a batch now."""
         if self._frames is not None:
             self._frames.cancel()
 
     def close(self) -> None:
-        """Close the branches, connections, and the Spark session that was made for the outputs."""
+        """Close the branches, the connections, and the Spark session that was created for the outputs."""
         for each in self._closing:
             each.close()
         if self._frames is not None:
@@ -134,11 +134,14 @@ class Outlets:
         return branch
 
     def _tables(self, result: Result) -> Iterable[pa.Table]:
-        """Return the rows of a result: a large one file by file, so that the driver never holds it as a whole."""
+        """Return the rows of a result as tables.
+
+        A large result is read file by file, so that the driver never holds all of it.
+        """
         return [result] if isinstance(result, pa.Table) else read_frozen(self._files, result)
 
     def _shared_frames(self) -> Frames:
-        """Return the object that makes DataFrames of frozen rows. The first call makes it, for all outputs."""
+        """Return the object that creates DataFrames of frozen rows. The first call creates it, for all outputs."""
         if self._frames is None:
             assert self._engine.frames is not None, "`check_engine` has refused outputs that take DataFrames"
             self._frames = self._engine.frames()
@@ -159,16 +162,16 @@ class Outlets:
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
-"""A function that gives the rows of a result, as a table or a DataFrame, for the duration of one call of user code."""
+"""A function that lends the rows of a result, as a table or a DataFrame, for one call of user code."""
 
 
 class _FunctionOutlet:
-    """Calls a user's function with every batch. `last_frozen` is the last txid that was frozen before the run."""
+    """Calls a user's function with every batch. `last_frozen` is the last txid frozen before the run."""
 
     def __init__(self, sink: ForeachBatch, lend: Lend, last_frozen: int) -> None:
         self._sink, self._lend, self._last_frozen = sink, lend, last_frozen
         self._tried = (0, 0)
-        """The txid that is being handed over, and the number that its next attempt gets."""
+        """The txid that is being handed over, and the number of its next attempt."""
 
     def take(self, result: Result, txid: int) -> None:
         attempt = self._attempt(txid)
@@ -190,7 +193,7 @@ class _FunctionOutlet:
                 raise _function_error(kind, where, cause, txid, attempt) from error
 
     def _attempt(self, txid: int) -> int:
-        """Return the number of this attempt to hand the batch over. It is 0 only if no driver can have tried before."""
+        """Return the number of this attempt to hand over the batch. It is 0 only if no driver can have tried before."""
         tried, following = self._tried
         # A batch that an earlier run froze may have been handed over by that run, and there is no record of its
         # attempts.

@@ -1,4 +1,4 @@
-"""The folder of a Parquet output. A batch becomes visible in it all at once, by the rename of a folder.
+"""The folder of a Parquet output. A batch becomes visible in it all at once, when its folder is renamed.
 
     path/_trident/sink.json                 the owner: topology, output, log, fields
     path/_trident/staging/<uuid>/7-2-<...>  a batch that is being written (uuid of the log; txid, epoch)
@@ -59,7 +59,10 @@ class Batch:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return the folder's owner; None if it has none. Raises OutputConflictError if the record of it is unreadable."""
+    """Return the folder's owner; None if it has none.
+
+    Raises OutputConflictError if the owner's record is unreadable.
+    """
     try:
         record = _read_json(path / OWN_FOLDER / "sink.json")
     except FileNotFoundError:
@@ -68,7 +71,7 @@ def owner_of(path: Path) -> Owner | None:
 
 
 def owner_in(path: str, record: dict[str, Any]) -> Owner:
-    """Return the owner that a record names. Raises OutputConflictError for a later version's record."""
+    """Return the owner in a record. Raises OutputConflictError for a record of a later version."""
     if record.get("format") != FORMAT:
         raise OutputConflictError(f"{path} was written in a format that this version does not know: {record!r:.200}")
     owner = {key: value for key, value in record.items() if key != "format"}
@@ -86,7 +89,7 @@ def txids(path: Path) -> list[int]:
 
 
 def gapless(list_txids: Callable[[], list[int]]) -> list[int]:
-    """Return the txids that two listings show, without a gap before the last; see `txids`."""
+    """Return the txids in two listings, without a gap before the last; see `txids`."""
     last = max(list_txids(), default=0)
     return sorted(txid for txid in list_txids() if txid <= last)
 
@@ -97,7 +100,7 @@ def _list_txids(path: Path) -> list[int]:
 
 
 def batch_of(path: Path, txid: int) -> Batch | None:
-    """Return a batch; None if it is not published. Raises OutputConflictError if its folder was changed since."""
+    """Return a batch; None if it is not published. Raises OutputConflictError if its folder has changed since then."""
     folder = path / f"{FIELD}={txid}"
     try:
         manifest = _read_json(folder / MANIFEST)
@@ -114,7 +117,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
 
 
 def check_files(batch: Batch) -> None:
-    """Raise OutputConflictError if a file of a batch is gone or has another size."""
+    """Raise OutputConflictError if a file of a batch is missing or has another size."""
     for part in batch.parts:
         path = batch.folder / part.name
         size = path.stat().st_size if path.exists() else None
@@ -128,7 +131,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def record_in(path: str, text: bytes) -> dict[str, Any]:
-    """Return the record in a file. Raises OutputConflictError if it is none."""
+    """Return the record in a file. Raises OutputConflictError if the file holds no record."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -142,7 +145,9 @@ def record_in(path: str, text: bytes) -> dict[str, Any]:
 
 
 def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
-    """Make this output the owner of the folder, or check that it is. `last_frozen`: the last txid that the log froze.
+    """Make this output the owner of the folder, or check that it is.
+
+    `last_frozen` is the last txid that the log froze.
 
     Raises OutputConflictError if the folder has another owner, or is ahead of the log.
     """
@@ -164,7 +169,7 @@ def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
 
 
 def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
-    """Write the folder's owner, unless another driver does so first. Return the owner that the folder then has."""
+    """Write the folder's owner, unless another driver writes it first. Return the owner that the folder has then."""
     own_folder = path / OWN_FOLDER
     new = own_folder / f".sink-{secrets.token_hex(8)}.json"
     _write_json(new, {"format": FORMAT, **asdict(owner)})
@@ -224,7 +229,7 @@ def _staging(path: Path, log: str) -> Path:
 
 
 def _sweep(path: Path, log: str, epoch: int) -> None:
-    """Remove unpublished batches of earlier epochs: they will be written anew from the frozen rows.
+    """Remove unpublished batches of earlier epochs, which will be written again from the frozen rows.
 
     Version 0.1.0 wrote them into the parent of the log's staging folder.
     """
@@ -236,7 +241,7 @@ def _sweep(path: Path, log: str, epoch: int) -> None:
 
 
 def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
-    """Make a new folder to write a batch into.
+    """Create a new folder to write a batch into.
 
     Raises OutputConflictError if the output no longer belongs to this log.
     """
@@ -251,7 +256,7 @@ def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
 
 
 def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
-    """Complete a batch durably: give its files their names, delete other files, and write the manifest.
+    """Complete a batch durably: give its files their final names, delete other files, and write the manifest.
 
     Other files are there if Spark repeated a task, whose first try leaves a file.
     """

@@ -1,4 +1,4 @@
-"""A Parquet output on an object store. A batch counts from the moment at which its manifest is there.
+"""A Parquet output on an object store. A batch counts as soon as its manifest exists.
 
     path/_trident/sink.json                          the owner: topology, output, log, fields
     path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
@@ -35,12 +35,12 @@ from trident.outputs.parquet_folder import (
 _OWNER = f"{OWN_FOLDER}/sink.json"
 _BATCHES = f"{OWN_FOLDER}/batches"
 _MARK = 8
-"""How much of the log's uuid stands in the names of files, so that two logs never write one file."""
+"""How much of the log's uuid is in the names of files, so that two logs never write the same file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectBatches:
-    """A prefix in which each batch appears by its manifest."""
+    """A prefix of an object store. Each batch appears with its manifest."""
 
     place: ObjectFiles
 
@@ -50,12 +50,12 @@ class ObjectBatches:
     # --- the owner ------------------------------------------------------------------------------------------------
 
     def owner(self) -> Owner | None:
-        """Return the output that the prefix belongs to; None if it belongs to none."""
+        """Return the output that owns the prefix; None if no output owns it."""
         record = self._record(_OWNER)
         return None if record is None else owner_in(str(self), record)
 
     def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
-        """Make an output the owner, or check that it is; see `ParquetPlace.take`."""
+        """Make an output the owner of the prefix, or check that it is; see `ParquetPlace.take`."""
         present = self.owner()
         if present is None:
             self._check_empty(owner)
@@ -77,11 +77,14 @@ class ObjectBatches:
 
     @contextmanager
     def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
-        """Return the folder of the batch; nothing is deleted in the end, since a repeated write needs what is there."""
+        """Return the place for the batch's files.
+
+        They are not deleted after a failure, because a repeated write needs them.
+        """
         yield ObjectTarget(self.place.below(f"{FIELD}={txid}"), owner.log[:_MARK])
 
     def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
-        """Do nothing: each file is durable, and has its name."""
+        """Do nothing, because each file is durable and has its final name."""
 
     def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
         """Create the manifest; see `ParquetPlace.publish`."""
@@ -97,7 +100,7 @@ class ObjectBatches:
         return None if parts is None else sum(part.rows for part in parts)
 
     def parts(self, txid: int) -> list[Part] | None:
-        """Return the files of a published batch, by their names in its folder; None if it is not published.
+        """Return the files of a published batch by their names in its folder; None if the batch is not published.
 
         Raises OutputConflictError if the manifest is not this output's.
         """

@@ -1,4 +1,4 @@
-"""The writer of a Parquet output: every batch has files of its own, which become visible all at once."""
+"""The writer of a Parquet output. Every batch has its own files, which become visible all at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from trident.plan.nodes import WriteParquet
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """The run that writes: topology, uuid of the log, epoch, and the last txid that was frozen before the run."""
+    """The run that writes: its topology, the uuid of its log, its epoch, and the last txid frozen before the run."""
 
     topology: str
     log: str
@@ -47,7 +47,7 @@ class ParquetOutlet:
             raise os_trouble(error, f"{sink.step}: the folder {self._place} cannot be written") from error
 
     def take(self, result: Result, txid: int) -> None:
-        """Publish the batch, unless it is published already. An empty batch leaves nothing."""
+        """Publish the batch, unless it is already published. An empty batch leaves no files."""
         try:
             if self._is_published(txid, result.num_rows) or not result.num_rows:
                 return
@@ -91,7 +91,7 @@ class ParquetOutlet:
 
 
 def _check_outside(sink: WriteParquet, place: ParquetPlace, files: FileStore) -> None:
-    """Raise TopologyError for an output among the topology's own files: a reset would delete it with them."""
+    """Raise TopologyError for an output among the topology's own files, because a reset would delete the output."""
     if f"{place}/".startswith(f"{files.address}/"):
         raise TopologyError(
             f"{sink.step}: the path {place} lies within {files.address}, where the topology keeps its own files, and a "

@@ -1,4 +1,4 @@
-"""The seam between a Parquet output and where its batches lie: a folder that is renamed, or objects with a manifest."""
+"""The protocol between a Parquet output and its place: a folder that is renamed, or objects with a manifest."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -21,23 +21,26 @@ class ParquetPlace(Protocol):
     """The place of one Parquet output. Errors are OutputErrors, or the OSErrors of a disk or an object store."""
 
     def owner(self) -> Owner | None:
-        """Return the output that the place belongs to; None if it belongs to none."""
+        """Return the output that owns the place; None if no output owns it."""
         ...
 
     def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
-        """Make an output the owner, or check that it is. Raises OutputConflictError if it is not, or is ahead."""
+        """Make an output the owner of the place, or check that it is.
+
+        Raises OutputConflictError if another output owns the place, or if the place is ahead of the log.
+        """
         ...
 
     def target(self, owner: Owner, txid: int, epoch: int) -> AbstractContextManager[Target]:
-        """Return a context with where to write the files of a batch."""
+        """Return a context with the target to which the files of a batch are written."""
         ...
 
     def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
-        """Complete a batch, durably, whose files are written. `publish` makes it visible."""
+        """Complete a batch durably, once its files are written. `publish` makes it visible."""
         ...
 
     def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
-        """Make a batch visible, all at once. Return False if a batch of this txid was there already."""
+        """Make a batch visible, all at once. Return False if a batch of this txid was already visible."""
         ...
 
     def rows(self, txid: int) -> int | None:
@@ -58,7 +61,7 @@ class ParquetPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FolderBatches:
-    """A folder in which each batch appears by a rename."""
+    """A folder of a file system. Each batch appears when its folder is renamed."""
 
     path: Path
 
@@ -73,7 +76,7 @@ class FolderBatches:
 
     @contextmanager
     def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
-        """Return a new folder, which is deleted in the end unless it was renamed; see `ParquetPlace.target`."""
+        """Return a new folder. At the end it is deleted unless it was renamed; see `ParquetPlace.target`."""
         staged = parquet_folder.make_staged_folder(self.path, owner.log, txid, epoch)
         try:
             yield FolderTarget(staged)
@@ -106,7 +109,7 @@ class FolderBatches:
 
 
 def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ObjectBatches":
-    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor the URL of objects."""
+    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a URL of objects."""
     text = str(path)
     if is_object_url(text):
         return ObjectBatches(object_files("path", text, storage))
@@ -114,7 +117,7 @@ def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | Object
 
 
 def check_output(place: ParquetPlace) -> Owner:
-    """Return the owner of a place that is to be read. Raises OutputError if it is not a Parquet output."""
+    """Return the owner of a place to read. Raises OutputError if the place is not a Parquet output."""
     owner = place.owner()
     if owner is None:
         raise OutputError(

@@ -1,4 +1,4 @@
-"""A spout that plays a recording again: the batches that a `writeParquet` output has published, one by one."""
+"""A spout that plays a recording: the batches that a `writeParquet` output has published, one by one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 @dataclass(frozen=True, init=False, repr=False)
 class RecordedSpout:
-    """A spout that plays recorded batches again, in their order and with the bounds that they had.
+    """A spout that plays recorded batches, in order and with the same bounds.
 
     ``stream.writeParquet(path)`` makes a recording: right after `newStream` it keeps each batch of the source, exactly
     once. Another topology, or another version of the same one, then gets the same batches, even if the source has
@@ -107,7 +107,7 @@ class _RecordedExecutor(SpoutExecutor):
         return ReadSoFar(sum(txid <= last for txid in txids), len(txids), "batches") if txids else None
 
     def _txid(self, metadata: Metadata) -> int:
-        """Return the recorded txid that metadata names; 0 before the first batch.
+        """Return the recorded txid in metadata; 0 before the first batch.
 
         Raises SpoutContractError if it is of another recording.
         """

@@ -13,11 +13,11 @@ __all__ = ["as_html", "picture", "write"]
 _WRITERS: dict[str, Callable[[Picture], str]] = {"svg": svg, "mermaid": mermaid, "dot": dot, "json": as_json}
 
 _LEAST = 0.6
-"""The least fraction of its width to which a picture shrinks on a narrow page; a smaller picture is not readable."""
+"""The least fraction of its width to which a picture shrinks on a narrow page. A smaller picture is not readable."""
 
 
 def as_html(svg: str) -> str:
-    """Return an SVG of `write` as HTML no wider than its page: the picture shrinks to a limit, and scrolls beyond it.
+    """Return an SVG of `write` as HTML that is no wider than its page. The picture shrinks to a limit, then scrolls.
 
     Without this HTML, some front ends, such as JupyterLab, would show the SVG in its full width.
     """

@@ -78,7 +78,7 @@ def _partitions(nodes: Sequence[Node], hints: Hints) -> dict[int, str]:
 
 
 def policy_of(node: Node) -> str:
-    """Return what a step does with tuples on which its function fails; "" if they fail the batch."""
+    """Return what a step does with tuples on which its function fails; "" if the batch fails."""
     policy = getattr(node, "onError", None)
     if policy == "skip":
         return "skips what fails"
@@ -102,7 +102,7 @@ def _headline(label: str, first: Node) -> str:
 
 
 _WRITERS = {"executors": "the executors", "auto": "the executors where they have the result in files, else the driver"}
-"""The writers of a state in words, by the `writers` of its factory; without an entry it is the driver, as usual."""
+"""The writers of a state in words, by the `writers` of its factory; no entry means the driver, as usual."""
 
 
 _READERS = {

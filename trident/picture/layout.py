@@ -1,4 +1,4 @@
-"""The layout of a picture: boxes in layers from top to bottom, every cluster in a column of its own.
+"""The layout of a picture: boxes in layers from top to bottom, and each cluster in a column of its own.
 
 The usual three steps (layers by longest path, an order with few crossings, positions near the neighbours) are kept
 simple: a topology has tens of boxes. An arrow over several layers gets a narrow gap (here called a lane) in each layer
@@ -18,7 +18,7 @@ _SWEEPS = 8
 
 @dataclass(slots=True)
 class Rectangle:
-    """A rectangle. `x` and `y` are of its upper left corner."""
+    """A rectangle. `x` and `y` are the coordinates of its upper left corner."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Rectangle:
 
 @dataclass(slots=True)
 class PictureLayout:
-    """The rectangle of each box and cluster, and the points that each arrow within a cluster runs through."""
+    """The rectangle of each box and cluster, and the points of each arrow within a cluster."""
 
     width: float
     height: float
@@ -42,7 +42,7 @@ class PictureLayout:
     routes: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
 
 
-def shortened(text: str) -> str:
+def shortened_label(text: str) -> str:
     """Return the text, cut if it is too long for a box."""
     return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
 
@@ -64,7 +64,7 @@ def lay_out(drawn: Picture) -> PictureLayout:
 
 @dataclass(slots=True)
 class _Slot:
-    """A place in a layer: for a box, or for an arrow that passes through the layer (its lane)."""
+    """A place in a layer for a box, or for an arrow that passes through the layer (the arrow's lane)."""
 
     width: float
     height: float = 0.0
@@ -108,7 +108,7 @@ class _Column:
         return layer
 
     def _lane(self, layer: dict[str, int], arrow: Arrow) -> list[_Slot]:
-        """Return the slots that an arrow runs through: its two boxes, and a new slot in each layer between them."""
+        """Return the slots of an arrow: its two boxes, and a new slot in each layer between them."""
         chain = [self.slots[arrow.source]]
         for row in range(layer[arrow.source] + 1, layer[arrow.target]):
             slot = _Slot(LANE)
@@ -128,7 +128,7 @@ class _Column:
             row.sort(key=lambda slot: position[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
 
     def _spread(self) -> None:
-        """Give every slot an x coordinate near the slots that its arrows lead to, without overlaps."""
+        """Give every slot an x coordinate near the slots of its arrows, without overlaps."""
         for row in self.layers:
             _pack(row, [0.0] * len(row))
         for sweep in range(2 * _SWEEPS + 1):  # the last sweep runs down, so that a chain of boxes is straight
@@ -161,7 +161,9 @@ class _Column:
 
 
 def _size(box: Box) -> tuple[float, float]:
-    longest = max([len(shortened(line)) * CHAR for line in box.lines] + [len(shortened(box.title)) * TITLE_CHAR])
+    longest = max(
+        [len(shortened_label(line)) * CHAR for line in box.lines] + [len(shortened_label(box.title)) * TITLE_CHAR]
+    )
     cap = 8.0 if box.kind == "state" else 0.0
     return max(LEAST_WIDTH, longest + 2 * PAD_X), (1 + len(box.lines)) * LINE + 2 * PAD_Y + cap
 
@@ -171,7 +173,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _pack(row: Sequence[_Slot], wanted: Sequence[float]) -> None:
-    """Put slots at the wanted positions, in their order, and push neighbours apart evenly if they would overlap."""
+    """Put slots at the wanted positions, in order. Push neighbours apart evenly if they would overlap."""
     lefts = list(wanted)
     for at in range(1, len(row)):
         lefts[at] = max(lefts[at], lefts[at - 1] + row[at - 1].width + GAP_X)

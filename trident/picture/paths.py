@@ -1,4 +1,4 @@
-"""The paths of arrows, in the language of SVG: down through the layers of a cluster, or across to another one."""
+"""The paths of arrows, in the language of SVG: down through the layers of a cluster, or across to another cluster."""
 
 from trident.picture.layout import PictureLayout, Rectangle
 from trident.picture.picture import Arrow
@@ -7,7 +7,7 @@ Points = list[tuple[float, float]]
 
 
 def path_of(at: int, arrow: Arrow, layout: PictureLayout) -> tuple[str, Points]:
-    """Return the path of the arrow with this number, and the points that it runs through."""
+    """Return the path of arrow number `at`, and its points."""
     if at in layout.routes:
         points = layout.routes[at]
         return _down(points), points

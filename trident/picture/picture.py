@@ -26,7 +26,7 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or a state. `lines` stand below the title, `hint` is a tooltip, `cluster` is the id of its cluster.
+    """A step or a state. `lines` are below the title, `hint` is a tooltip, `cluster` is the id of the box's cluster.
 
     `step` is the label of the step, as progress events name it; for a state, of the step that writes it.
     """
@@ -68,7 +68,7 @@ class Picture:
 
 
 def picture(roots: Iterable[Node]) -> Picture:
-    """Return the picture of `roots`, of the nodes that lead to them, and of the states that these write or query."""
+    """Return the picture of `roots`, of the nodes that lead to them, and of the states that they write or query."""
     nodes = _with_writers(list(roots))
     clusters, member = _clusters(nodes)
     ids = {id(node): f"n{at}" for at, node in enumerate(nodes, 1)}
@@ -105,7 +105,7 @@ def _with_writers(roots: list[Node]) -> list[Node]:
 
 
 def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
-    """Return a cluster for each set of nodes that share batches, and the id of each node's cluster, by the node's id.
+    """Return a cluster for each set of nodes that share batches, and the id of each node's cluster by the node's id.
 
     A state unites the batch groups of the steps that write or query it. A DRPC request only reads states, so it unites
     nothing; neither does a query with ``asOf="committed"``.
@@ -155,7 +155,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
 
 
 def _new_fields(node: Node) -> str:
-    """Return the output fields of a node as text, or "" if they are the same as its input fields."""
+    """Return the output fields of a node as text; "" if they are the same as its input fields."""
     unchanged = [source.schema for source in sources_of(node)] == [node.schema]
     return "" if unchanged else traits_of(node).fields(node)
 

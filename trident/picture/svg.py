@@ -3,7 +3,7 @@
 import zlib
 from html import escape
 
-from trident.picture.layout import HEAD, LINE, PAD_Y, PictureLayout, Rectangle, lay_out, shortened
+from trident.picture.layout import HEAD, LINE, PAD_Y, PictureLayout, Rectangle, lay_out, shortened_label
 from trident.picture.paths import path_of
 from trident.picture.picture import Arrow, Box, Picture
 
@@ -69,11 +69,11 @@ def _box(box: Box, frame: Rectangle) -> str:
             f'fill="{fill}" stroke="{stroke}" stroke-width="1.2"/>'
         )
     top = y + PAD_Y + LINE * 0.72 + (8 if box.kind == "state" else 0)
-    texts = [f'<text x="{frame.middle:g}" y="{top:g}" font-weight="600">{escape(shortened(box.title))}</text>']
+    texts = [f'<text x="{frame.middle:g}" y="{top:g}" font-weight="600">{escape(shortened_label(box.title))}</text>']
     for at, line in enumerate(box.lines, 1):
         y_of = top + LINE * at
-        texts.append(f'<text x="{frame.middle:g}" y="{y_of:g}" fill="{_SOFT}">{escape(shortened(line))}</text>')
-    full = "\n".join([box.hint, *(line for line in (box.title, *box.lines) if shortened(line) != line)])
+        texts.append(f'<text x="{frame.middle:g}" y="{y_of:g}" fill="{_SOFT}">{escape(shortened_label(line))}</text>')
+    full = "\n".join([box.hint, *(line for line in (box.title, *box.lines) if shortened_label(line) != line)])
     return f'<g text-anchor="middle"><title>{escape(full)}</title>{shape}{"".join(texts)}</g>'
 
 

@@ -14,13 +14,13 @@ class DefiningCells:
         self._replaced: set[Node] = set()
 
     def record(self, node: Node) -> None:
-        """Record that the cell that is executed now has defined `node`."""
+        """Record that the cell being executed has defined `node`."""
         run = current_run()
         if run is not None:
             self._runs[node] = run
 
     def outdated(self) -> list[Node]:
-        """Return the steps that earlier runs of the cell that is executed now have defined."""
+        """Return the steps that were defined by earlier runs of the cell being executed."""
         now = current_run() if self._runs else None
         if now is None:
             return []
@@ -55,7 +55,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return the name that the user gave a step (of a state, a sink, a stream); "" for any other step."""
+    """Return the name that the user gave to a step (a state, sink or stream); "" for any other step."""
     if isinstance(node, SpoutSource):
         return f"stream {node.stream!r}"
     if isinstance(node, RequestSource):

@@ -1,4 +1,4 @@
-"""The fields that nodes read, for column pruning: each function returns those that a node reads from each source.
+"""The fields that nodes read, for column pruning. Each function returns the fields that a node reads from each source.
 
 `after` are the fields of the node's output that later steps read.
 """

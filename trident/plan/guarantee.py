@@ -24,7 +24,7 @@ from trident_state.state_shape import StateKind
 
 
 class Promise(enum.Enum):
-    """How often a state counts a tuple of the source, whatever fails."""
+    """How often a state counts a tuple of the source, even after failures."""
 
     EXACTLY_ONCE = "exactly-once"
     BATCHES_ONCE = "each emitted batch once, but the spout may lose or repeat tuples"
@@ -65,7 +65,7 @@ class Guarantee:
 
     @property
     def exactlyOnce(self) -> bool:
-        """True if the promise is exactly-once without a condition."""
+        """Whether the promise is exactly-once without a condition."""
         return self.promise is Promise.EXACTLY_ONCE and not self.condition
 
     @property
@@ -112,7 +112,7 @@ def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
 
 
 def check_exactly_once(topology: TopologyPlan) -> None:
-    """Raise GuaranteeError if a state, or an output to Parquet or Kafka, is promised less than exactly-once.
+    """Raise GuaranteeError if a state, or an output to Parquet or Kafka, has a weaker promise than exactly-once.
 
     The error names the first such output, or all such states, and the way out.
     """

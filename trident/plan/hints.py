@@ -21,7 +21,7 @@ def hints_in(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def check_hints(option: str, given: object) -> dict[str, int]:
-    """Return `given` if it is a mapping from names to numbers of partitions. Raises TopologyError otherwise."""
+    """Return `given` if it is a mapping from names to numbers of partitions; otherwise raise TopologyError."""
     if not isinstance(given, Mapping):
         raise TopologyError(f"{option}={given!r}: expected a dict of names and numbers of partitions, {{'words': 4}}")
     for name, count in given.items():
@@ -31,7 +31,7 @@ def check_hints(option: str, given: object) -> dict[str, int]:
 
 
 def named_hints(option: str, given: object, known: Hints) -> dict[str, int]:
-    """Return the numbers of partitions by step. The name of a stream stands for all parallelismHints of that stream.
+    """Return the numbers of partitions by step. The name of a stream means all parallelismHints of that stream.
 
     `known` are the program's own hints. Raises TopologyError for a name without a parallelismHint.
 

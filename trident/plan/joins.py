@@ -1,4 +1,4 @@
-"""Checks and schemas of the steps that bring several streams into one batch: merge, join, multiReduce."""
+"""Checks and schemas of steps that combine several streams in one batch: merge, join, multiReduce."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
 from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
 
 Origin = tuple[int, str]
-"""The origin of a field: the position of a source, and the name of one of the source's fields."""
+"""The origin of a field: the position of a source, and the name of the field in that source."""
 
 
 def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
@@ -55,7 +55,7 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
 def merged(
     schemas: Sequence[spark.StructType], outputs: OutputsLike | None, sourceField: object, step: Step
 ) -> spark.StructType:
-    """Return the fields of a merge: by position, under the names of the first stream unless `outputs` gives others.
+    """Return the fields of a merge: by position, with the names of the first stream or with those in `outputs`.
 
     With a `sourceField`, one more field of that name follows: it tells which stream a tuple comes from.
     """
@@ -86,7 +86,7 @@ def merged(
 
 
 def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[FieldsLike]:
-    """Return the fields of each of `count` streams, as the user gave them. A single text applies to all streams."""
+    """Return the fields of each of `count` streams, as the user wrote them. A single text applies to all streams."""
     if isinstance(fields, str):
         return [fields] * count
     if isinstance(fields, Sequence) and len(fields) == count:
@@ -156,7 +156,7 @@ def joined(
     outputs: OutputsLike | None,
     step: Step,
 ) -> spark.StructType:
-    """Return the fields of a join: the keys under the names of the first stream, then the other fields of every stream.
+    """Return the fields of a join: the keys with the first stream's names, then the other fields of every stream.
 
     With `preserve`, all fields of every stream are returned. The fields of a stream that may lack a key are nullable.
     """

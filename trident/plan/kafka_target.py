@@ -24,4 +24,4 @@ class KafkaTarget:
     topic_field: str | None
     guarantee: KafkaGuarantee
     options: Mapping[str, Option] = field(repr=False)
-    """The options of the clients, as users gave them: they may hold a password, so no `repr` shows them."""
+    """The options of the clients, as users wrote them. They may hold a password, so no `repr` shows them."""

@@ -16,7 +16,7 @@ class NodeSets:
         self._parent[self.root(one)] = self.root(other)
 
     def root(self, node: Node) -> int:
-        """Return the id of the node that stands for the set of `node`."""
+        """Return the id of the node that represents the set of `node`."""
         at = id(node)
         while self._parent[at] != at:
             self._parent[at] = self._parent[self._parent[at]]  # halves the way, which keeps long chains fast

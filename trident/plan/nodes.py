@@ -29,7 +29,7 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 Scope = Literal["batch", "partition"]
-"""The tuples that an aggregate sees at once: the tuples of the batch, or of one partition."""
+"""The tuples that an aggregate sees at once: those of the batch, or those of one partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -64,7 +64,7 @@ class SpoutSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestSource(Node):
-    """The arguments of DRPC requests. A hidden first field of the compiled table tells the requests apart."""
+    """The arguments of DRPC requests. A hidden first field of the compiled table distinguishes the requests."""
 
     function: str
 
@@ -88,7 +88,7 @@ class Each(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter(Node):
-    """The tuples that the predicate keeps. It sees only the fields in `inputs`."""
+    """The tuples that the predicate keeps. The predicate sees only the fields in `inputs`."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -108,7 +108,7 @@ class Map(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project(Node):
-    """The fields in `names`, in that order, under the names that `schema` gives them by position."""
+    """The fields in `names`, in that order. `schema` has their new names, by position."""
 
     source: Node
     names: tuple[str, ...]
@@ -126,7 +126,7 @@ class Peek(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LettersOf(Node):
-    """The tuples on which a step's function failed, as dead letters (`trident.operations.error_policy.LETTER`)."""
+    """The tuples on which a step's function failed, as dead letters (`trident.operations.dead_letters.LETTER`)."""
 
     source: Node
 
@@ -151,7 +151,7 @@ class Transform(Node):
 
 
 class Placing(enum.Enum):
-    """The rule that decides which partition a tuple goes to."""
+    """The rule that decides to which partition a tuple goes."""
 
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "localOrShuffle"
@@ -186,7 +186,7 @@ class ParallelismHint(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One aggregator of an aggregate. It sees the fields in `inputs` and gives the fields in `outputs`."""
+    """One aggregator of an aggregate. It reads the fields in `inputs` and returns the fields in `outputs`."""
 
     inputs: tuple[str, ...]
     how: AnyAggregation
@@ -333,7 +333,7 @@ class Window(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalJoin(Node):
-    """The tuples of two streams that wait for partners, as a state. The node `Emitted` gives the joined pairs.
+    """The tuples of two streams that wait for partners, as a state. The node `Emitted` has the joined pairs.
 
     `schema` has the state's fields: `keys`, then the value. `outputs` are the fields of the pairs. `watermarks` are
     those of the two streams.
@@ -356,7 +356,7 @@ class Emitted(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came after all of their windows had closed, that are older than the watermark, or have no time.
+    """The tuples that came after all their windows had closed, are older than the watermark, or have no time.
 
     `side` is the number of the stream of an interval join.
     """
@@ -383,7 +383,7 @@ WindowUpdate = Watermark | Window
 """A step of a window that computes new values of a state."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
-"""A step that, in the commit turn, runs code over its state: in the driver, or key by key in executors."""
+"""A step that runs code over its state in the commit turn: in the driver, or key by key in executors."""
 
 StateWriter = PersistentAggregate | StateUpdate
 """A step that writes a state."""
@@ -504,7 +504,7 @@ Sink = ForeachBatch | WriteParquet | WriteKafka | CountMetric | BestEffort
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge(Node):
-    """The tuples of all sources, by position, under the field names of the first source unless others were given.
+    """The tuples of all sources, by position, with the field names of the first source unless others are given.
 
     If the user asked for the source of each tuple, one more field follows with the source's name: one of `labels`.
     """
@@ -515,7 +515,7 @@ class Merge(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Node):
-    """Every combination of one tuple of each source with equal keys, within one batch. Null keys are equal.
+    """Every combination of one tuple from each source with equal keys, within one batch. Null keys are equal.
 
     The output fields are the keys, then the other fields of each source; with `preserve`, all fields of each source.
     `outer` marks the sources that may lack a key: the fields of a source that lacks it are null. A key that any other
@@ -547,7 +547,7 @@ class MultiReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split(Node):
-    """The tuples that the function sends to named streams, in place of every tuple.
+    """The tuples that the function sends to named streams, in place of each tuple.
 
     Each stream has its own fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
     `Part` takes the tuples of one stream.
@@ -561,14 +561,14 @@ class Split(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Node):
-    """The tuples of one stream of a split, or of a spout of several streams. `number` is its position among these."""
+    """The tuples of one stream of a split, or of a spout with several streams. `number` is the stream's position."""
 
     source: Split | SpoutSource
     number: int
 
 
 def watermarks_of(node: Node) -> tuple[Watermark, ...]:
-    """Return the steps that keep the watermarks of an update of a state: one for each stream of an interval join."""
+    """Return the steps that keep the watermarks for an update of a state: one for each stream of an interval join."""
     if isinstance(node, IntervalJoin):
         return node.watermarks
     watermark = node.watermark if isinstance(node, Window | PartitionPersist) else None
@@ -590,7 +590,7 @@ def built_on(node: Node) -> list[Node]:
 
 
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
-    """Return the roots and all nodes that lead to them, each once and after the nodes that it reads.
+    """Return the roots and all nodes that lead to them, each once, and each after the nodes that it reads.
 
     The walk does not go beyond the nodes whose ids are in `starts`.
     """

@@ -17,23 +17,23 @@ Counts = dict[int, int | None]
 """The number of partitions of each node's output, by the node's id. None: the engine chooses (the embedded one: 1)."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""The rules that send tuples to one or to all partitions, and must know their number. Without a hint it is 1."""
+"""The rules that send tuples to one or to all partitions, and so must know their number. Without a hint it is 1."""
 
 
 def keeps_partitions(node: Node) -> bool:
-    """Return whether a node's output stays in the partitions of the tuples from which it comes."""
+    """Return whether a node's output stays in the partitions of the node's input."""
     return traits_of(node).keeps_partitions(node)
 
 
 def moves(node: Node) -> bool:
-    """Return whether a node outputs each tuple once and unchanged: it only moves tuples, or only shows them."""
+    """Return whether a node outputs each tuple once and unchanged, because it only moves tuples or only shows them."""
     # A user's function may choose several partitions for a tuple.
     moved = isinstance(node, Repartition) and node.how not in (Placing.BROADCAST, Placing.CUSTOM)
     return moved or isinstance(node, ParallelismHint | Debug)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: Hints = MappingProxyType({})) -> Counts:
-    """Return the number of partitions of each node's output. A node whose id is in `starts` always begins a section.
+    """Return the number of partitions of each node's output. A node with an id in `starts` always begins a section.
 
     `hints` take the place of the counts that the program gives.
     """

@@ -1,4 +1,4 @@
-"""The steps that a program has written so far, the names that are taken, and the steps that a run needs."""
+"""The steps that a program has written so far, the names in use, and the steps that a run needs."""
 
 import weakref
 from collections.abc import Iterable
@@ -33,26 +33,27 @@ class Register:
 
     def __init__(self, branch: str = "", atLeastOnce: bool = False) -> None:
         self.branch = branch
-        """The file and line where these steps' best-effort branch begins; "" for the steps of the topology itself."""
+        """The file and line where the best-effort branch of these steps begins; "" for the steps of the topology
+        itself."""
         self.atLeastOnce = atLeastOnce
-        """Whether every state is kept as a nonTransactional one, whatever kind its factory says."""
+        """Whether every state is kept as a nonTransactional one, whatever its factory says."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
         self.replays: dict[str, SpoutSource] = {}
-        """The sources through which dead letters come back, by the label of the stream that they come back to."""
+        """The sources through which dead letters return, by the label of the stream to which they return."""
         self.letters: dict[Node, LettersOf] = {}
-        """The steps that give dead letters, by the step on whose tuples a function failed."""
+        """The steps that output dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
-        """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
+        """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
-        """The steps that give late tuples, by the step for which they are late and its stream's number."""
+        """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""
         self._looked_at: set[Node] = set()
-        """The steps that the program has only previewed. They stay as long as it holds one of their streams."""
+        """The steps that were only previewed. They stay as long as the program holds one of their streams."""
         self._views: weakref.WeakKeyDictionary[object, Node] = weakref.WeakKeyDictionary()
         """The program's streams, each with its step."""
         self._counts: dict[str, int] = {}
@@ -75,7 +76,9 @@ class Register:
         return Step(self.label(stream, verb), caller(verb))
 
     def begin_call(self) -> None:
-        """Remove the steps that an earlier run of this notebook cell defined, and all built on them; print a note.
+        """Remove the steps that an earlier run of this notebook cell defined, and all steps built on them.
+
+        Print a note.
 
         Every verb calls this first, before it checks names. So a cell that runs again finds its names free, and an
         effect such as `peek` is not doubled.
@@ -95,7 +98,9 @@ class Register:
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
     def add(self, stream: str, node: Node, part: bool = False) -> None:
-        """Add a step. Raises TopologyError if a best-effort branch cannot have it, or a field's name is reserved.
+        """Add a step.
+
+        Raises TopologyError if a best-effort branch must not have it, or if the name of a field is reserved.
 
         A verb that makes several steps adds all but one of them with `part`: the stream's labels count them once.
         """
@@ -149,11 +154,11 @@ class Register:
             )
 
     def viewed_by(self, view: object, node: Node) -> None:
-        """Record that `view`, a stream of the program, gives the tuples of `node`."""
+        """Record that `view`, a stream of the program, has the tuples of `node`."""
         self._views[view] = node
 
     def looked_at(self, node: Node) -> None:
-        """Release `node` and the steps that lead to it, as far as they have no effect and no other step reads them.
+        """Release `node` and the steps that lead to it, unless they have an effect or another step reads them.
 
         They stay in the topology only as long as the program holds their streams, or for good if a later verb builds on
         them. So a preview of a stream (`take`, `show`) leaves nothing behind.
@@ -166,7 +171,7 @@ class Register:
                 self.looked_at(source)
 
     def _keep(self, node: Node, reader: Node) -> None:
-        """Keep a step that another one is built on. Raises TopologyError if a notebook cell has replaced it."""
+        """Keep a step on which another step is built. Raises TopologyError if a notebook cell has replaced it."""
         if self._cells.has_replaced(node):
             raise Step(reader.step, reader.site).wrong(
                 f"it is built on {node.step} ({node.site.location}), which was replaced when its cell ran again: run "
@@ -208,11 +213,11 @@ class Register:
         return [node for node in nodes if id(node) not in read and not isinstance(node, StaticState)]
 
     def roots(self) -> tuple[Node, ...]:
-        """Return the steps that a best-effort branch has to run: its sinks, and effects that lead to no sink."""
+        """Return the steps that a best-effort branch must run: its sinks, and effects that lead to no sink."""
         return (*self.sinks.values(), *self.loose_effects())
 
     def loose_effects(self) -> tuple[Node, ...]:
-        """Return the effects (peek, Debug) that lead to no state, sink, answer or other effect: they run, too."""
+        """Return the effects (peek, Debug) that lead to no state, sink, answer or other effect. They run, too."""
         effects = [node for node in self.nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
@@ -221,7 +226,7 @@ class Register:
         return tuple(effect for effect in effects if id(effect) not in covered)
 
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """Return each DRPC function with its source and the step that gives its answer: the one that no step reads."""
+        """Return each DRPC function with its source and the step of its answer: the step that no step reads."""
         return {function: (source, self._answer(function, source)) for function, source in self.functions.items()}
 
     def _answer(self, function: str, source: RequestSource) -> Node:
@@ -263,7 +268,7 @@ def _label_parts(node: Node) -> tuple[str, int]:
 
 
 def _check_free_names(node: Node) -> None:
-    """Raise TopologyError for reserved field names, which the engines use for fields of their own in a batch."""
+    """Raise TopologyError for reserved field names, which the engines use for their own fields in a batch."""
     schemas = [schema for _, schema in streams_of(node)] or [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:

@@ -15,7 +15,7 @@ from trident.plan.nodes import Node, RequestSource, walk
 
 
 def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
-    """Return the names in a field argument. Raises an error for a name that `schema` lacks or that comes twice."""
+    """Return the names in a field argument. Raises an error for a name that `schema` lacks or that occurs twice."""
     try:
         names = field_names(fields)
     except TopologyError as error:
@@ -30,7 +30,7 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
 
 
 def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.StructType:
-    """Return the fields in `names`. Raises TopologyError if there is none."""
+    """Return the fields in `names`. Raises TopologyError if `names` is empty."""
     if not names:
         raise step.wrong(f"name at least one field; the fields are ({ddl(schema)})")
     return select(schema, names)
@@ -92,13 +92,13 @@ def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) ->
 
 
 def under_names(schema: spark.StructType, names: Sequence[str]) -> spark.StructType:
-    """Return the fields of `schema` under other names, by position."""
+    """Return the fields of `schema` with other names, by position."""
     pairs = zip(schema.fields, names, strict=True)
     return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
 
 
 def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
-    """Raise an error unless a query's input fields match the state's key fields in number and types."""
+    """Raise an error unless a query's input fields equal the state's key fields in number and types."""
     if types_of(inputs) != types_of(keys):
         accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
         raise step.error(

@@ -1,4 +1,4 @@
-"""The locations of the user's functions that steps call, for the errors and limits that name them."""
+"""The locations of the user's functions that steps call, for errors and limits."""
 
 from collections.abc import Iterable
 from dataclasses import fields

@@ -10,12 +10,12 @@ from trident.plan.nodes import Node, Part, Split, SpoutSource
 
 
 def own_fields(node: Part) -> dict[str, str]:
-    """Return the fields of one stream: the name among those of all streams, mapped to the name in the stream."""
+    """Return the fields of one stream: a field's name among the fields of all streams -> its name in the stream."""
     return {inside(node.number, name): name for name in node.schema.names}
 
 
 def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:
-    """Return the named streams of a split or a spout, with their fields; none for a node with a single stream."""
+    """Return the named streams of a split or a spout, with their fields; no streams for a node with a single one."""
     if isinstance(node, Split):
         return node.streams
     return getattr(node.spout, "emitted_streams", ()) if isinstance(node, SpoutSource) else ()

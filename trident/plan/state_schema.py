@@ -22,7 +22,7 @@ def keys_of(node: nodes.HeldState) -> StructType:
 
 
 def parts_of(node: nodes.HeldState) -> Mapping[str, BundleMember] | None:
-    """Return the combiners whose accumulators make up each value of the state, by field; None without a bundle."""
+    """Return the combiners whose accumulators form each value of the state, by field; None without a bundle."""
     match node:
         case (
             nodes.PersistentAggregate(aggregation=aggregation)
@@ -52,13 +52,13 @@ def present_of(node: nodes.HeldState) -> Callable[[Any], Any] | None:
 
 
 def value_fields(node: nodes.HeldState) -> Mapping[str, DataType] | None:
-    """Return the types of the fields of the value that queries see; None if that value is not a struct."""
+    """Return the types of the fields of the value that queries see; None if the value is not a struct."""
     kind = shown_type(node)
     return {field.name: field.dataType for field in kind.fields} if isinstance(kind, StructType) else None
 
 
 def queried_parts(node: nodes.HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
-    """Return `outputs` if they name fields of the state's value; None if a query gives the value as a whole.
+    """Return `outputs` if they name fields of the state's value; None if a query returns the whole value.
 
     A single name that is no field of the value stands for the value itself, a struct.
     """

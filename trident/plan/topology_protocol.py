@@ -1,4 +1,4 @@
-"""The plan of a whole topology, as the compiler, a run and a reset see it."""
+"""The plan of a whole topology, in the form in which the compiler, a run and a reset see it."""
 
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -11,7 +11,7 @@ EngineName = Literal["spark", "embedded"]
 
 
 class TopologyPlan(Protocol):
-    """The part of `TridentTopology` that the compiler, a run and a reset use without an import of it."""
+    """The part of `TridentTopology` that the compiler, a run and a reset use without importing it."""
 
     @property
     def sinks(self) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""The traits of each class of nodes, in one table. The passes over a plan decide by them what to do with a node.
+"""The traits of each class of nodes, in one table. Passes over a plan use them to decide what to do with a node.
 
 A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
 no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a
@@ -22,10 +22,10 @@ from trident_spouts.executor import SparkOnlySpout
 N = TypeVar("N", bound=nodes.Node)
 
 Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
-"""The part that a node plays in a topology. A picture has a shape for each role."""
+"""The role of a node in a topology. A picture has a shape for each role."""
 
 SPARK, PYTHON, DRIVER, NO_RUNNER = "Spark", "Python", "driver", ""
-"""The runner of a node: Spark itself (Catalyst), Python in Spark's workers, the driver, or none, as for a source."""
+"""The runner of a node: Spark itself (Catalyst), Python in Spark's workers, the driver, or none (for a source)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +35,31 @@ class Traits(Generic[N]):
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether the node's output stays in the partitions of the tuples from which it comes."""
+    """Whether the node's output stays in the partitions of the node's input."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
-    """The fields that the node reads from each source, if later steps read the given fields of its output."""
+    """The fields that the node reads from each source, given the fields of its output that later steps read."""
 
     runner: Callable[[N], str]
-    """Who runs the node in a batch: one of the four runners above."""
+    """What runs the node in a batch: one of the four runners above."""
 
     summary: Callable[[N], str]
     """What the node does, in addition to its name: its key fields, its state, whether it works by partition."""
 
     caption: Callable[[N], str] | None = None
-    """The summary without the parts that a picture shows by arrows. None means the whole summary."""
+    """The summary without the parts that a picture shows by arrows; None: the whole summary."""
 
     fields: Callable[[N], str] = lambda node: ddl(node.schema)
     """The node's output fields, as a picture shows them if they differ from its input fields."""
 
     operation: Callable[[N], Operation] | None = None
-    """The user's function that the node calls with one tuple; a transform calls it with a batch."""
+    """The user's function that the node calls with one tuple (a transform: with a batch)."""
 
     in_branch: bool = True
     """Whether the node may stand in a best-effort branch, which may lose batches."""
 
     needs_spark: Callable[[N], bool] | None = None
-    """Whether only Spark can run the node. None: the way in which its operation is called decides."""
+    """Whether only Spark can run the node. None: the call of its operation decides."""
 
 
 def traits_of(node: N) -> Traits[N]:
@@ -70,12 +70,12 @@ def traits_of(node: N) -> Traits[N]:
 
 
 def summary_of(node: nodes.Node) -> str:
-    """Return what `explain` says about a node in addition to its name, such as its key fields and its state."""
+    """Return the text of `explain` about a node in addition to its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 
 def operation_of(node: nodes.Node) -> Operation | None:
-    """Return the user's function that a node calls for each tuple or batch, if there is one."""
+    """Return the user's function that a node calls for each tuple or batch; None if there is none."""
     operation = traits_of(node).operation
     return None if operation is None else operation(node)
 
@@ -137,7 +137,7 @@ def _by_windowing(node: nodes.WindowPanes) -> str:
 
 
 def all_native(node: nodes.Aggregate | nodes.PersistentAggregate) -> bool:
-    """Return whether Spark itself can compute all of the node's aggregates. It cannot aggregate by partition."""
+    """Return whether Spark itself can compute all aggregates of the node. Spark cannot aggregate by partition."""
     if isinstance(node, nodes.Aggregate) and node.scope == "partition":
         return False
     return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)

@@ -1,4 +1,4 @@
-"""The names of watermarks. A watermark is a state of its own, and belongs to the state that uses it, its owner."""
+"""The names of watermarks. A watermark is a state. It belongs to the state that uses it, which is its owner."""
 
 from collections.abc import Collection
 
@@ -30,7 +30,7 @@ def watermark_names(owner: str) -> tuple[str, ...]:
 
 
 def possible_owners(state: str) -> tuple[str, ...]:
-    """Return the names of the states whose watermark can have this name; none if it is not a watermark's name.
+    """Return the names of states whose watermark may have this name; no names if it is not a watermark's name.
 
     >>> possible_owners("pairs.left.watermark"), possible_owners("counts")
     (('pairs.left', 'pairs'), ())
@@ -49,12 +49,12 @@ def owner_of(watermark: Watermark) -> str:
 
 
 def dropped_by(writer: StateWriter) -> str:
-    """Return the name to give to `dropState` to drop this state: for a watermark, the name of its owner."""
+    """Return the name to pass to `dropState` to drop this state. For a watermark it is the name of its owner."""
     return owner_of(writer) if isinstance(writer, Watermark) else writer.state.name
 
 
 def without_watermarks(states: Collection[str]) -> list[str]:
-    """Return the states, sorted, without those that are the watermark of another one of them.
+    """Return the states, sorted, without those that are watermarks of others among them.
 
     >>> without_watermarks(["seen.watermark", "seen", "counts"])
     ['counts', 'seen']

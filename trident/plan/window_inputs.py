@@ -6,7 +6,7 @@ from trident.plan.nodes import IntervalJoin, LateTuples, Watermark, Window, Wind
 
 
 def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
-    """Return the window, or the event time, for which tuples are late; None if the update has neither."""
+    """Return the window or the event time by which tuples are late; None if the update has neither."""
     window = node.window
     if isinstance(window, IntervalJoin):
         return window.joining.sides[node.side or 0].config

@@ -1,4 +1,4 @@
-"""The schemas of a step with windows: of the state that holds them, of their panes, and of their results."""
+"""The schemas of a step with windows: of the state with the windows, of their panes, and of their results."""
 
 from pyspark.sql import types as spark
 
@@ -17,7 +17,7 @@ from trident.operations.windows import (
 from trident.plan import rules
 
 PARTITION = "windowPartition"
-"""The name of the field with the number of a tuple's partition, if each partition has windows of its own."""
+"""The name of the field with the number of a tuple's partition, if each partition has its own windows."""
 
 START, END, PART, BATCH = "windowStart", "windowEnd", "windowPart", "windowBatch"
 LATEST = "windowLatest"
@@ -28,7 +28,7 @@ _NONE = "none"
 
 
 def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.DataType:
-    """Return the type of a window's times: the type of field `name`, or timestamp if the window goes by batch time."""
+    """Return the type of a window's times: that of field `name`, or timestamp if the window follows batch time."""
     if name is None:
         return spark.TimestampType()
     rules.known_fields(schema, [name], step, " to go by")
@@ -43,7 +43,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
 
 
 def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
-    """Return the type of tuples that wait for their window to close. With a `time`, each tuple has its time."""
+    """Return the type of tuples that wait until their window closes. With `time`, each tuple has its time."""
     fields = [spark.StructField(field.name, field.dataType) for field in inputs.fields]
     timed = [] if time is None else [spark.StructField("time", time)]
     held = spark.StructType(fields or [spark.StructField(_NONE, spark.BooleanType())])
@@ -80,7 +80,7 @@ def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataTy
 
 
 def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of a window's results: bounds (by event time only), the group, the aggregator's outputs."""
+    """Return the fields of a window's results: bounds (only by event time), the group, the aggregator's outputs."""
     bounds = []
     if isinstance(windowing.config, EventTimeWindow | SessionWindow):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]
@@ -89,7 +89,7 @@ def result_fields(windowing: Windowing, group: spark.StructType, time: spark.Dat
 
 
 def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of panes: the group, the accumulator; by event time also the pane's start and latest time."""
+    """Return the fields of panes: group and accumulator; by event time also the pane's start and latest time."""
     assert windowing.aggregation is not None
     by_time = timestamp_field(windowing.config) is not None
     start = [spark.StructField(START, time)] if by_time else []
@@ -110,5 +110,5 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
 
 
 def by_partition(config: WindowConfig) -> bool:
-    """Return whether each partition has windows of its own if there are no groups, as in Trident."""
+    """Return whether each partition has its own windows if there are no groups, as in Trident."""
     return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)

@@ -8,12 +8,12 @@ import pyarrow as pa
 from trident_state.store import Forgetful, Store
 
 _ROWS = 10_000
-"""The most keys in one request to a store. Between two requests a server can answer other clients."""
+"""The most keys in one request to a store. A server can answer other clients between two requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """A state as of batch `txid`. It is read in the next batch's commit turn, so no other thread writes meanwhile.
+    """A state as of batch `txid`. It is read in the commit turn of the next batch, so no other thread writes meanwhile.
 
     `time`: when that next batch was planned, if reads are to leave out values that have expired by then; else None.
     Reads raise StateRecoveringError if the store is behind.
@@ -32,7 +32,7 @@ class AsOf:
         return self.store.scan(self.txid)
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return one stored value for each key, null if nothing is stored."""
+        """Return one stored value for each key; null if nothing is stored."""
         if keys.num_rows <= _ROWS:
             return self._part(keys)
         return pa.concat_arrays([self._part(keys.slice(at, _ROWS)) for at in range(0, keys.num_rows, _ROWS)])

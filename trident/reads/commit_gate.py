@@ -1,4 +1,4 @@
-"""The gate of a batch group, where reads hold commits back for a limited time."""
+"""The gate of a batch group. Through it, reads hold commits back for a limited time."""
 
 import threading
 import time
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 HOLD_SECONDS = 30.0
-"""The longest time for which one read holds commits back."""
+"""The most seconds for which one read holds commits back."""
 
 
 class CommitGate:
-    """Hold back the commits of one batch group while reads need that. Thread-safe.
+    """Holds back the commits of one batch group while reads need that. Thread-safe.
 
     Readers hold commits back, and only the committer waits. No reader waits for a commit, so there is no deadlock.
 
@@ -46,7 +46,7 @@ class CommitGate:
                 self._changed.notify_all()
 
     def wait(self, txid: int, timeout: float | None = None) -> bool:
-        """Return True as soon as no read holds the commit of `txid` back, False after `timeout` seconds.
+        """Return True as soon as no read holds back the commit of `txid`; return False after `timeout` seconds.
 
         The committer calls this before the first write of a batch, when `committed` has reached the batch
         before.
@@ -69,7 +69,7 @@ class CommitGate:
 # Compared by identity: two reads may hold the same txid until the same moment, and each removes its own hold.
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hold:
-    """A read that holds back all commits after `txid` + 1, and no longer than `until` (monotonic time)."""
+    """A read that holds back all commits after `txid` + 1, until `until` (monotonic time) at the latest."""
 
     txid: int
     until: float

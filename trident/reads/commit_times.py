@@ -8,7 +8,7 @@ _MOST = 1024
 
 
 class CommitTimes:
-    """The times of a group's commits: the latest ones are kept in memory, older ones come from the log.
+    """The times of a group's commits. The latest are kept in memory, older ones are read from the log.
 
     Any thread may call. `look` reads a time from the log; it is called without the lock.
     """
@@ -28,11 +28,11 @@ class CommitTimes:
                 del self._known[next(iter(self._known))]
 
     def at_hand(self, txid: int) -> float | None:
-        """Return when a batch was committed, in seconds since 1970; None if that is not in memory."""
+        """Return when a batch was committed, in seconds since 1970; None if that time is not in memory."""
         return self._known.get(txid)
 
     def of(self, txid: int) -> float | None:
-        """Return when a batch was committed, in seconds since 1970; None if the log does not say."""
+        """Return when a batch was committed, in seconds since 1970; None if the log has no such time."""
         time = self.at_hand(txid)
         if time is None:
             time = self._look(txid)

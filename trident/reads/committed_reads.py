@@ -1,4 +1,4 @@
-"""Committed reads: several states of a batch group as of one txid, while batches go on being committed.
+"""Committed reads: several states of a batch group are read as of one txid, while further batches are committed.
 
 A store keeps beside each value the value before the last update. So it can answer as of a txid until two further
 batches are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If a
@@ -27,27 +27,27 @@ from trident_state.state_shape import StateKind
 _T = TypeVar("_T")
 
 Isolation = Literal["committed", "latest"]
-"""``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they give what
-was written last, committed or not."""
+"""``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they return what was
+written last, committed or not."""
 
 FREE_ROWS = 10_000
-"""The most keys that one read may ask for without holding commits back."""
+"""The most keys that one read may request without holding commits back."""
 
 _FREE_TRIES = 4
 _HELD_SECONDS = 3.0
-"""For how many seconds a read is repeated although it holds commits back. The fence watch notices a takeover once a
+"""The seconds for which a read is repeated although it holds commits back. The fence watch notices a takeover once a
 second; until then the other driver's commits move every snapshot, and no gate of this driver stops them."""
 
 
 class ReadSource(Protocol):
-    """The parts of a topology that reads use, whether it runs here or elsewhere."""
+    """The parts of a topology that reads use, whether the topology runs here or elsewhere."""
 
     def group_of(self, state: str) -> str:
         """Return the batch group that writes a state."""
         ...
 
     def committed(self, group: str) -> int:
-        """Return the last txid that every state of the group has committed; it never goes down."""
+        """Return the last txid that every state of the group has committed. Later calls never return less."""
         ...
 
     def between(self, group: str) -> AbstractContextManager[int]:
@@ -63,12 +63,12 @@ class ReadSource(Protocol):
     def kind(self, state: str) -> StateKind: ...
 
     def check(self) -> None:
-        """Raise an error if this run may no longer answer, because it was fenced or closed."""
+        """Raise an error if this run must not answer any more, because it was fenced or closed."""
         ...
 
 
 class _TooLarge(Exception):
-    """Raised by a read that is too large to be made while commits go on."""
+    """Raised by a read that is too large to succeed while commits continue."""
 
 
 class Snapshot:
@@ -92,7 +92,7 @@ class Snapshot:
         """Note that one read has ended."""
 
     def txid(self, state: str) -> int | None:
-        """Return the txid as of which a state is read; None if its latest values are read."""
+        """Return the txid as of which a state is read; None if the read returns its latest values."""
         if self._isolation == "latest" or self._source.kind(state) is StateKind.NON_TRANSACTIONAL:
             return None
         return self.asOf[self._source.group_of(state)]
@@ -183,7 +183,9 @@ def read_consistently(
     large: bool = False,
     reads: int | None = None,
 ) -> _T:
-    """Call `body` with a snapshot of these states, and again with a newer one if a store has moved on meanwhile.
+    """Call `body` with a snapshot of these states.
+
+    If a store has moved on meanwhile, call it again with a newer snapshot.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ def read_consistently(
 
 
 def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
-    """Try a few snapshots without holding commits back: a short read nearly always succeeds at once.
+    """Try a few snapshots without holding commits back. A short read nearly always succeeds at once.
 
     Raises SnapshotMovedError if none of them succeeds.
     """
@@ -235,7 +237,7 @@ def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot
 def _read_held(
     source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
 ) -> _T:
-    """Repeat a read with commits held back, until it succeeds, or it is certain that another program writes."""
+    """Repeat a read with commits held back, until it succeeds or another program is known to write the states."""
     until, pause = time.monotonic() + _HELD_SECONDS, 0.001
     while True:
         began, snapshot = time.monotonic(), _HeldSnapshot(source, groups, isolation, reads)

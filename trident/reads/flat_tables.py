@@ -1,4 +1,4 @@
-"""Tables for pandas: structs are spread over columns, and no value is rounded."""
+"""Tables for pandas: structs become several columns, and no value is rounded."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def spread_structs(table: pa.Table) -> pa.Table:
-    """Return the table with a column for each field of a struct, in the place of the struct.
+    """Return the table with a column for each field of a struct, in place of the struct.
 
     Such a column has the name of the field, or ``struct.field`` if another column has that name already. Structs within
     structs are spread too. Lists and maps stay as they are.

@@ -14,7 +14,7 @@ from trident.base.values import type_name
 
 
 def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
-    """Return the key of a state with these key fields that `text` stands for.
+    """Return the key that `text` means, for a state with these key fields.
 
     Keys that are text, dates, times or binary (base64) are written as they are, all others in JSON; a key of several
     fields is a JSON list. Raises StateKeyError if the text is not such a key.
@@ -34,7 +34,7 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
 
 
 def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
-    """Return the key of a state with these key fields that a JSON value stands for.
+    """Return the key that a JSON value means, for a state with these key fields.
 
     Raises StateKeyError if it is not such a key. A value of a wrong type that JSON can express comes back unchanged;
     the state then refuses it.
@@ -53,7 +53,7 @@ def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
 
 
 def is_written_plainly(kind: pa.DataType) -> bool:
-    """Return whether values of this type are written in JSON as texts, and so on a command line as they are."""
+    """Return whether values of this type are texts in JSON, and so are written on a command line without quotes."""
     return bool(kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 

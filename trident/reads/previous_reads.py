@@ -17,11 +17,11 @@ from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
 _T = TypeVar("_T")
 
 _OTHER_WRITER_SECONDS = 3.0
-"""For how many seconds a read is repeated although batches go on: only another driver's commits pass the gate."""
+"""The seconds for which a read is repeated although batches continue: only another driver's commits pass the gate."""
 
 
 def txid_before(committed: int) -> int:
-    """Return the txid of the batch before the last committed one; 0, the empty state, if there is none.
+    """Return the txid of the batch before the last committed one; 0, which means the empty state, if there is none.
 
     >>> txid_before(5), txid_before(0)
     (4, 0)

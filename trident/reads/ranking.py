@@ -13,7 +13,7 @@ from trident.base.values import type_name
 
 
 def top_of_columns(table: pa.Table, n: int, by: str | None, where: str) -> pa.Table:
-    """Return the `n` rows with the greatest values, the greatest first, then in the order of the keys.
+    """Return the `n` rows with the greatest values: the greatest first, equal ones in the order of the keys.
 
     The values are the last column. `by` names the field that ranks values that are structs. Null and NaN come last.
     Raises StateError, which begins with `where`, if the values have no such field, or no order.
@@ -30,7 +30,7 @@ def top_of_columns(table: pa.Table, n: int, by: str | None, where: str) -> pa.Ta
 
 
 def top_of_values(table: pa.Table, values: list[Any], n: int, rank: Callable[[Any], Any], where: str) -> list[int]:
-    """Return the numbers of the `n` rows whose values rank highest, in the order of `top_of_columns`.
+    """Return the numbers of the `n` rows with the highest ranks, in the order of `top_of_columns`.
 
     `values` are the values of the rows as readers see them. Raises StateError, which begins with `where`, if two ranks
     have no order.
@@ -51,7 +51,7 @@ def top_of_values(table: pa.Table, values: list[Any], n: int, rank: Callable[[An
 
 
 def field_of(value: Any, by: str, where: str) -> Any:
-    """Return the field `by` of a value that readers see: a Row or a dict. Raises StateError if it has none."""
+    """Return the field `by` of a value, which is a Row or a dict. Raises StateError if the value has no such field."""
     try:
         return value[by]
     except (KeyError, ValueError, TypeError, IndexError):
@@ -75,6 +75,6 @@ def _way_out(kind: pa.DataType) -> str:
 
 
 def _with_plain_keys(table: pa.Table) -> pa.Table:
-    """Return the key columns that have an order."""
+    """Return the key columns whose values have an order."""
     plain = [at for at in range(table.num_columns - 1) if not pa.types.is_nested(table.column(at).type)]
     return table.select(plain)

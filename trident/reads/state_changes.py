@@ -1,4 +1,4 @@
-"""The changes of a state after a txid: which keys the log's batches changed, and their values as of a later batch.
+"""The changes of a state after a txid: the keys that the log's batches changed, with their values as of a later batch.
 
 The log keeps what a batch adds to each key, not the key's new value; the store keeps the values as of its last batch
 and of the one before. So the exact change after txid n consists of the keys that batches n + 1 to m changed, each with
@@ -32,7 +32,7 @@ from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
 
 _COLLECTED_ROWS = 200_000
-"""After this many rows of keys, repeated keys are dropped."""
+"""The number of rows of keys after which repeated keys are dropped."""
 
 
 def expires(factory: StateFactory) -> bool:
@@ -41,7 +41,7 @@ def expires(factory: StateFactory) -> bool:
 
 
 class Position(NamedTuple):
-    """A place in the changes of a state: the state's incarnation (`life`; None: the present one), and a txid.
+    """A place in the changes of a state: the state's incarnation (`life`; None: the current one), and a txid.
 
     A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches.
     """
@@ -54,7 +54,7 @@ class Position(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Position":
-        """Return the position that a text names. Raises ValueError if it names none.
+        """Return the position that a text describes. Raises ValueError if it describes none.
 
         >>> Position.read("6f1c-1-0-12"), str(Position.read("12"))
         (Position(life='6f1c-1-0', txid=12), '12')
@@ -67,7 +67,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part of what changed in a state after the txid `after`, up to `txid`.
+    """A part of the changes of a state after the txid `after`, up to `txid`.
 
     `entries`: key fields and values, as the state's `toArrow` shows them. `removed`: the keys that have no value any
     more. A part that is not the `last` of its change is exact only together with those that follow: a later part
@@ -84,7 +84,7 @@ class Change:
 
     @property
     def empty(self) -> bool:
-        """True if the batches changed nothing."""
+        """Whether the batches changed nothing."""
         return not (self.entries.num_rows or self.removed.num_rows)
 
 
@@ -96,12 +96,14 @@ class _Paged(Protocol):
 
 
 class StateChanges:
-    """The changes of one state. Any thread may call; it keeps nothing between calls."""
+    """The changes of one state. Any thread may call. Nothing is kept between calls."""
 
     def __init__(
         self, source: ReadSource, view: StateView, log: LogReading, files: FileStore, passing: bool = False
     ) -> None:
-        """Read through `source` and `view`; `files` is the place to which the folders of large results are relative.
+        """Read through `source` and `view`.
+
+        `files` is the place to which the folders of large results are relative.
 
         Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values expire
         (`passing`).
@@ -124,7 +126,7 @@ class StateChanges:
         return self._source.group_of(self._view.name)
 
     def committed(self) -> int:
-        """Return the last committed txid, as a read would see it now."""
+        """Return the last committed txid, as a read sees it now."""
         self._source.check()
         return self._source.committed(self.group)
 
@@ -150,7 +152,7 @@ class StateChanges:
         return f"{self._log.uuid.replace('-', '')[:12]}-{birth.epoch}-{birth.txid}", birth
 
     def _check_life(self, life: str | None) -> None:
-        """Raise StateEndedError if what was read may belong to another incarnation of the state than `life`."""
+        """Raise StateEndedError if the data read may belong to another incarnation of the state than `life`."""
         now, birth = self._life()
         if now != life:
             raise self._ended(f"began anew after txid {birth.txid}", f"{life}")
@@ -164,7 +166,7 @@ class StateChanges:
     # --- changes -------------------------------------------------------------------------------------------------
 
     def after(self, place: Position) -> Iterator[Change]:
-        """Yield what changed after `place` as one change: a part, or several where many keys changed.
+        """Yield the changes after `place` as one change: one part, or several parts if many keys changed.
 
         The caller must know that a later batch is committed.
 
@@ -230,7 +232,7 @@ class StateChanges:
             return
 
     def _values(self, keys: "_Keys") -> tuple[int, "_Keys", pa.Array]:
-        """Return the txid of a read, the keys that changed up to it, and their values, all as of that txid."""
+        """Return the txid of a read, the keys that changed up to this txid, and their values, all as of this txid."""
 
         def read(snapshot: Snapshot) -> tuple[int, _Keys, pa.Array]:
             txid = snapshot.txid(self._view.name)
@@ -253,7 +255,10 @@ class StateChanges:
         return read_consistently(self._source, [self._view.name], read)
 
     def _keys(self, after: int, upTo: int) -> "_Keys":
-        """Return the keys that the batches after a txid changed, each once. Raises ChangesMissedError."""
+        """Return the keys that the batches after a txid changed, each once.
+
+        Raises ChangesMissedError if the log no longer has all of these batches.
+        """
         _, birth = self._life()
         batches = FrozenBatches(self._log, birth.group, self._files)
         found = _Keys(self._no_keys, after)
@@ -307,7 +312,7 @@ class StateChanges:
         return Change(after, txid, entries, removed, last, snapshot)
 
     def _shown(self, keys: pa.Table, values: pa.Array) -> tuple[pa.Table, pa.Table]:
-        """Return the entries with a value, and the keys without one: a stored null counts as nothing stored."""
+        """Return the entries with a value, and the keys without a value. A stored null counts as no value."""
         there = pc.is_valid(values)
         return self._view.shown(keys.filter(there), values.filter(there)), keys.filter(pc.invert(there))
 
@@ -331,7 +336,7 @@ class _Keys:
         return cls(joined.take(rows), upTo)
 
     def joined(self, later: "_Keys") -> "_Keys":
-        """Return the keys of both, each once."""
+        """Return the keys of `self` and of `later`, each once."""
         if not later.keys.num_rows:
             return replace(self, upTo=later.upTo)
         if not self.keys.num_rows:

@@ -1,4 +1,4 @@
-"""A state as a mapping: its keys, values and items. Each loop over them is one read, as of one txid."""
+"""A state as a mapping: its keys, values and items. Each loop over one of them is a read, as of one txid."""
 
 from abc import abstractmethod
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
@@ -8,13 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.values import OutsideYears, to_python
-from trident.reads.listing_at_hand import ListingAtHand, calling_frame
+from trident.reads.expression_listing import ExpressionListing, calling_frame
 
 _PAGE_ROWS = 10_000
 
 
 class StateMapping(Mapping[Any, Any]):
-    """A mapping whose loops are reads. Two of them are equal only if they are the same object: contents change."""
+    """A mapping whose loops are reads.
+
+    Two of them are equal only if they are the same object, because contents change.
+    """
 
     def __init__(self) -> None:
         self._listings = Listings(self._entries, self._count, self._presented, self._unreadable)
@@ -32,22 +35,22 @@ class StateMapping(Mapping[Any, Any]):
 
     @abstractmethod
     def _presented(self, values: list[Any]) -> list[Any]:
-        """Return stored values as readers see them."""
+        """Return stored values in the form in which readers see them."""
 
     @abstractmethod
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         """Return the error for a read, if one of these entries contains a time that no datetime can hold."""
 
     def keys(self) -> "StateKeys":
-        """Return the keys, in no order. Each loop over them is one read, as of one txid; so is ``dict(view)``."""
+        """Return the keys, in no order. Each loop over the result is one read, as of one txid; so is ``dict(view)``."""
         return StateKeys(self, self._listings)
 
     def values(self) -> "StateValues":
-        """Return the values, in no order. Each loop over them is one read, as of one txid."""
+        """Return the values, in no order. Each loop over the result is one read, as of one txid."""
         return StateValues(self, self._listings)
 
     def items(self, limit: int | None = None) -> "StateItems":
-        """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over them is as of one txid.
+        """Return all (key, value) pairs, or `limit` of them, in no order. Each loop over the result is as of one txid.
 
         A loop first fetches all pairs as Arrow data, while commits are held back; a slow loop holds no commits back.
         """
@@ -114,7 +117,7 @@ class StateItems(ItemsView[Any, Any]):
 
 
 class Listings:
-    """The listings that loops over a state make; each is one read. A caller is the frame of the loop."""
+    """The listings that loops over a state make. Each listing is one read. A caller is the frame of the loop."""
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class Listings:
         unreadable: Callable[[pa.RecordBatch, OutsideYears], Exception],
     ) -> None:
         self.entries, self._count, self._present, self._unreadable = entries, count, present, unreadable
-        self.at_hand = ListingAtHand()
+        self.of_expression = ExpressionListing()
 
     def keys(self, caller: FrameType) -> Iterator[Any]:
         """Return all keys."""
@@ -132,7 +135,7 @@ class Listings:
         return (key for page in _pages(table) for key in self._keys(page))
 
     def keys_before_values(self, caller: FrameType) -> Iterator[Any]:
-        """Return all keys, and keep their values, for which ``dict(view)`` asks next, in the same order."""
+        """Return all keys, and keep their values, because ``dict(view)`` requests these next, in the same order."""
         return self._keeping(self._listed(caller))
 
     def _keeping(self, table: pa.Table) -> Iterator[Any]:
@@ -141,7 +144,7 @@ class Listings:
             keys = self._keys(page)
             listed += keys
             yield from keys
-        self.at_hand.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
+        self.of_expression.keep(calling_frame(), len(listed), zip(listed, self.values_of(table), strict=True))
 
     def values(self, caller: FrameType) -> Iterator[Any]:
         """Return all values."""
@@ -152,8 +155,8 @@ class Listings:
         return self.pairs_of(self._listed(caller) if limit is None else self.entries(limit))
 
     def length(self, caller: FrameType) -> int:
-        """Return the number of keys: in the listing that `caller` is making if there is one, otherwise as of now."""
-        rows = self.at_hand.rows(caller)
+        """Return the number of keys: of the listing that `caller` is making, if there is one; otherwise as of now."""
+        rows = self.of_expression.rows(caller)
         return self._count() if rows is None else rows
 
     def values_of(self, table: pa.Table) -> Iterator[Any]:
@@ -180,12 +183,12 @@ class Listings:
 
     def _listed(self, caller: FrameType) -> pa.Table:
         table = self.entries(None)
-        self.at_hand.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
+        self.of_expression.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
         return table
 
 
 def _pages(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table page by page, because rows as Python objects take much more memory than columns."""
+    """Yield a table page by page, because rows need much more memory as Python objects than as columns."""
     return iter(table.to_batches(max_chunksize=_PAGE_ROWS))
 
 

@@ -18,8 +18,8 @@ from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
+from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
-from trident.reads.listing_at_hand import MISSING, calling_frame
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
@@ -62,7 +62,7 @@ class StateDescription:
 
 
 class StateView(StateMapping):
-    """Read one state of a running topology: committed values as of one txid, unless the latest are asked for.
+    """Reads one state of a running topology: committed values as of one txid, unless the latest values are requested.
 
     It is a ``collections.abc.Mapping``. A key is the plain value of the state's key field, or a tuple of several
     fields' values in their order. A value is what the aggregator presents. As in Trident (``ReadOnlyMapState``), a
@@ -134,7 +134,7 @@ class StateView(StateMapping):
 
     @property
     def valueType(self) -> pa.DataType:
-        """The Arrow type of the stored value, which the aggregator may present as another one."""
+        """The Arrow type of the stored value. Readers may see another type if the aggregator has a ``present``."""
         return self._shape.value
 
     # --- by key ----------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class StateView(StateMapping):
         StateKeyError
             The key is not of the state's key types.
         """
-        value = self._listings.at_hand.value(calling_frame(), key)
+        value = self._listings.of_expression.value(calling_frame(), key)
         if value is MISSING:
             value = self._read([key])[0]
         if value is None:
@@ -158,7 +158,7 @@ class StateView(StateMapping):
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return the value of one key, or the default where nothing is stored."""
+        """Return the value of one key; the default if nothing is stored."""
         value = self._read([key])[0]
         return default if value is None else value
 
@@ -178,11 +178,14 @@ class StateView(StateMapping):
         return self._read(list(keys))
 
     def multiGetWithTxid(self, keys: Iterable[Any]) -> tuple[list[Any], int | None]:
-        """Return what `multiGet` returns, and the txid as of which it was read; None for the latest values."""
+        """Return the values as `multiGet` does, and the txid as of which they were read; None for the latest values."""
         return self._read_as_of(list(keys))
 
     def asColumn(self, values: list[Any]) -> pa.Array:
-        """Return values from a read as an Arrow column, whose type is inferred if the aggregator presents them."""
+        """Return values from a read as an Arrow column.
+
+        If the aggregator presents values, the column's type is inferred.
+        """
         return to_arrow(values, self._shape.value) if self._present is None else pa.array(values)
 
     @property
@@ -213,7 +216,7 @@ class StateView(StateMapping):
         return list(self._listings.pairs_of(self._top(n, by)[0]))
 
     def ranked(self, n: int, by: str | Callable[[Any], Any] | None = None) -> pa.Table:
-        """Return what `top` returns, in the form of `toArrow`."""
+        """Return the entries of `top` in the form of `toArrow`."""
         unordered = self._parts is not None or (self._present is None and pa.types.is_nested(self._shape.value))
         if by is None and unordered:
             return self.toArrow(n)
@@ -240,7 +243,7 @@ class StateView(StateMapping):
         return self._shown(*self._table(limit))
 
     def _shown(self, table: pa.Table, as_of: dict[str, int]) -> pa.Table:
-        """Return stored entries with their values as readers see them, and the metadata that names their txid."""
+        """Return stored entries with values as readers see them, and with the metadata that names their txid."""
         if self._parts is not None:
             table = self._flat(table, self._parts)
         elif self._present is not None:
@@ -255,7 +258,7 @@ class StateView(StateMapping):
         return self._shown(pa.Table.from_arrays([*keys.columns, values], schema=pa.schema(stored)), {})
 
     def _flat(self, table: pa.Table, parts: Mapping[str, Callable[[Any], Any] | None]) -> pa.Table:
-        """Return the table with the fields of the value as columns, each as its aggregator presents it."""
+        """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
         *keys, values = table.columns
         columns = [
             column if present is None else pa.array([presented(present, value) for value in to_python(column)])
@@ -279,7 +282,7 @@ class StateView(StateMapping):
 
     @property
     def asOfTxid(self) -> int | None:
-        """The txid as of which a read would be made now; None if reads give the latest values, committed or not."""
+        """The txid as of which a read would be now; None if reads return the latest values, committed or not."""
         if self.isolation == "latest":
             return None
         committed = self._source.committed(self._source.group_of(self.name))
@@ -366,7 +369,7 @@ class StateView(StateMapping):
         return self._at_one_txid(read, large=True)
 
     def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
-        """Return what `read` returns for a snapshot of the state. `large`: it reads more than a few keys."""
+        """Return the result of `read` for a snapshot of the state. `large`: whether it reads more than a few keys."""
         if self.asOf is not None:
             return read_previous(self._source, [self.name], read)
         return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=large)
@@ -376,7 +379,7 @@ class StateView(StateMapping):
             raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
     def _collect(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
-        """Join the pages of a scan, without keys whose value is null: a stored null counts as nothing stored."""
+        """Join the pages of a scan, without keys whose value is null, because a stored null counts as no value."""
         pages, rows = [], 0
         for page in scan:
             entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
@@ -424,5 +427,5 @@ class StateView(StateMapping):
 
 
 def _rows_without_columns(count: int) -> pa.Table:
-    """Return the key table of a global state, which has rows and no columns; `pa.table({})` would have no rows."""
+    """Return the key table of a global state. It has rows but no columns; `pa.table({})` would have no rows."""
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))])

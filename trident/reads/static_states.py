@@ -1,4 +1,4 @@
-"""States that a run only reads. They are opened at its start, and each is read as of its own last committed batch."""
+"""States that a run only reads. They are opened at its start. Each is read as of its own last committed batch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
@@ -95,7 +95,10 @@ class ForeignState:
         self._kind = kind
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return committed values. `asOf`, a txid of the reader's own topology, means nothing here and is ignored."""
+        """Return committed values.
+
+        `asOf` is a txid of the reader's topology, which means nothing here; it is ignored.
+        """
         return self._as_of(lambda txid: self._store.read(keys, txid))
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:

@@ -48,7 +48,7 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The log, the lease and the states that a run owns when it begins, and how far each group came.
+    """What a run owns when it begins: the log, the lease and the states, and the progress of each group.
 
     The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` holds, for each
     group and each waiting batch, the names that the batch's outputs have in this program.
@@ -63,9 +63,9 @@ class Begun:
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
     died: bool = False
-    """Whether the driver before did not give the log back."""
+    """Whether the previous driver did not give the log back."""
     holder: Holder | None = None
-    """This driver, as the log describes it to others."""
+    """This driver, as the log names it to other drivers."""
 
 
 def begin(
@@ -124,7 +124,7 @@ def begin(
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The progress of a program's groups, and the births of its states.
+    """The progress of a program's groups in the log, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the birth in the log if that
     one is founded (for a watermark: if the owner's is founded, too) or equals the one that this start would record;
@@ -155,7 +155,7 @@ class _Progress:
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
-        """Return the names of outputs by group and waiting batch.
+        """Return the names of outputs by group and waiting batch, as `match_waiting_batches` does.
 
         Raises CodeChangedError if this program cannot commit what waits.
         """
@@ -168,7 +168,9 @@ def _founded(births: Mapping[str, Birth]) -> dict[str, Birth]:
 
 
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
-    """Raise CodeChangedError for a program that cannot commit what waits, before it fences out a driver that can.
+    """Raise CodeChangedError for a program that cannot commit the waiting batches.
+
+    This happens before the start fences out a driver that could commit them.
 
     A driver may still run beside this start, and the log may change between two reads here. Therefore a refusal counts
     only if the log did not change meanwhile; otherwise the check after the log is taken decides.
@@ -189,7 +191,7 @@ def _take_states(
     lease: Lease,
     before: Lease | None,
 ) -> Begun:
-    """Acquire every state, once the log is taken. The order matters: all checks come before the first write."""
+    """Acquire every state, after the log was taken. All checks come before the first write."""
     program = joined.program
     progress = _Progress.read(joined, log, lease.epoch)
     histories, births = progress.histories, progress.births
@@ -248,7 +250,7 @@ def close_all(stores: Mapping[str, Store]) -> None:
 def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
-    """Raise StateAheadError if a driver held the state that this log did not start. `last`: the last lease of this log.
+    """Raise StateAheadError if a driver that this log did not start held the state. `last`: the last lease of this log.
 
     Such a driver had a copy of the log. Its batches have the same txids as those of this log, and other contents.
     """
@@ -275,7 +277,7 @@ def _check_ours(
     log: TransactionLog,
     settings: Settings,
 ) -> None:
-    """Raise an error if a store holds another topology's state, or this state under another log or in another shape."""
+    """Raise an error unless a store holds this topology's state, under this log and in this shape."""
     stored = report.identity
     if stored is None:
         return
@@ -340,7 +342,7 @@ def _check_states(
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:
-    """Return the last batch that a state of the group can have reached.
+    """Return the last batch that a state of the group can have.
 
     No batch is written to a state before all stages of the batch before it are frozen.
     """
@@ -351,7 +353,10 @@ def _furthest(group: Group, history: History, log: TransactionLog) -> int:
 
 
 def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, settings: Settings) -> StateLostError:
-    """Return the error for a lost state. `in_memory`: the log has its snapshots, whatever store is declared now."""
+    """Return the error for a lost state.
+
+    `in_memory`: the log has snapshots of the state, whatever store is declared now.
+    """
     drop = dropped_by(node)
     way = settings.drop(drop, "checkpoint") if in_memory else f"{settings.drop(drop, 'server')} and force=True"
     return StateLostError(
@@ -363,7 +368,7 @@ def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, setting
 
 
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
-    """Found the new states, and acquire all states.
+    """Create the stores of new states, and acquire all states.
 
     The log notes a birth before the store is made, and all births as founded after all stores are made. So an
     interrupted founding can be recognised: a birth that is not founded says that no batch ever came to the state.
@@ -396,7 +401,7 @@ def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Sett
 
 
 def _check_groups_known(program: Program, log: TransactionLog) -> None:
-    """Raise CodeChangedError if the program lacks a group of the log that has waiting batches."""
+    """Raise CodeChangedError if a group of the log has waiting batches and the program does not have the group."""
     ours = {group.name for group in program.groups}
     for name in log.groups():
         waiting = log.history(name).frozen

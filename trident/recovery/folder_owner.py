@@ -22,11 +22,11 @@ from trident.recovery.settings import STATES, Settings
 OWNER = "log.uuid"
 
 OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", *PROBES)
-"""How the names of all other files begin that the library writes to a topology's place on an object store."""
+"""The beginnings of the names of all other files that the library writes to a topology's place on an object store."""
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Raise LogMismatchError if the folder belongs to a log and lacks the log's file: no new log may begin there."""
+    """Raise LogMismatchError if the folder belongs to a log whose file is missing: no new log may begin there."""
     owner = _owner(settings)
     if owner is not None and not (settings.folder / file).exists():
         raise LogMismatchError(
@@ -36,7 +36,7 @@ def check_log_there(settings: Settings, file: str) -> None:
 
 
 def check_own_folder(settings: Settings, uuid: str) -> None:
-    """Raise LogMismatchError if the folder belongs to another log. Take the folder if it belongs to none."""
+    """Take the folder for this log if it belongs to no log. Raises LogMismatchError if it belongs to another log."""
     owner = _owner(settings)
     if owner is None and settings.lasting:
         _take(settings, uuid)
@@ -49,7 +49,7 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
 
 
 def check_own_objects(settings: Settings, log: TransactionLog) -> None:
-    """Take the place of files on an object store for this log, or check that it is this log's.
+    """Take the place of files on an object store for this log, or check that it belongs to this log already.
 
     This is also the first request of a start: it finds out whether the store is there and lets this driver write.
     Raises LogMismatchError if the place belongs to another log, or if this log's files lie elsewhere; FilesError if the
@@ -78,7 +78,7 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> None:
 
 
 def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, topology: str) -> None:
-    """Raise LogMismatchError if the log keeps its files on an object store, at `kept_at`, and `files` is not there.
+    """Raise LogMismatchError if the log keeps its files at `kept_at` on an object store, and `files` is another place.
 
     `files`: the place that the caller named. Another object store is not refused here: files may have been copied.
     """
@@ -90,7 +90,7 @@ def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, to
 
 
 def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
-    """Let the log keep the address of its files, if they lie on an object store.
+    """Record in the log the address of its files, if they lie on an object store.
 
     Raises LogMismatchError if the driver has no filesLocation, and another one has started with one meanwhile.
     """
@@ -101,7 +101,7 @@ def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease) ->
 
 
 def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, log_at: str, otherwise: str = "") -> None:
-    """Raise LogMismatchError if files are not those of the log `uuid`, so that none of another log is deleted.
+    """Raise LogMismatchError unless the files belong to the log `uuid`, so that no files of another log are deleted.
 
     Objects that belong to no log are refused too: a prefix that is one level too high holds those of all topologies.
     `otherwise`: another way out, for the message.
@@ -117,7 +117,7 @@ def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, log_at: str, other
 
 
 def objects_owner(place: FileStore) -> str | None:
-    """Return the uuid of the log that a place of files belongs to; None if it belongs to none."""
+    """Return the uuid of the log that owns a place of files; None if no log owns it."""
     try:
         return bytes(place.read(OWNER)).decode("ascii", "replace").strip()
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def objects_owner(place: FileStore) -> str | None:
 
 
 def _names_files(log: TransactionLog) -> str:
-    """Return a file or folder that the log names, in words for a message; "" if it names none."""
+    """Return a file or folder that the log names, in words for a message; "" if the log names none."""
     for group in sorted(log.groups()):
         if folders := log.folders(group):
             return f"frozen results in {min(folders)}"
@@ -134,7 +134,7 @@ def _names_files(log: TransactionLog) -> str:
 
 
 def owner_of(folder: Path) -> str | None:
-    """Return the uuid of the log that the folder belongs to; None if it belongs to none."""
+    """Return the uuid of the log that owns the folder; None if no log owns it."""
     try:
         return (folder / OWNER).read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _owner(settings: Settings) -> str | None:
 
 
 def _take(settings: Settings, uuid: str) -> None:
-    """Write the log's uuid into the folder, whole and durably, before anything else is written there."""
+    """Write the log's uuid into the folder, as a whole and durably, before anything else is written there."""
     make_folder(settings.folder)
     aside = settings.folder / f".{OWNER}.{secrets.token_hex(4)}"
     with aside.open("x", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Match the batch groups of a program to the groups of the log, and refuse those that cannot go on.
+"""Match the batch groups of a program to the groups of the log, and refuse groups that cannot continue.
 
 A group of the log is a sequence of txids. The states of a batch group decide which of these sequences it continues,
 since their markers are txids of that sequence. A batch group without known states continues the group that its streams
@@ -18,12 +18,12 @@ from trident.recovery.stream_records import continued_streams, drops_of, listed,
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A program whose groups have their names in the log, and the members that the log is to record."""
+    """A program whose groups have the names of the log's groups, and the members that the log must record."""
 
     program: Program
     members: Members
     changed: bool
-    """True where the log does not record these members yet."""
+    """Whether the members differ from those that the log records."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
 
@@ -68,7 +68,7 @@ def _names(
     continued: Mapping[str, str],
     settings: Settings,
 ) -> dict[str, str]:
-    """Return, for each group of the program, the name of the log's group that it continues, or a new name."""
+    """Return for each group of the program the name of the log's group that it continues, or a new name."""
     names: dict[str, str] = {}
     for group in program.groups:  # groups with states first: for them there is no choice, the others take what is left
         if (log_group := _group_of_states(group, births, settings)) is not None:
@@ -89,7 +89,7 @@ def _names(
 
 
 def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
-    """Return the log's group whose drivers wrote these states; None if the log knows none of them.
+    """Return the log's group whose drivers wrote these states; None if the log does not know the states.
 
     Raises CodeChangedError if several groups wrote them.
     """
@@ -110,7 +110,10 @@ def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settin
 
 
 def _apart(group: Group) -> str:
-    """Return advice for messages: how a query can read its state without connecting the streams; "" without a query."""
+    """Return advice for a message: how the group's query can read its state without connecting streams.
+
+    Return "" if the group has no query.
+    """
     query = next((node for node in group.links if isinstance(node, StateQuery)), None)
     if query is None:
         return ""
@@ -154,7 +157,7 @@ def _txid_before_first(group: Group, known: Members, reached: Mapping[str, int],
 
 
 def _check_output(name: str, group: Group, known: Members, reached: Mapping[str, int]) -> None:
-    """Raise CodeChangedError if an output would be given txids again that another group gave it before."""
+    """Raise CodeChangedError if an output would get txids again that another group has already handed to it."""
     former = known.outputs.get(name, group.name)
     if reached.get(former, 0) > reached[group.name]:
         raise CodeChangedError(
@@ -165,6 +168,6 @@ def _check_output(name: str, group: Group, known: Members, reached: Mapping[str,
 
 
 def _new_name(wanted: str, taken: set[str]) -> str:
-    """Return the wanted name if no group has it, else a variant of it that no group has."""
+    """Return the wanted name if no group has it, otherwise a variant that no group has."""
     names = [wanted, *(f"{wanted}~{number}" for number in range(2, len(taken) + 2))]
     return next(name for name in names if name not in taken)

@@ -1,4 +1,4 @@
-"""Detect a stored state of an earlier incarnation: a store can fall back to before a drop or a reset of the state."""
+"""Detect a state of an earlier incarnation in a store: a store can fall back to a time before a drop or a reset."""
 
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.log.protocol import Birth
@@ -7,7 +7,7 @@ from trident_state.messages import StoreReport
 
 
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
-    """Return whether a group of the store was last held by a driver from before the state's birth.
+    """Return whether the last driver that held a group of the store did so before the state's birth.
 
     What that driver stored was dropped, so the store fell back to a time before the drop.
     """

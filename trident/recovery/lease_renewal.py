@@ -1,4 +1,4 @@
-"""Renewal of a driver's lease: it shows waiting standbys that the driver lives, even if it has nothing to write.
+"""Renewal of a driver's lease: waiting standbys see that the driver is alive, even if it has nothing to write.
 
 Exactness does not depend on this. A standby that waits too short a time takes over from a living driver and fences it.
 """
@@ -14,12 +14,12 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""A lease is renewed this many times within `leaseSecs`. So two renewals may be missed: `renew` skips one after a
-write, and one may come late."""
+"""How often a lease is renewed within `leaseSecs`. Two renewals may be missed: `renew` skips one after a write, and one
+may be late."""
 
 
 class LeaseRenewal:
-    """Renew a lease from `begin` to `stop`, in a thread of its own that no store, spout or function can delay."""
+    """Renews a lease from `begin` to `stop`, in a thread of its own that no store, spout or function can delay."""
 
     def __init__(self, log: TransactionLog, topology: str, leaseSecs: float) -> None:
         self._log, self._seconds = log, leaseSecs / _PART
@@ -32,7 +32,7 @@ class LeaseRenewal:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the renewals, before the lease is given back."""
+        """End the renewals. Call this before the lease is given back."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(timeout=5)

@@ -1,4 +1,4 @@
-"""Decide whether the program that starts may commit the batches that an earlier start froze.
+"""Decide whether a program may commit the batches that an earlier start froze.
 
 Only this module decides it. The program may differ from the one that froze a batch in the code of functions, in the
 order of its lines, by a state that was dropped since, and by an output that was removed.
@@ -69,13 +69,13 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """Words for messages: the calls that drop states."""
+    """The calls that drop states, in words for messages."""
 
     log: TransactionLog
     settings: Settings
 
     def for_former(self, kept: Sequence[str]) -> str:
-        """Return, as text, what to do if the former program itself fails at a state or an output.
+        """Return, as text, what to do if the former program fails at a state or an output.
 
         The user drops that state or removes that output; then the former program can commit the batch.
         """
@@ -89,7 +89,10 @@ class _Drop:
         return " and ".join(map(self._one, without_watermarks([lead.removeprefix("state ") for lead in leads])))
 
     def _one(self, state: str) -> str:
-        """Return the call that drops one state. It needs no force=True: a start that was refused holds no lease."""
+        """Return the call that drops one state.
+
+        The call needs no force=True, because a refused start holds no lease.
+        """
         return self.settings.drop(state, "checkpoint" if self.log.manifest(state) else "server")
 
 
@@ -129,7 +132,7 @@ class _Match:
 
 
 def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
-    """Group the parts by their position in the graph. The graph alone cannot tell the parts of one position apart."""
+    """Return the parts by their position in the graph. The graph alone cannot tell parts of one position apart."""
     alike: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     for part in parts:
         alike[part.stage, part.schema, part.shape, frozenset(set(part.leads) - gone)].append(part)
@@ -137,7 +140,7 @@ def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[obje
 
 
 def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
-    """Return, for each part of `then` at one position of the graph, the name of the same part in `now`.
+    """Return the name in `now` of each part of `then`. All parts are at one position of the graph.
 
     A part that is alone on both sides is the same part, whatever its functions do now. If there are several, two
     are the same part if they agree in all traits by which the parts differed in the program that froze the batch.
@@ -171,7 +174,7 @@ def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
 
 
 def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
-    """Return in words how this program differs from a part that was frozen."""
+    """Return in words how this program differs from the frozen program in `part`."""
     froze = f"it froze {_described(then, part)}"
     twins = _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone))), [])
     if twins:
@@ -192,7 +195,7 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
 
 
 def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
-    """Return in words how the steps above an output differ, between the program that froze it and this one."""
+    """Return in words how the steps above an output differ between the program that froze the batch and this one."""
     lost, new = [step.shape for step in then], [step.shape for step in now]
     for shape in list(lost):  # a multiset difference: a shape may occur several times
         if shape in new:
@@ -209,7 +212,7 @@ def _listed(shapes: Sequence[str]) -> str:
 
 
 def _other_traits(then: Outline, part: Part, now: Outline, twins: Sequence[Part], gone: set[str]) -> str:
-    """Return in words why no part at the same position of this program's graph is the frozen one."""
+    """Return in words why no part at the same position of this program's graph is the frozen part."""
     if part.text and any(part.traits == twin.traits for twin in twins):
         return (
             "only values that are known by their type alone tell it from another such part of its program; so only the "

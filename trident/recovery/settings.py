@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 STATES = "states"
-"""The folder of all snapshots of states in memory, in the place of a run's files."""
+"""The folder of all snapshots of states in memory, relative to the place of the run's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Settings:
 
     name: str
     folder: Path
-    """The folder of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
+    """The folder of this topology: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """Whether the folder outlives the run."""
     objects: "ObjectFiles | None" = None
-    """Where the files of this topology lie, if that is an object store; None if they lie in the folder."""
+    """The place of this topology's files on an object store; None if the files lie in the folder."""
     active: bool = True
     availableNow: bool = False
     processingTime: float | None = None
@@ -55,7 +55,7 @@ class Settings:
 
     @property
     def place(self) -> FileStore:
-        """The place of the files that executors and outputs reach: an object store, or the folder."""
+        """The place of files for executors and outputs: on an object store, or the folder."""
         return DiskFiles(self.folder) if self.objects is None else self.objects
 
     @property
@@ -107,5 +107,5 @@ class Settings:
 
     @property
     def files_location(self) -> str:
-        """The filesLocation that was given, or "" without one: the place of all topologies' files."""
+        """The filesLocation that was given: the place of all topologies' files; "" if none was given."""
         return "" if self.objects is None else self.objects.address.removesuffix(f"/{self.name}")

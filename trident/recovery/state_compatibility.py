@@ -1,4 +1,4 @@
-"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed; name the ways out."""
+"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and name the ways out."""
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WATERMARK, WindowMeaning, bundle_names, window_of
@@ -15,7 +15,7 @@ from trident_state.store import StateFactory
 def check_same_shape(
     node: StateWriter, report: StoreReport, shape: StateShape, log: LogReading, settings: Settings
 ) -> None:
-    """Raise StateShapeError if keys, value type, aggregator or kind are declared otherwise than they are stored."""
+    """Raise StateShapeError if the declared keys, value type, aggregator or kind differ from the stored ones."""
     name, factory = node.state.name, node.state.factory
     kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
     if report.fingerprint is not None and not shape.fits(report.fingerprint):
@@ -65,7 +65,7 @@ def _aggregation_differences(was: str, now: str) -> list[str]:
 
 
 def _changed_aggregators(was: str, now: str) -> str:
-    """Return in words how one aggregator, or several in one state, differ from those that the state was made by."""
+    """Return in words how the aggregators of a state differ from those with which it was written."""
     then, today = bundle_names(was), bundle_names(now)
     if then is None or today is None:
         if then is today:

@@ -20,7 +20,7 @@ from trident_spouts.executor import Metadata
 
 
 def continued_streams(program: Program, known: Members, settings: Settings) -> dict[str, str]:
-    """Return the former name in the log of each stream that continues under a new name.
+    """Return, for each stream that continues a stream of the log under a new name, the former name.
 
     Raises CodeChangedError or TopologyError if it is not clear which stream continues which.
     """
@@ -37,7 +37,7 @@ def stream_records(
     continued: Mapping[str, str],
     settings: Settings,
 ) -> tuple[dict[str, StreamRecord], tuple[str, ...]]:
-    """Return the records of all streams for the log, and warnings. `reached`: the last frozen txid of each log group.
+    """Return the records of all streams for the log, and warnings. `reached` is the last frozen txid of each log group.
 
     Raises CodeChangedError if a stream cannot go on.
     """
@@ -70,7 +70,7 @@ def stream_records(
 
 
 def _continued(program: Program, known: Members, settings: Settings) -> dict[str, str]:
-    """Return the former name of each stream that says `formerly` and continues the stream of that name.
+    """Return the former name of each stream that has `formerly` and continues the stream of that name.
 
     Once the log has a position under the stream's own name, `formerly` has no effect. So it may stay in the code,
     even after another stream has taken the former name.
@@ -109,7 +109,7 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
 
 
 def _check_renames(program: Program, known: Members, former: Mapping[str, str], settings: Settings) -> None:
-    """Raise CodeChangedError if streams disappear while others appear, unless the program says which is which.
+    """Raise CodeChangedError if streams disappear while others appear and the program does not say which were renamed.
 
     If a renaming went unnoticed, a source would be read again from its start, and its tuples would count twice. A
     stream counts as gone if the last program had it; one that was left out earlier, only if a new stream has a name
@@ -144,7 +144,7 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
 
 
 def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tuple[int, int, int, int]:
-    """Return a sort key that puts the likeliest former name of a stream first.
+    """Return a sort key by which the likeliest former name of a stream comes first.
 
     A stream that had this name before comes first. Otherwise the key compares the states that both
     streams feed, the outputs of their groups, and the kinds of their sources.
@@ -156,7 +156,7 @@ def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tu
 
 
 def _may_be_renamed(stream: StreamRecord) -> bool:
-    """Return whether a stream that the program lacks may continue under another name.
+    """Return whether a stream that the program lacks may be one that now has another name.
 
     A stream of replayed dead letters may not: its name follows from the name of the stream that they return to.
     """
@@ -172,7 +172,7 @@ def _record(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> StreamRecord:
-    """Return the record of a stream for the log. It has the last position if the same kind of source continues it.
+    """Return the record of a stream for the log. It keeps the last position if a source of the same kind continues.
 
     A kind of source counts only once a batch was frozen of it. So a mistaken start with another kind, which cannot
     go on from the position, does not take the position away from the right kind.
@@ -197,7 +197,10 @@ def _record(
 
 
 def source_of(spout: SpoutSource) -> str:
-    """Return the kind of a stream's source, which says what its positions mean. A spout may set it as `sourceName`."""
+    """Return the kind of a stream's source, which decides what its positions mean.
+
+    A spout may set this kind as `sourceName`.
+    """
     source = getattr(spout.spout, "spout", spout.spout)  # unwrap a user's spout from the adapter around it
     return str(getattr(source, "sourceName", type(source).__qualname__))
 
@@ -221,7 +224,7 @@ def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
 def _left_states(
     stream: StreamRecord, feeds: Collection[str], present: Collection[str], births: Mapping[str, Birth]
 ) -> dict[str, Metadata]:
-    """Return the states that a stream fed and feeds no longer, each with the stream's position when that ended.
+    """Return the states that a stream no longer feeds, each with the stream's position when that ended.
 
     A log of version 0.1.0 does not know what a stream fed: then these are the states of its group that the program
     lacks. The position is kept because the state's txid does not tell which of the stream's tuples the state has
@@ -242,7 +245,7 @@ def _check_missed(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Raise CodeChangedError if a stream feeds a state again, after batches in which the stream fed only others."""
+    """Raise CodeChangedError if a stream feeds a state again that it did not feed in some batches in between."""
     parted = {state: position for state, position in stream.parted.items() if state in births and state in feeds}
     missed = [state for state, position in parted.items() if position != stream.position]
     if missed:
@@ -262,7 +265,7 @@ def _warnings(
     old: Sequence[str],
     absent: Mapping[str, StreamRecord],
 ) -> list[str]:
-    """Return warnings about what is allowed but may surprise.
+    """Return warnings about changes that are allowed but may surprise.
 
     `last`: the stream's record in the log. `former`: its name there, if that was another one. `old`: the states
     that the stream feeds and that have batches already. `absent`: the other streams that the log knows and the
@@ -291,7 +294,7 @@ def _warnings(
 
 
 def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
-    """Return a warning if a stream goes on at its position with a source that reads otherwise than before."""
+    """Return a warning if a stream continues at its position with a source that reads in another way than before."""
     changed_since = getattr(spout.spout, "changedSince", None)
     change = None if changed_since is None or record.position is None else changed_since(record.position)
     return [] if change is None else [f"stream {spout.stream!r} goes on where it stood: {change}"]

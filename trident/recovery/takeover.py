@@ -1,4 +1,4 @@
-"""Report a takeover by another driver as FencedError, whatever error was met first because of it."""
+"""Report a takeover by another driver as FencedError, whatever error it caused first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,14 @@ from trident.log.protocol import TransactionLog
 
 
 class OvertakenError(FencedError):
-    """Another driver took the log before a start that was to follow one certain lease. The start wrote nothing."""
+    """Another driver took the log before a start that was to follow one certain lease.
+
+    The start has written nothing.
+    """
 
 
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
-    """Return a FencedError if another driver took the log after `lease`, else the error itself.
+    """Return a FencedError if another driver took the log after `lease` was issued, otherwise the error itself.
 
     The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, or
     a batch with the fields of another program, over which this library's own code fails. Without this function, the
@@ -51,7 +54,7 @@ def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
 
 @contextmanager
 def overtaken(after: Lease | None) -> Iterator[None]:
-    """Raise a FencedError of the block as OvertakenError if the start was to follow the lease `after` only."""
+    """Raise a FencedError of the block as OvertakenError if the start was to follow only the lease `after`."""
     try:
         yield
     except FencedError as error:
@@ -61,7 +64,7 @@ def overtaken(after: Lease | None) -> Iterator[None]:
 
 
 def _later(now: Lease | None, lease: Lease | None) -> bool:
-    """Return whether another driver took the log.
+    """Return whether another driver took the log after `lease` was issued.
 
     A give-back is no takeover: the epoch stays the same, and the token becomes empty.
     """

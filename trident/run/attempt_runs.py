@@ -26,7 +26,7 @@ from trident_spouts.executor import Emission
 
 
 class HeldResult(msgspec.Struct, frozen=True):
-    """The results of an attempt that has run, held until its batch is committed."""
+    """The results of an attempt that has run. They are held until its batch is committed."""
 
     results: Mapping[str, Result]
     outputs: dict[str, FrozenOutput]
@@ -35,7 +35,10 @@ class HeldResult(msgspec.Struct, frozen=True):
 
 
 class AttemptRuns:
-    """Plans, runs and cancels attempts. `committed` returns the group's last committed txid; `post` tells its loop."""
+    """Plans, runs and cancels attempts.
+
+    `committed` returns the group's last committed txid; `post` sends an event to the group's loop.
+    """
 
     def __init__(self, context: GroupContext, committed: Callable[[], int], post: Callable[[on.Event], None]) -> None:
         self._context = context
@@ -49,11 +52,11 @@ class AttemptRuns:
         """The results of each attempt that has run. The attempt's run thread sets the entry; the loop reads and
         removes it."""
         self._void: set[TransactionAttempt] = set()
-        """The cancelled attempts. Only the loop adds to the set, and replaces it by a smaller one. A run thread that
-        still reads the former set looks again before it posts."""
+        """The cancelled attempts. Only the loop adds to the set, or replaces it by a smaller one. A run thread that
+        still has the former set looks again before it posts."""
         self._plan_times: dict[int, float] = {}
-        """The time at which each batch was planned, by txid. The plan thread sets the entry before it posts
-        `Planned`, so before any run thread reads it."""
+        """The time at which each batch was planned, by txid. The plan thread sets the entry before it posts `Planned`,
+        and so before any run thread reads it."""
 
     # --- in the plan thread ------------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class AttemptRuns:
     # --- in any thread -----------------------------------------------------------------------------------------
 
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
-        """Report that an attempt failed. If the attempt overran its limit, the loop calls this, not its run thread."""
+        """Report that an attempt failed. The loop calls this only for an attempt that overran its limit."""
         if not self.is_over(attempt):
             self._trace.failed(self._name, attempt, "run", error)
         # Posted in any case: only the coordinator knows which attempt is the current one. If the run thread and the
@@ -157,13 +160,13 @@ class AttemptRuns:
     # --- in the loop -------------------------------------------------------------------------------------------
 
     def discard(self, attempt: TransactionAttempt) -> None:
-        """Make an attempt void, and drop its result, whether it is held already or comes later."""
+        """Make an attempt void, and drop its result, even if the result comes later."""
         # Mark first, then remove: `run` first holds the result, then asks.
         self._void.add(attempt)
         self.held.pop(attempt, None)
 
     def forget(self, txid: int) -> None:
-        """Forget all attempts at the batches up to `txid`, which are committed."""
+        """Forget all attempts at batches up to `txid`, the last committed batch."""
         self._records.forget(txid)
         self._plan_times.pop(txid, None)
         self._void = {attempt for attempt in self._void if attempt.txid > txid}
@@ -172,5 +175,5 @@ class AttemptRuns:
 
 
 def _no_tuples(node: Node) -> Emission:
-    """Return the empty emission that stands for a spout with nothing in this batch."""
+    """Return the empty emission for a spout that has nothing in this batch."""
     return ArrowEmission(arrow_schema(node.schema).empty_table())

@@ -15,19 +15,23 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 
 
 class Attempts:
-    """The record of the attempts at one group's batches. Thread-safe: two attempts at one batch may meet here."""
+    """The record of the attempts at one group's batches.
+
+    Thread-safe, because two attempts at one batch may call it at once.
+    """
 
     def __init__(self, group: Group, log: TransactionLog, lease: Lease, history: History) -> None:
         self._group, self._log, self._lease = group, log, lease
         self._deaths = {txid: last.deaths for txid, last in history.attempts.items()}
         self._digests = {txid: dict(last.digests) for txid, last in history.attempts.items()}
-        """For each txid and stream, ``<checksum of the metadata>:<digest of what was emitted for it>``."""
+        """For each txid and stream: ``<checksum of the metadata>:<digest of the tuples that were emitted for this
+        metadata>``."""
         self._begun = dict[int, int]()
-        """The number of the newest attempt at each batch. A cancelled attempt may still be recorded after it."""
+        """The number of the newest attempt at each batch. A cancelled attempt may be recorded after a newer one."""
         self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:
-        """Record an attempt. The caller does so before it emits anything of the attempt.
+        """Record an attempt. It must be called before anything of the attempt is emitted.
 
         So the next attempt has another number, even after a crash.
         """
@@ -35,14 +39,14 @@ class Attempts:
             self._record(attempt)
 
     def forget(self, txid: int) -> None:
-        """Forget the attempts at the batches up to `txid`, which are committed."""
+        """Forget the attempts at batches up to `txid`, the last committed batch."""
         with self._lock:
             for by_txid in (self._digests, self._begun):
                 for committed in [other for other in by_txid if other <= txid]:
                     del by_txid[committed]
 
     def check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
-        """Record the digests of what transactional spouts emitted by value.
+        """Record the digests of the tuples that transactional spouts emitted by value.
 
         Raises SpoutContractError if a spout emitted other tuples for the same metadata in an earlier attempt.
         """

@@ -13,30 +13,31 @@ from typing import NamedTuple
 from trident_spouts.budget import NO_LIMIT, Budget
 
 REMEMBERED = 8
-"""The number of batches from which the next size is computed. Each counts half as much as the one after it."""
+"""The number of batches from which the next size is computed. Each counts half as much as the following one."""
 
 LARGEST_GROWTH = 2.0
-"""How many times as large as the limit before it a limit may be."""
+"""The greatest factor by which a limit may grow at once."""
 
 LARGEST_CUT = 4.0
-"""How many times as small as a slow batch the next one may be: a commit that waited for a server says little."""
+"""The greatest factor by which the batch after a slow one is cut. More would be too much: one commit may have waited
+for a server."""
 
 NEARLY_ONE_SIZE = 0.1
-"""The part of their mean by which batches must differ in size to tell what any batch costs."""
+"""The least difference between batch sizes, as a part of their mean, from which the cost of a batch can be computed."""
 
 FULL = 0.8
-"""The part of its limit from which on a batch counts as full, so that a larger one may be tried."""
+"""The part of its limit from which a batch counts as full, so that a larger one may be tried."""
 
 
 class Measured(NamedTuple):
-    """A committed batch: the amount of rows or bytes that it had, and the seconds that it took."""
+    """A committed batch: its number of rows or bytes, and the seconds from its attempt to its commit."""
 
     amount: int
     seconds: float
 
 
 class Amount(NamedTuple):
-    """The size of a batch; None for what is not known."""
+    """The size of a batch. None: that measure is not known."""
 
     rows: int | None
     bytes: int | None
@@ -68,7 +69,7 @@ def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
 
 
 def size_for(target: float, batches: Sequence[Measured], fixed: float) -> float:
-    """Return the amount with which a batch takes `target` seconds; infinity if the amount makes no difference.
+    """Return the amount with which a batch would take `target` seconds; infinity if the amount has no influence.
 
     If the fixed part of a batch alone takes more than half the target, small batches would spend most of their time on
     it. Then the size is chosen so that the variable part takes as long as the fixed part.
@@ -85,7 +86,10 @@ def size_for(target: float, batches: Sequence[Measured], fixed: float) -> float:
 
 @dataclass(slots=True)
 class Limit:
-    """The limit of one measure (rows or bytes) of one stream. There is none until a batch took longer than `target`."""
+    """The limit of one measure (rows or bytes) of one stream.
+
+    There is no limit until a batch took longer than `target`.
+    """
 
     target: float
     now: int | None = None
@@ -93,7 +97,7 @@ class Limit:
     _batches: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def took(self, amount: int, seconds: float) -> None:
-        """Take a committed batch into account."""
+        """Adjust the limit after a committed batch."""
         if amount < 1:  # nothing can be learned of this stream from a batch without it
             return
         self._batches.append(Measured(amount, seconds))
@@ -107,7 +111,7 @@ class Limit:
 
 
 class BatchSizes:
-    """The limits of all streams of a batch group. Thread-safe: one thread plans, another one commits.
+    """The limits of all streams of a batch group. Thread-safe: one thread plans, another thread commits.
 
     Parameters
     ----------
@@ -143,7 +147,7 @@ class BatchSizes:
             self._under_way[txid] = amounts, began
 
     def committed(self, txid: int, now: float) -> None:
-        """Take a batch that was committed `now` into account, unless an earlier run froze it."""
+        """Adjust the limits after batch `txid`, committed at `now`. Ignore the batch if an earlier run froze it."""
         with self._lock:
             amounts, began = self._under_way.pop(txid, ({}, now))
             self._took(amounts, now - began)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""The standard variables of OpenTelemetry that say where traces go; without either there are no spans."""
+"""The standard variables of OpenTelemetry that name the receiver of traces. If neither is set, there are no spans."""
 
 _PATIENCE = 2.0
 """Seconds that the end of a run waits for its last spans."""
@@ -25,7 +25,7 @@ _NANOSECONDS = 1_000_000
 
 
 def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
-    """Return a provider that exports spans to the endpoint of the standard variables; None if they name none.
+    """Return a provider that exports spans to the endpoint that the standard variables name; None if they name none.
 
     If the packages for it are missing, this warns and returns None: the variables may be meant for other programs.
     """
@@ -50,13 +50,15 @@ def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
 
 
 class BatchSpans:
-    """The listener that makes a span of each event of a committed batch or a failed attempt."""
+    """A listener that makes spans from the events of committed batches and failed attempts."""
 
     def __init__(self, tracer: "Tracer") -> None:
         self._tracer = tracer
 
     def hear(self, event: Mapping[str, Any]) -> None:
-        """Make the spans of one event. No span holds a value of a tuple, or the text of an error, which may quote one.
+        """Make the spans of one event.
+
+        No span holds a value of a tuple, or an error's text, which may quote such values.
 
         The phases plan, run and freeze are placed one after the other from the batch's beginning on, and commit just
         before its end; the time between is the wait for earlier batches. The lengths of the phases are exact.
@@ -89,7 +91,9 @@ class BatchSpans:
 
 
 def exporting(listen: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]) -> Callable[[], None]:
-    """Export spans of the events that `listen` passes on, if OTEL_ variables ask for it. Return a function to end it.
+    """Export spans of the events that `listen` passes on, if OTEL_ variables ask for it.
+
+    Return a function that ends this.
 
     That function gives waiting spans to the exporter, and waits at most 2 seconds for it.
     """

@@ -1,4 +1,4 @@
-"""The trace of batches, which gathers the reports of a run's threads about a batch into one progress event."""
+"""The trace of batches: it gathers what a run's threads report about a batch into one progress event."""
 
 import logging
 import threading
@@ -28,7 +28,7 @@ _DEBUG_LINES = 1000
 
 @dataclass(slots=True)
 class _Open:
-    """A batch that is not yet committed, and what was reported of its newest attempt."""
+    """A batch that is not committed yet, and the reports about its newest attempt."""
 
     attempt: TransactionAttempt
     began: float
@@ -57,13 +57,13 @@ class Trace:
         self._windows: dict[str, dict[str, dict[str, Any]]] = {}
         self._rates: dict[str, CommitRate] = {}
         self._lags: dict[tuple[str, str], tuple[int, float]] = {}
-        """Of each stream the lag after its group's last batch, and when that was committed. Only the group's commit
+        """For each stream the lag after its group's last batch, and the time of that commit. Only the group's commit
         thread uses the entry."""
         self._began = clock.monotonic()
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
-        """Note when an attempt began, in monotonic seconds. The first report of an attempt counts."""
+        """Note when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is None or known.attempt != attempt:
@@ -91,20 +91,20 @@ class Trace:
                 self._debug_logger.info(line, extra=_fields(group, attempt))
 
     def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
-        """Note how far the sources are read with an attempt's batch, for the streams whose source knows it."""
+        """Note how far an attempt's batch reads the sources, for the streams whose source knows that."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
                 known.read = read
 
     def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None:
-        """Report how many tuples of a batch each step skipped, where that is known only after the commit."""
+        """Report how many tuples of a batch each step skipped, if that becomes known only after the commit."""
         self._tell(self._event(group, attempt) | {"event": "skipped", "phase": phase, "skipped": dict(tuples)})
 
     def failed(
         self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException, rows: int | None = None
     ) -> None:
-        """Report a failed attempt, or a failed try at a commit. `rows` is the number of tuples that are lost by it.
+        """Report a failed attempt, or a failed try at a commit. `rows` is the number of tuples that are lost.
 
         If a failure repeats, the log gets a warning only of the first one.
         """
@@ -120,7 +120,7 @@ class Trace:
         self._tell(event if rows is None else event | {"numInputRows": rows})
 
     def committed(self, group: str, txid: int, summary: TurnSummary) -> None:
-        """Send the event of a batch that is committed, and log the group's rate from time to time."""
+        """Send the event of a committed batch, and log the group's rate from time to time."""
         with self._lock:
             known = self._open.pop((group, txid), None)
             rate = self._rates.setdefault(group, CommitRate(self._began))
@@ -154,7 +154,7 @@ class Trace:
         self._tell(event)
 
     def _source(self, group: str, stream: str, read: ReadSoFar) -> dict[str, Any]:
-        """Return how far a source is read, its lag, and how fast the lag has grown since the batch before."""
+        """Return how far a source is read, its lag, and the growth of the lag since the previous batch."""
         now = self._clock.monotonic()
         lag_before, then = self._lags.get((group, stream), (read.lag, now))
         self._lags[group, stream] = read.lag, now
@@ -164,7 +164,7 @@ class Trace:
         return source if read.lags is None else source | {"lags": dict(read.lags)}
 
     def windows(self, group: str) -> dict[str, dict[str, Any]]:
-        """Return for each window of a group its watermark, and the rows that it dropped since the start of the run."""
+        """Return for each window of a group its watermark, and how many rows it dropped since the run began."""
         with self._lock:
             return {name: dict(window) for name, window in self._windows.get(group, {}).items()}
 
@@ -187,6 +187,6 @@ def _fields(group: str, attempt: TransactionAttempt) -> dict[str, object]:
 
 
 def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:
-    """Return tuples as Trident's Debug prints them."""
+    """Return tuples as lines in the form in which Trident's Debug prints them."""
     columns = [column.to_pylist() for column in table.columns]
     return [f"DEBUG({label}) {attempt}: {list(row)!r}" for row in zip(*columns, strict=True)]

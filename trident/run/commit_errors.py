@@ -1,4 +1,4 @@
-"""The errors after which a commit is tried again. After other TridentErrors the group stops; the batch stays frozen."""
+"""The errors after which a commit is tried again. Other TridentErrors stop the group; the batch stays frozen."""
 
 from trident.base.errors import (
     BatchTimeoutError,
@@ -21,7 +21,7 @@ TRANSIENT = (
     FilesUnavailableError,
     SnapshotMovedError,  # the state of another topology was written while it was read
 )
-"""Commit errors that may go away by themselves. They are tried again for `commitRetrySecs`."""
+"""Commit errors that may go away by themselves. The commit is tried again for `commitRetrySecs`."""
 
 REPEATED = (FailedException, LedgerError, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
 """Errors of user code or of Spark. The commit is tried `maxAttempts` times, as a batch is attempted."""

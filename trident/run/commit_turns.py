@@ -1,4 +1,6 @@
-"""The commit turns of one batch group, and the healing of its states, one after the other in the commit thread.
+"""The commit turns of one batch group, and the healing of its states.
+
+They run one after the other in the commit thread.
 
 A turn may fail and be repeated, since a frozen batch stays frozen. This module turns the error of a turn into an event:
 CommitFailed, with a note whether another try may help, or Broken if the log failed or another driver took it.
@@ -19,7 +21,7 @@ from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
 
 class CommitTurns:
-    """Commits a group's frozen batches in txid order. `post` tells the group's loop an event."""
+    """Commits a group's frozen batches in txid order. `post` sends an event to the group's loop."""
 
     def __init__(self, context: GroupContext, post: Callable[[on.Event], None]) -> None:
         self._context = context
@@ -28,20 +30,20 @@ class CommitTurns:
         self._logger = context.logger(__name__)
         self._committer, self._code = context.committer, context.committer.code
         self.committed = context.history.committed
-        """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that
-        reads an old value does too much work, never wrong work."""
+        """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that reads
+        an old value does some work in vain, never wrong work."""
         self.times = CommitTimes(lambda txid: self._context.log.commit_time(self._name, txid))
         """When batches were committed. It has a lock of its own."""
         self.gate = CommitGate(lambda: self.committed)
         """The gate where reads hold the next commit back. It has a lock of its own."""
         self.waiting_for: BaseException | None = None
-        """The error that the last turn, the last heal or the watch met. Nothing is decided by it: `status` shows it."""
+        """The error of the last turn, heal or look of the watch. Only `status` uses it."""
         self.at_hand: dict[int, Mapping[str, Result]] = {}
-        """By txid the results of stage 1, from the very attempt that was frozen. The loop sets an entry at FROZEN,
-        before it submits the turn that reads and removes the entry. Results of a late attempt at the same batch
-        cannot come in here."""
+        """The results of stage 1 by txid, from the very attempt that was frozen. The loop sets an entry at FROZEN,
+        before it submits the turn that reads and removes the entry. Results of a late attempt at the same batch cannot
+        get in here."""
         self._under_way: tuple[int, float] | None = None
-        """The txid of the turn that is running, and when it began. One tuple, so that another thread reads both of
+        """The txid of the running turn, and when the turn began. It is one tuple, so that another thread reads both of
         the same turn."""
 
     # --- in the commit thread ----------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ class CommitTurns:
                 self._post(self._context.broken(error))
 
     def _failed(self, txid: int, error: BaseException) -> on.Event:
-        """Return the event for a turn that failed, and add to the error's message that the batch is kept."""
+        """Return the event for a turn that failed, and add to the error's message that the batch stays frozen."""
         self.waiting_for = error
         attempt = TransactionAttempt(txid, self._code.tries, self._context.lease.epoch)
         self._trace.failed(self._name, attempt, "commit", error)
@@ -112,7 +114,7 @@ class CommitTurns:
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 
     def _transient(self, error: BaseException) -> bool:
-        """Return whether another try may help, and count this try if tries are limited.
+        """Return whether another try may help. If tries are limited, count this one.
 
         Another try may help if a store is away. It may also help if user code or Spark failed, or after an error that
         is not a TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these tries is
@@ -129,7 +131,7 @@ class CommitTurns:
 
     @property
     def slow_turn(self) -> str | None:
-        """The turn under way, in the words of `status`, and the states that it is writing; None if it is not slow."""
+        """The running turn and the states that it is writing, in the words of `status`; None if no turn is slow."""
         under_way = self._under_way  # read once: the commit thread sets it to None meanwhile
         seconds = 0.0 if under_way is None else self._clock.monotonic() - under_way[1]
         if under_way is None or seconds < SHOWN_AFTER_SECONDS:

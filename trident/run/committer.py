@@ -61,7 +61,7 @@ from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
 from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
-from trident.run.turn_summary import StateSummary, TurnSummary, count_dropped
+from trident.run.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
 from trident.run.updates import Updates
 from trident.run.user_code import UserCode
 from trident_spouts.executor import Emission
@@ -93,17 +93,17 @@ class Committer:
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
-    """Tells when a batch is committed; nothing is decided by it."""
+    """The clock for commit times. Nothing is decided by them."""
     puts: Puts | None = None
-    """Spark's workers, as those who put; None where there are none."""
+    """Puts by Spark's workers; None if the engine has no workers."""
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     """The states that the topology only reads."""
     folders: FrozenFolders | None = None
     """The folders for large results; None if no place lasts as long as the log."""
     topology: str = ""
-    """The topology's name, for records of the Python log."""
+    """The topology's name, for records in the Python log."""
     writing: set[str] = field(default_factory=set)
-    """The states that a turn is writing now. The thread that writes a state adds and removes its name; `status`
+    """The states that a turn is writing now. The thread that writes a state adds and removes the state's name; `status`
     reads the set."""
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Committer:
                 if isinstance(o.step, LettersOf) and o.name in results
             }
             rows |= {o.step: results[o.name].num_rows for o in stage.frozen if o.name in results}
-            count_dropped(stage, rows, tables, summary.states)
+            note_duplicates_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
@@ -162,7 +162,7 @@ class Committer:
         return summary
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
-        """Hand a batch's tuples over to an output, after every state holds it. Return how many there are."""
+        """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""
         if self.log.lease() != self.lease:  # an output has no fence of its own
             raise FencedError("the log was taken over by another driver; this one stops")
         reach("output.before")
@@ -171,7 +171,7 @@ class Committer:
         return result.num_rows
 
     def heal(self, state: str, upto: int) -> None:
-        """Heal a rewound store: apply to it the frozen batches that it lacks, up to batch `upto`.
+        """Heal a rewound store: apply the frozen batches that the store lacks, up to batch `upto`.
 
         Raises StateLostError if the log does not keep all of these batches.
         """
@@ -228,7 +228,10 @@ class Committer:
         tables: StageTables,
         summary: TurnSummary,
     ) -> Mapping[str, Result]:
-        """Return a stage's results by output: those at hand, else those in the log, else new ones, frozen now."""
+        """Return a stage's results by output: those at hand, otherwise those in the log, otherwise new ones.
+
+        New results are frozen here.
+        """
         if at_hand is not None:
             return at_hand
         frozen = self._frozen.stage(txid, stage.number)
@@ -276,7 +279,7 @@ class Committer:
         return {state for state, birth in self.births.items() if birth.txid >= txid}
 
     def _awaited(self, stage: Stage, txid: int) -> set[Node]:
-        """Return the steps from which later stages start, if one of these stages is still to be computed; else no step.
+        """Return the steps from which later stages start; no step if all later stages are frozen.
 
         Once all later stages are frozen, nothing may be read for them, because the states may be at later batches
         already and no longer have this batch's values. That happens if a power loss removed COMMITTED from the log,
@@ -353,7 +356,7 @@ class Committer:
     def _by_reference(
         self, stage: Stage, txid: int, results: Mapping[str, Result], summary: TurnSummary, awaited: set[Node]
     ) -> StageTables:
-        """Return the inputs of later stages that workers, and not the driver, read from this stage's frozen files."""
+        """Return the inputs of later stages that the workers, not the driver, read from this stage's frozen files."""
         later: StageTables = {}
         for output in stage.frozen:
             step, frozen = output.step, results.get(output.name)
@@ -370,7 +373,10 @@ class Committer:
         return later
 
     def _asked(self, step: StateQuery, frozen: FrozenFiles, txid: int, summary: TurnSummary) -> Emission | None:
-        """Have the executors query a state; return None if the driver is to query it. Heal a state that is behind."""
+        """Let the executors query a state; return None if the driver must query it.
+
+        A state that is behind is healed first.
+        """
         state = step.updated.state.name
         as_of = self._as_of(state, txid, summary.states)
         ask = partial(self._executors.ask, step, frozen, as_of)
@@ -386,7 +392,7 @@ class Committer:
         return emission
 
     def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
-        """Answer a query of committed values, of which nothing is frozen yet."""
+        """Answer a query of committed values, for which the log has no frozen answers yet."""
         assert isinstance(output.step, CommittedQuery)
         # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
         # only here a state that was born after this batch is empty, and one that is behind is healed.
@@ -395,7 +401,7 @@ class Committer:
         return self.code.answer_committed(output.step, table, txid)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
-        """Answer a query as of the batch before, or as of this batch if an earlier stage has written the state.
+        """Answer a query as of the previous batch, or as of this batch if an earlier stage has written the state.
 
         A state that was born after this batch is empty, as it was at its birth.
         """
@@ -411,7 +417,10 @@ class Committer:
             return self.code.answer(output.step, table, as_of)
 
     def _as_of(self, state: str, txid: int, written: Mapping[str, StateSummary]) -> int:
-        """Return the txid as of which a query of batch `txid` reads a state; `written` are those of earlier stages."""
+        """Return the txid as of which a query of batch `txid` reads a state.
+
+        `written` are the states that earlier stages wrote.
+        """
         as_of = txid if state in written else txid - 1
         # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
         # "a state born after a batch, asked").
@@ -425,7 +434,7 @@ class Committer:
         txid: int,
         written: Mapping[str, StateSummary],
     ) -> None:
-        """Note in the summaries of windows their watermarks, and how many rows came too late for them."""
+        """Note in the summaries of windows their watermarks, and how many rows were late."""
         unborn = self._unborn(txid)
         for step in windows:
             name, watermark = step.state.name, step.watermark
@@ -440,11 +449,11 @@ class Committer:
         return summary
 
     def _by_executors(self, state: str, result: Result) -> bool:
-        """Return whether executors write a result into a state, so that none of it comes to the driver."""
+        """Return whether executors write a result into a state, so that the driver reads none of it."""
         return self._executors.take(state, result)
 
     def _write(self, output: Output, txid: int, result: Result, values: bool) -> Applied:
-        """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""
+        """Write one state's part of the batch. If the store is behind, heal it first. Called in a thread for states."""
         store = self.stores[output.name]
         reach("commit.state.before")
         self.writing.add(output.name)
@@ -463,7 +472,7 @@ class Committer:
         return applied
 
     def _applied(self, store: Store, state: str, txid: int, result: Result, values: bool = False) -> Applied:
-        """Apply a batch to a store, by the executors where they take it.
+        """Apply a batch to a store, through the executors if they can write the state.
 
         Raises StateValueError for a time that a former version froze or stored.
         """
@@ -502,7 +511,7 @@ class Committer:
     def frozen(
         self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
     ) -> dict[str, FrozenOutput]:
-        """Return a stage's results as the log keeps them."""
+        """Return a stage's results in the form in which the log stores them."""
         for name, result in results.items():
             if isinstance(result, pa.Table):
                 check_years(f"{name.rstrip('|')!r}, batch {attempt.txid}", result, result.columns)
@@ -510,7 +519,7 @@ class Committer:
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
     def sweep(self) -> None:
-        """Delete the files of attempts that earlier drivers of this log made and that never froze."""
+        """Delete the files of attempts of earlier drivers of this log that never froze."""
         named = self.log.folders(self.group.name)
         for folder in FrozenFolders(self.files, self.log.uuid).folders(self.group.name):
             epoch = folder.rpartition("/")[2].partition("-")[0]
@@ -519,7 +528,7 @@ class Committer:
                 self.files.remove(folder)
 
     def forget(self, folders: list[str]) -> None:
-        """Delete the folders of files to which no frozen batch refers any more."""
+        """Delete folders of files that no frozen batch names any more."""
         # The caller has synced the log since it dropped these batches: else a power loss brings back a log that names
         # the files (guard "trim, files").
         for folder in folders:

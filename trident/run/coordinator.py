@@ -40,12 +40,12 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of a group's coordinator. Times are seconds.
+    """The settings of a group's coordinator. Times are in seconds.
 
     pending: batches in flight at most (Trident's max.spout.pending).
     maxAttempts: attempts at one batch before the group stops; a `hopeless` error stops it at the first.
-    ahead: whether a batch can be planned before the one before it is frozen. False if a spout knows its position only
-        after emission.
+    plans_ahead: whether a batch can be planned while the previous one is not frozen yet. False if a spout knows its
+        position only after emission.
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
@@ -55,7 +55,7 @@ class Rules:
 
     pending: int = 2
     maxAttempts: int = 5
-    ahead: bool = True
+    plans_ahead: bool = True
     replans: bool = False
     commitRetry: float | None = 300.0
     idleFirst: float = 0.001
@@ -66,7 +66,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch in flight. `previous` and `after`: where the spouts stand before and after the batch."""
+    """A batch in flight. `previous` and `after` are the positions of the spouts before and after the batch."""
 
     attempt: TransactionAttempt
     status: Status
@@ -76,7 +76,10 @@ class Batch:
 
 
 class Coordinator:
-    """One batch group's state machine. Call `start` once, then `handle` for each event; carry out their actions."""
+    """One batch group's state machine.
+
+    Call `start` once, then `handle` for each event, and carry out the actions that they return.
+    """
 
     def __init__(self, rules: Rules, epoch: int, history: History) -> None:
         self._rules = rules
@@ -92,12 +95,12 @@ class Coordinator:
         self._succeeding = False
         self._planning = False
         self._streak = 0
-        """How often in a row nothing could be planned."""
+        """How often in a row no batch could be planned."""
         self._sleeping = False
         self._at_limit = False
-        """Whether it sleeps because `pending` batches are in flight."""
+        """Whether the group sleeps because `pending` batches are in flight."""
         self._rows_came = False
-        """Whether a source said that it has rows while it was being asked: the answer may be older."""
+        """Whether a source reported rows while it was being asked. Then its answer may be older than the rows."""
         self._commit_tries = 0
         self._commit_waited = 0.0
         self._active = rules.active
@@ -110,7 +113,7 @@ class Coordinator:
     # --- in and out ------------------------------------------------------------------------------------------
 
     def start(self) -> list[Action]:
-        """Go on where an earlier run ended: repeat the last success, commit what is frozen.
+        """Continue where an earlier run ended: repeat the last `success`, and commit what is frozen.
 
         Batches of which nothing was frozen are planned anew, since neither a state nor an output has seen them.
         """
@@ -125,7 +128,7 @@ class Coordinator:
         return self._settle()
 
     def handle(self, event: Event) -> list[Action]:
-        """Take an event, and return the actions that follow from it."""
+        """Handle an event, and return the actions that follow from it."""
         if self.finished:  # the event is of a thread that ends late
             return []
         self._HANDLERS[type(event)](self, event)
@@ -286,7 +289,7 @@ class Coordinator:
     # --- what follows ----------------------------------------------------------------------------------------
 
     def _settle(self) -> list[Action]:
-        """Freeze, commit and plan what is possible now. Return the actions that were asked for since the last time."""
+        """Freeze, commit and plan what is possible now. Return the actions requested since the last call."""
         if not self.finished:
             self._freeze_next()
             self._commit_next()
@@ -321,15 +324,15 @@ class Coordinator:
         self._do(on.Commit(txid, delay))
 
     def _plan_next(self) -> None:
-        """Ask for one plan: for the earliest batch that waits for one, or else for a new batch if there is room."""
+        """Request one plan: for the earliest batch that waits for a plan, or else for a new batch if there is room."""
         # One plan at a time, since each begins where the plan before it ends.
         if self._planning or self._stopping:
             return
         for txid in sorted(self._batches):
             batch = self._batches[txid]
             if batch.status is Status.PLANNING:
-                # Without `ahead`, a spout knows where a batch starts only when the batch before it is frozen.
-                if not self._rules.ahead and txid > self.frozen + 1:
+                # Without `plans_ahead`, a spout knows where a batch starts only when the batch before it is frozen.
+                if not self._rules.plans_ahead and txid > self.frozen + 1:
                     return
                 self._plan(batch)
                 return
@@ -366,10 +369,10 @@ class Coordinator:
         return 0 if last is None else last.deaths
 
     def _position_before(self, txid: int) -> Positions | None:
-        """Return the positions at which batch `txid` starts; None while they cannot be known."""
+        """Return the positions at which batch `txid` starts; None as long as they are not known."""
         if txid == self.frozen + 1:
             return self.positions
-        return self._batches[txid - 1].after if self._rules.ahead else None
+        return self._batches[txid - 1].after if self._rules.plans_ahead else None
 
     def _plan(self, batch: Batch) -> None:
         if batch.plan is not None and not self._rules.replans:  # the same tuples again, so under the same plan
@@ -387,12 +390,12 @@ class Coordinator:
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:
-        """Return the seconds before an attempt: the first replay is immediate, later ones back off."""
+        """Return the seconds to wait before an attempt: none before the first replay, more before each later one."""
         failures = self._failures.get(batch.attempt.txid, 0)
         return 0.0 if failures <= 1 else min(5.0, 0.1 * 2 ** (failures - 2))
 
     def _again(self, batch: Batch, error: BaseException) -> None:
-        """Have another attempt made at a batch that failed before it was frozen, or stop the group."""
+        """Request another attempt at a batch that failed before it was frozen, or stop the group."""
         if self._stopping:  # the attempt was cancelled, or its spout closed
             return
         txid = batch.attempt.txid
@@ -408,7 +411,7 @@ class Coordinator:
         batch.status = Status.PLANNING
 
     def _discard_after(self, txid: int) -> None:
-        """Drop the batches after `txid`, whose plan changed: they start where its former plan would have ended."""
+        """Drop the batches after `txid`, whose plan changed. They start at the position after its former plan."""
         # Their attempt numbers stay in `_attempts`: the next plan of such a txid gets a new number, and a late message
         # of the former attempt cannot pass for it (guard "living attempt").
         for later in sorted(t for t in self._batches if t > txid):
@@ -427,7 +430,10 @@ class Coordinator:
         self._do(on.Sleep(seconds))
 
     def _stop(self, error: BaseException | None) -> None:
-        """Begin nothing new, and cancel attempts that are not frozen. What is frozen and under way is finished."""
+        """Begin nothing new, and cancel attempts that are not frozen.
+
+        Batches that are frozen or being frozen are finished.
+        """
         # The first error is the cause; errors after it mostly follow from it.
         if self._reason is None:
             self._reason = error
@@ -441,7 +447,7 @@ class Coordinator:
                 self._do(on.Cancel(batch.attempt))
 
     def _finishing(self) -> bool:
-        """Return whether a batch is frozen or being frozen, or the spouts must still be told of a commit."""
+        """Return whether a batch is frozen or being frozen, or the spouts have not yet been told of a commit."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 
@@ -460,7 +466,7 @@ class Coordinator:
         return TransactionAttempt(txid, self._attempts[txid], self._epoch)
 
     def _current(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
-        """Return the batch if `attempt` is its current one and it has this status; None for a message that is late."""
+        """Return the batch if `attempt` is its current one and it has this status; None for a late message."""
         batch = self._batches.get(attempt.txid)
         return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
 

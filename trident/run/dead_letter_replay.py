@@ -1,4 +1,4 @@
-"""The replay of dead letters: it puts them back into the stream of the running topology from which they came."""
+"""The replay of dead letters: their tuples enter again the stream of the running topology from which they came."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,11 +12,14 @@ from trident.reads.state_view import StateView
 from trident.spouts.dead_letters import Letter, Look, ReplaySpout
 
 Where = Callable[[Row], bool]
-"""A function that says of a letter, a Row with the letter's fields, whether the user wants it back."""
+"""A function that decides whether to replay a letter, which it gets as a Row of the letter's fields."""
 
 
 def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
-    """Return the spout through which letters come back into this stream. Raises TopologyError if there is none."""
+    """Return the spout through which letters return into this stream.
+
+    Raises TopologyError if the stream has no such spout.
+    """
     spouts = [(node.stream, node.spout) for node in nodes if isinstance(node, SpoutSource)]
     replays = {name.removesuffix(".again"): spout for name, spout in spouts if isinstance(spout, ReplaySpout)}
     if stream not in replays:
@@ -30,7 +33,7 @@ def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
 
 
 def letter_finder(view: StateView, committed: Callable[[], int], stream: str, where: Where | None) -> Look:
-    """Return the function that finds the dead letters of a stream that the user wants back.
+    """Return the function that finds the dead letters of a stream that `where` selects.
 
     Its first call, in the user's thread, chooses letters by `where`. Later calls return those of the chosen letters
     that are still in the state. They call no user code, since an error of that would fail a batch. `committed`

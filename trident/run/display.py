@@ -1,4 +1,4 @@
-"""A running topology as it is shown: lines of text, and a piece of HTML with bars of progress."""
+"""A running topology as it is displayed: lines of text, or HTML with progress bars."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from trident_spouts.executor import ReadSoFar
 _DEBUG_LINES = 20
 
 Condition = Literal["ACTIVE", "INACTIVE", "REBALANCING", "STOPPED", "FAILED"]
-"""What a run does: it plans batches, plans none, is between two plans, or has ended."""
+"""The condition of a run: it plans batches, plans none, is between two plans, or has ended."""
 
 
 class Watched(Protocol):
@@ -37,7 +37,7 @@ class Watched(Protocol):
 
     @property
     def readSoFar(self) -> Mapping[str, ReadSoFar]:
-        """How far each stream's source was read, for the sources whose size is known."""
+        """How far each stream's source was read. Streams whose source has no known size are left out."""
         ...
 
     def exception(self) -> BaseException | None: ...
@@ -91,7 +91,7 @@ def _number(value: float | None, unit: str = "") -> str:
 
 
 def _late(event: ProgressEvent) -> int:
-    """Return how many rows of a batch were dropped because they came too late for a window."""
+    """Return how many rows of a batch were dropped because they were late for a window."""
     return sum(state.get("numRowsDroppedByWatermark") or 0 for state in event.get("states", {}).values())
 
 
@@ -129,7 +129,7 @@ def growths_of(events: list[ProgressEvent]) -> dict[str, float]:
 
 
 def _read_text(read: ReadSoFar, growth: float | None) -> str:
-    """Return how far a source was read: ``20 % of 1.3 MB read``; followed by its lag, if the lag's growth is known.
+    """Return how far a source was read: ``20 % of 1.3 MB read``. The lag follows, if its growth is known.
 
     >>> _read_text(ReadSoFar(1_000, 5_000, "rows"), 250.0)
     '20 % of 5,000 rows read, 4,000 rows behind, growing by 250 rows/s'
@@ -198,7 +198,7 @@ def html_of(watched: Watched, picture: str = "") -> str:
 
 
 def _bars(read: Mapping[str, ReadSoFar], growths: Mapping[str, float]) -> str:
-    """Return a bar for each source, of how far it was read, one below the other."""
+    """Return a progress bar for each source, one below the other."""
     if not read:
         return ""
     bars = {stream: _bar(so_far, growths.get(stream)) for stream, so_far in read.items()}

@@ -1,4 +1,4 @@
-"""The time of a group's windows, for progress events and status: each watermark, and the rows that came too late."""
+"""The time of a group's windows, for progress events and status: the watermarks, and the number of late rows."""
 
 import datetime
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from trident.plan.nodes import Watermark
 from trident_state.store import Store
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
-"""The one key of a state without key fields."""
+"""The only key of a state without key fields."""
 
 
 DROPPED = "numRowsDroppedByWatermark"
-"""The name that Structured Streaming has for the number of late rows."""
+"""The name that Structured Streaming uses for the number of late rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class WindowTime:
 
 
 class EventTime:
-    """The times of a group's windows. Called by the commit thread alone."""
+    """The times of a group's windows. Only the commit thread calls it."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         self._stores = stores
@@ -56,7 +56,7 @@ class EventTime:
 
 
 def _iso(values: pa.Array | pa.ChunkedArray, node: Watermark) -> str | None:
-    """Return a watermark, the only one of `values`, as ISO 8601: in UTC, or without a zone as its field has none."""
+    """Return a watermark, the only one of `values`, as ISO 8601: in UTC, or without a zone if its field has none."""
     (micros,) = values.cast(pa.int64()).to_pylist()
     if micros is None:
         return None

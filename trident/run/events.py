@@ -1,4 +1,4 @@
-"""The events that the coordinator receives and the actions that it asks for. Plain data, no behaviour."""
+"""The events that the coordinator receives, and the actions that it returns. Plain data without behaviour."""
 
 import msgspec
 
@@ -33,27 +33,27 @@ class PlanFailed(Event, frozen=True):
 
 
 class Ran(Event, frozen=True):
-    """Stage 1 of the attempt is computed, and its result is held."""
+    """Stage 1 of the attempt has run, and its result is held."""
 
     attempt: TransactionAttempt
 
 
 class RunFailed(Event, frozen=True):
-    """The attempt failed, or its time is over; it may still be working."""
+    """The attempt failed, or overran its limit. In the second case it may still be working."""
 
     attempt: TransactionAttempt
     error: BaseException
 
 
 class Frozen(Event, frozen=True):
-    """The attempt's results are durable. `positions`: where the spouts stand after the batch."""
+    """The attempt's results are durable. `positions` are those of the spouts after the batch."""
 
     attempt: TransactionAttempt
     positions: Positions
 
 
 class Committed(Event, frozen=True):
-    """Every state of the group holds the batch, and the log says so."""
+    """Every state of the group holds the batch, and the log has recorded that."""
 
     txid: int
 
@@ -67,13 +67,13 @@ class CommitFailed(Event, frozen=True):
 
 
 class Succeeded(Event, frozen=True):
-    """The spouts have heard that the batch is committed."""
+    """The spouts have been told that the batch is committed."""
 
     txid: int
 
 
 class Woken(Event, frozen=True):
-    """A sleep is over, or the sources may have something to plan."""
+    """A sleep has ended, or the sources may have something to plan."""
 
 
 class RowsCame(Event, frozen=True):
@@ -85,7 +85,7 @@ class DrainAsked(Event, frozen=True):
 
 
 class DeactivateAsked(Event, frozen=True):
-    """Plan no new batch until ActivateAsked. What is in flight is finished, and replayed where it fails."""
+    """Plan no new batch until ActivateAsked. Batches in flight are finished, and replayed if they fail."""
 
 
 class ActivateAsked(Event, frozen=True):
@@ -93,15 +93,15 @@ class ActivateAsked(Event, frozen=True):
 
 
 class StopAsked(Event, frozen=True):
-    """Stop now: begin nothing new, cancel running attempts, finish a commit that is under way."""
+    """Stop now: begin nothing new, cancel running attempts, finish a running commit."""
 
 
 class GivenUp(Event, frozen=True):
-    """A stop has waited long enough for the work that is under way."""
+    """A stop has waited long enough for running work."""
 
 
 class Broken(Event, frozen=True):
-    """The run cannot go on (fenced, the log failed). Nothing more is written."""
+    """The run cannot continue (fenced, the log failed). Nothing more is written."""
 
     error: BaseException
 
@@ -110,11 +110,11 @@ class Broken(Event, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that the loop is to do."""
+    """A thing that the loop is asked to do."""
 
 
 class Plan(Action, frozen=True):
-    """Have the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
+    """Let the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
 
     `previous`: where the spouts stand before the batch. `kept`: the plan of an earlier attempt, of which the spouts
     that replay exactly keep their part.
@@ -127,7 +127,7 @@ class Plan(Action, frozen=True):
 
 
 class Run(Action, frozen=True):
-    """Emit the batch and compute stage 1. Answer: Ran or RunFailed. `previous`: where the spouts stand before it."""
+    """Emit the batch and compute stage 1. `previous` are the spouts' positions before it. Answer: Ran or RunFailed."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
@@ -136,7 +136,7 @@ class Run(Action, frozen=True):
 
 
 class Cancel(Action, frozen=True):
-    """Stop an attempt's work if it runs, and drop its result. A later message of it changes nothing."""
+    """Stop an attempt's work if it runs, and drop its result. Later messages about the attempt change nothing."""
 
     attempt: TransactionAttempt
 
@@ -161,14 +161,14 @@ class Succeed(Action, frozen=True):
 
 
 class Fail(Action, frozen=True):
-    """Tell the spouts that the attempt failed, and why. No answer."""
+    """Tell the spouts that the attempt failed, with the reason. No answer."""
 
     attempt: TransactionAttempt
     error: BaseException
 
 
 class Sleep(Action, frozen=True):
-    """Post Woken after this many seconds, or earlier if the sources may have something."""
+    """Post Woken after this many seconds, or earlier if the sources may have something to plan."""
 
     seconds: float
 
@@ -178,7 +178,7 @@ class Rest(Action, frozen=True):
 
 
 class Switch(Action, frozen=True):
-    """Tell the spouts that the group takes rows from now on, or takes no more. No answer."""
+    """Tell the spouts whether the group takes rows from now on. No answer."""
 
     active: bool
 

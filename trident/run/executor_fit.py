@@ -1,4 +1,7 @@
-"""What Spark's executors can do for a state in a commit turn; the refusal of what they alone are to do and cannot."""
+"""What Spark's executors can do for a state in a commit turn.
+
+A state that only they may write, and cannot, is refused.
+"""
 
 from collections.abc import Iterable
 
@@ -24,7 +27,7 @@ from trident.plan.state_schema import function_of
 
 
 def check_writers(program: Program, lasting: bool) -> None:
-    """Raise TopologyError for a state that only executors are to write, and which they cannot.
+    """Raise TopologyError for a state that only executors may write and that they cannot write.
 
     `lasting`: whether there is a checkpointLocation, for the files that they put. Raises UserCodeError for an updater
     that cannot be sent to them.
@@ -66,7 +69,7 @@ def outputs_of(stages: Iterable[Stage]) -> list[Output]:
 
 
 def misfit(group: Group, output: Output) -> str | None:
-    """Return why the executors cannot write this output's state; None if they can."""
+    """Return why the executors cannot write this output's state; None if they can write it."""
     step = output.step
     if isinstance(step, StateUpdate):
         reasons = [why_not_by_key(step), *map(_from_driver, sources_of(step))]
@@ -80,7 +83,7 @@ def misfit(group: Group, output: Output) -> str | None:
 
 
 def _from_driver(node: Node) -> str | None:
-    """Return why the tuples that leave this node are in the driver, and not in files; None if they are not."""
+    """Return why the tuples that leave this node are in the driver and not in files; None if they are in files."""
     match node:
         case Emitted(source=updated) | StateQuery(updated=updated):
             by_executors = writers_of(updated.state) == "executors"

@@ -1,4 +1,4 @@
-"""The work of Spark's executors in a commit turn in place of the driver: write states, query them, read carried tuples.
+"""The work of Spark's executors in a commit turn: write states, query states, read carried tuples.
 
 A state names its writers (`RedisMapState.opaque(url, writers=...)`). Executors take results that they wrote into frozen
 files; the driver takes results that came to it. Both send the same scripts and the same reads, so that either may
@@ -40,12 +40,12 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 StageTables = dict[Node, pa.Table | Emission]
-"""The tuples from which later stages start, by the step that they leave: in the driver, or for the workers to read."""
+"""The tuples from which later stages start, by the step that emits them: in the driver, or for workers to read."""
 
 
 @dataclass
 class Executors:
-    """The executors of one run, as they work for one group. Threads of different states may call at once.
+    """The executors of one run, in their work for one group. Threads of different states may call at once.
 
     `files` is the place that the folders of frozen files are relative to. `statics` are the states that the topology
     only reads.
@@ -57,12 +57,13 @@ class Executors:
     files: FileStore
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     _checked: dict[str, bool] = field(default_factory=dict)
-    """For each state that the executors were to work on, whether they reach it. A key is one state's thread's."""
+    """For each state on which executors have tried to work: whether they reach it. An entry belongs to the state's
+    thread."""
     _left: set[StateUpdate] = field(default_factory=set)
-    """The updates that turned out to be the driver's. The commit thread's."""
+    """The updates that only the driver can compute, as was found in this run. Only the commit thread uses the set."""
     _asked: dict[StateQuery, str] = field(default_factory=dict)
-    """For each query of another topology's state, the folder of the last tuples for which workers were to ask it. The
-    commit thread's."""
+    """For each query of another topology's state, the folder of the last tuples for which workers were to ask it. Only
+    the commit thread uses it."""
 
     def __post_init__(self) -> None:
         self._question, self._keyed = cache(Question.of), cache(KeyedUpdate.of)
@@ -70,14 +71,14 @@ class Executors:
     # --- what enters later stages ------------------------------------------------------------------------------------
 
     def carry(self, output: Output, frozen: FrozenFiles) -> Emission | None:
-        """Return the tuples carried to later stages, for the workers to read; None if the driver passes them on."""
+        """Return the tuples carried to later stages, to be read by the workers; None if the driver passes them on."""
         readers = [step for step in self._driver_steps.get(output.step, []) if not isinstance(step, Sink)]
         if self.puts is None or self._by_driver(readers, frozen) or not self.puts.sees_files():
             return None
         return carried(self.files, frozen, spark_schema(output.schema), output.step.step)
 
     def ask(self, step: StateQuery, frozen: FrozenFiles, as_of: int) -> Emission | None:
-        """Return the tuples of frozen files with the answers of a state as of a txid; None if the driver asks.
+        """Return the tuples of frozen files with a state's answers as of a txid; None if the driver must query it.
 
         The workers ask while the next stage runs, when the state holds this batch, too. It keeps what it held as of the
         txid until two further batches are written (docs/decisions/0035). Raises StateRecoveringError if the state is
@@ -101,12 +102,12 @@ class Executors:
         return answered(self.files, frozen, self._question(step), snapshot, step.schema)
 
     def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
-        """Return whether the driver makes one of these steps, which read the tuples in frozen files."""
+        """Return whether the driver computes one of these steps, which read the tuples in frozen files."""
         return not all(isinstance(step, StateUpdate) and self._makes(step, frozen) for step in readers)
 
     @cached_property
     def _driver_steps(self) -> dict[Node, list[Node]]:
-        """For each node the steps that the driver makes of its tuples."""
+        """For each node, the steps of the commit turn that read the node's tuples."""
         steps: dict[Node, list[Node]] = {}
         for output in (output for stage in self.group.stages for output in stage.updates):
             for source in sources_of(output.step):
@@ -116,7 +117,7 @@ class Executors:
     # --- updates -----------------------------------------------------------------------------------------------------
 
     def _makes(self, step: StateUpdate, frozen: FrozenFiles) -> bool:
-        """Return whether the executors make an update by tuples in frozen files, as far as that is known by now."""
+        """Return whether the executors will compute an update from tuples in frozen files, as far as is known now."""
         state = step.state
         if state.name not in self._fit or step in self._left or not self._work_on(state, frozen):
             return False
@@ -124,13 +125,13 @@ class Executors:
 
     @cached_property
     def _meant(self) -> Callable[[StateUpdate], bool]:
-        """Return whether executors make the same of an update as the driver, whatever its user's code looks at."""
+        """A function that tells whether an update has the same result on executors, whatever its user's code reads."""
         return cache(lambda step: same_in_parts(step) and is_sendable(step))
 
     def job(
         self, step: StateUpdate, tuples: object, wanted: Wanted, txid: int, time: float, expires: bool
     ) -> KeyedJob | None:
-        """Return the job by which executors make an update; None if the driver makes it.
+        """Return the job by which executors compute an update; None if the driver computes it.
 
         `expires`: values of the state expire. Raises StateRecoveringError if the state is behind the batch before.
         """
@@ -145,7 +146,7 @@ class Executors:
         return KeyedJob(self._keyed(step), tuples, snapshot, txid, time, wanted)
 
     def update(self, step: StateUpdate, job: KeyedJob) -> KeyedResult | None:
-        """Let the executors make an update; return None if the driver has to make it, for the keys that it looks at.
+        """Let the executors compute an update; return None if the driver must, because of the keys that the code reads.
 
         Raises what the update raises on the driver, or the error of Spark.
         """
@@ -160,18 +161,18 @@ class Executors:
             return None
 
     def cancel(self, job: KeyedJob) -> None:
-        """Stop an update that is under way. Return at once."""
+        """Stop a running update. Return at once."""
         assert self.puts is not None
         self.puts.cancel(job)
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
     def take(self, state: str, result: Result) -> bool:
-        """Return whether the executors write this result into the state; else the driver does."""
+        """Return whether the executors write this result into the state. If not, the driver does."""
         return state in self._fit and self._work_on(self._specs[state], result)
 
     def _work_on(self, state: StateSpec, result: Result) -> bool:
-        """Return whether executors are to work on a result, and on the state, as far as that is known by now."""
+        """Return whether executors will work on a result and on the state, as far as is known now."""
         store = self._store(state.name)
         if self.puts is None or not isinstance(result, FrozenFiles) or not isinstance(store, Readable):
             return False
@@ -186,7 +187,7 @@ class Executors:
         return self.stores[state] if state in self.stores else self.statics.get(state)
 
     def apply(self, store: Shared, state: str, lease: Lease, update: Update, frozen: FrozenFiles) -> Applied | None:
-        """Let the executors apply frozen files; return None if they do not reach the state and the driver may apply it.
+        """Let the executors apply frozen files; None if they do not reach the state and the driver may apply them.
 
         `update` has no keys. Raises what `Store.apply` raises, or the error of Spark.
         """
@@ -198,9 +199,9 @@ class Executors:
         return store.commit_batch(batch, update, puts)
 
     def _reached(self, spec: StateSpec, puts: Puts, opens: Callable[[], _Opened]) -> _Opened | None:
-        """Return what `opens` opens of a state for the workers; None if they do not reach the state, and need not.
+        """Call `opens`, and return its result if the workers reach the state; None if they do not, and need not.
 
-        They are asked once. Raises StateError if they have to reach it, and what `opens` raises.
+        The workers are asked once. Raises StateError if they must reach the state and do not, and what `opens` raises.
         """
         shared, state = opens(), spec.name
         if state not in self._checked:

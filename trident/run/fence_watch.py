@@ -1,4 +1,4 @@
-"""The watch over the log and the stores: once a second, also in an idle run, it looks for takeovers and lost writes."""
+"""The watch over the log and the stores. Once a second, also in an idle run, it looks for takeovers and lost writes."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ _SECONDS = 1.0
 
 
 class Watch:
-    """Compares the leases in the log and the stores, and the stores' markers, with this run's.
+    """Compares the leases in the log and the stores, and the stores' markers, with those of this run.
 
     A takeover by a later driver ends the run. A rewound store is healed.
     """
@@ -39,9 +39,9 @@ class Watch:
         self._lease = lease
         self._own = Threads("trident-watch-own")
         self._silent: dict[str, str] = {}
-        """The errors of the states that do not answer, by state."""
+        """The errors of states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
-        """By state the newest look at each store of the user's own. The next look begins only when it is done."""
+        """The newest look at each of the user's own stores, by state. The next look begins when that one is done."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -116,7 +116,10 @@ class Watch:
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:
-        """Return whether a later driver holds the group. An earlier driver's lease means that the store was rewound."""
+        """Return whether a later driver holds the group.
+
+        The lease of an earlier driver means that the store was rewound.
+        """
         lease = group.lease
         return lease is not None and lease != self._lease and lease.epoch >= self._lease.epoch
 

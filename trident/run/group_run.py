@@ -1,4 +1,4 @@
-"""The loop of one batch group: it carries out the coordinator's actions, with the group's threads.
+"""The loop of one batch group: it carries out the coordinator's actions, using the group's threads.
 
     thread (`trident-<group>...`)   what runs in it
     the loop                        `GroupRun`: events, actions, timers, limits of calls, FROZEN
@@ -48,16 +48,17 @@ from trident.user_calls.watched_store import STATE_LANE
 from trident_spouts.executor import ReadSoFar
 
 _IDLE_ASKING = 0.5
-"""The longest sleep (seconds) of an idle group, which then asks its spouts again."""
+"""The longest sleep (seconds) of an idle group whose spouts must be asked again."""
 
 _IDLE_WOKEN = 30.0
-"""The longest sleep (seconds) of an idle group whose spouts all wake it: a net for a source that forgets to."""
+"""The longest sleep (seconds) of an idle group whose spouts all wake it. It helps if a source forgets to wake the
+group."""
 
 _LOOP_SECONDS = 1.0
-"""How long a call that does not wait for batches waits for the loop, which may be in the middle of a write."""
+"""The seconds that a call, unless it waits for batches, waits for the loop, which may be in the middle of a write."""
 
 _LAST_PATIENCE = 2.0
-"""The least number of seconds that the end of a group waits for work that it has just cancelled."""
+"""The least number of seconds that the end of a group waits for work that was just cancelled."""
 
 
 class GroupRun:
@@ -73,7 +74,7 @@ class GroupRun:
         rules = Rules(
             pending=settings.maxSpoutPending,
             maxAttempts=settings.maxAttempts,
-            ahead=sources.ahead,
+            plans_ahead=sources.plans_ahead,
             replans=sources.replans,
             commitRetry=settings.commitRetrySecs,
             idleMost=_IDLE_WOKEN if sources.wakes else _IDLE_ASKING,
@@ -86,24 +87,23 @@ class GroupRun:
         self._attempts = AttemptRuns(context, lambda: self.turns.committed, self.post)
         self._trimming = Trimming(name, context.log, context.lease, context.committer, settings)
         self._plans: dict[int, BatchPlan] = {}
-        """The plans, by txid, of the frozen batches of whose success the spouts have not been told."""
+        """The plans, by txid, of frozen batches whose success has not been reported to the spouts yet."""
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.writes_hang = False
-        """Whether a write to a store had not come back when the run ended."""
+        """Whether a write to a store had not returned when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
         self._timers = sched.scheduler(self._clock.monotonic)
         self._rests = Rests(self._no_rest_comes)
         self._inactive = not settings.active
-        """Whether a user deactivated the group; a pause of the run's own (`pause`) does not count."""
+        """Whether a user deactivated the group. A pause by the run itself (`pause`) does not count."""
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
         """The time of the first COMMITTED that neither a later FROZEN nor a sync has made durable; None if all are
         durable."""
         self._give_up_at: float | None = None
-        """The time at which a requested stop no longer waits for work that is under way; None before a stop is
-        requested."""
+        """The time at which a requested stop no longer waits for running work; None before a stop is requested."""
         self._plan_thread = threads(f"trident-{name}-plan", 1)
         self._run_threads = threads(f"trident-{name}-run", None)  # no limit: one that hangs must not hold up the next
         # One thread, because a store has one writer: turns run in txid order, and no heal runs beside a turn.
@@ -113,21 +113,24 @@ class GroupRun:
     # --- from other threads ------------------------------------------------------------------------------------
 
     def start(self, ended: Callable[["GroupRun"], None]) -> None:
-        """Start the loop in a thread. The last thing that the loop does is to call `ended`."""
+        """Start the loop in a thread. The loop calls `ended` as its last act."""
         name = f"trident-{self.group.name}"
         self._loop_thread = threading.Thread(target=self._loop, args=(ended,), name=name, daemon=True)
         self._loop_thread.start()
 
     def post(self, event: on.Event) -> None:
-        """Tell the loop that something happened."""
+        """Send an event to the loop."""
         self._queue.put(event)
 
     def rest(self, timeout: float | None) -> bool:
-        """Wait until a new plan finds nothing and all is committed, or the group ends. Return False after `timeout`."""
+        """Wait until a new plan finds nothing and all is committed, or until the group ends.
+
+        Return False after `timeout`.
+        """
         return self._rests.wait(lambda: self.post(on.Woken()), timeout)
 
     def deactivate(self) -> None:
-        """Plan no new batch until `activate`. What is in flight is finished."""
+        """Plan no new batch until `activate`. Batches in flight are finished."""
         self._inactive = True
         self.post(on.DeactivateAsked())
 
@@ -137,7 +140,10 @@ class GroupRun:
         self.post(on.ActivateAsked())
 
     def pause(self) -> None:
-        """Do as `deactivate`, for a moment: threads that wait for a rest keep waiting until `activate`."""
+        """Plan no new batch for a moment.
+
+        Unlike `deactivate`, threads that wait for a rest keep waiting until `activate`.
+        """
         self.post(on.DeactivateAsked())
 
     def quiet(self, timeout: float | None) -> bool:
@@ -153,11 +159,11 @@ class GroupRun:
         return self._rests.wait_until(lambda: self.done.is_set() or (bool(told) and self.coordinator.quiet), timeout)
 
     def rebalance(self, hints: Hints) -> None:
-        """Run the batches from now on with these hints. Call it while the group is quiet."""
+        """Use these hints for all batches from now on. Call this while the group is quiet."""
         self._context.slots.rebalance(hints)
 
     def _no_rest_comes(self) -> bool:
-        """Return whether the group has ended. Raises TopologyConditionError if it is inactive and quiet."""
+        """Return whether the group has ended. Raises TopologyConditionError if the group is inactive and quiet."""
         if self.done.is_set():  # asked anew each time: a fork replaces `done`
             return True
         if self._inactive and self.coordinator.quiet:
@@ -173,7 +179,7 @@ class GroupRun:
 
     @property
     def read_so_far(self) -> dict[str, ReadSoFar]:
-        """How far the frozen batches have read each stream's source, for the sources whose size is known."""
+        """How far the frozen batches have read each stream's source. Sources without a known size are left out."""
         return self._context.sources.read_so_far(self.coordinator.positions)
 
     @property
@@ -183,7 +189,7 @@ class GroupRun:
 
     @property
     def waits_for(self) -> str | None:
-        """The call, error or commit turn that holds the group up, in the words of `status`; None if nothing does."""
+        """The call, error or commit turn that holds up the group, in the words of `status`; None if nothing does."""
         waiting_for = self.turns.waiting_for
         return self._calls.longest or (str(waiting_for) if waiting_for else self.turns.slow_turn)
 
@@ -193,7 +199,7 @@ class GroupRun:
         return threading.current_thread() is self._loop_thread or any(threads.owns_this_thread() for threads in own)
 
     def heal(self, state: str) -> None:
-        """Have the commit thread heal a rewound store."""
+        """Let the commit thread heal a rewound store."""
         # By way of the loop, because the loop closes the commit thread: a submit after that would raise in the watch.
         self._queue.put(partial(self._commit_thread.submit, self.turns.heal, state))
 
@@ -220,13 +226,13 @@ class GroupRun:
             return None
 
     def _idle_time(self) -> float:
-        """Return for how many seconds the loop may wait for an event: until the next timer or limit, 0.5 at most."""
+        """Return for how many seconds the loop may wait for an event: until the next timer or limit, at most 0.5."""
         now = self._clock.monotonic()
         timers = [timer.time for timer in self._timers.queue[:1]]
         return max(0.0001, min([now + 0.5, self._calls.next(now + 0.5), *timers]) - now)
 
     def _react(self, event: on.Event | Callable[[], object] | None) -> None:
-        """Run the timers that are due, give up calls over their limit, then handle the event, if there is one."""
+        """Run the timers that are due, give up calls over their limit, then handle the event if it is not None."""
         now = self._clock.monotonic()
         self._timers.run(blocking=False)
         # The loop checks the limits at every turn. For that it turns twice a second, even if nothing happens.
@@ -247,14 +253,14 @@ class GroupRun:
             self._ACTIONS[type(action)](self, action)
 
     def _later(self, seconds: float, work: Callable[[], object]) -> None:
-        """Have the loop call `work` after this many seconds. Call it at once if the number is 0 or less."""
+        """Let the loop call `work` after this many seconds, or call it at once if the number is 0 or less."""
         if seconds <= 0:
             work()
         else:
             self._timers.enter(seconds, 0, work)
 
     def _give_up(self) -> None:
-        """End a stop that has waited long enough: give up the calls that hang, and soon after all other work."""
+        """End a stop that has waited long enough: give up hanging calls now, and soon after that all other work."""
         # In two steps: a turn whose call is given up here fails, and then the group ends in good order. `GivenUp` ends
         # the group if something else still hangs, such as a store or the log.
         self._calls.abandon()
@@ -301,7 +307,10 @@ class GroupRun:
     # --- actions: freezing and committing ------------------------------------------------------------------------
 
     def _do_freeze(self, action: on.Freeze) -> None:
-        """Write FROZEN. This happens in the loop itself, so that nothing can cancel the attempt meanwhile."""
+        """Freeze an attempt's results.
+
+        This happens in the loop itself, so that nothing can cancel the attempt meanwhile.
+        """
         attempt, held, began = action.attempt, self._attempts.held[action.attempt], self._clock.monotonic()
         context, txid = self._context, action.attempt.txid
         try:
@@ -335,7 +344,10 @@ class GroupRun:
         self._run_threads.submit(self._succeed, action.txid)  # not in the plan thread, which may wait for a slow spout
 
     def _succeed(self, txid: int) -> None:
-        """Tell the spouts that a batch is committed, then trim the log. Run threads do this for one batch at a time."""
+        """Tell the spouts that a batch is committed, then trim the log.
+
+        Run threads do this for one batch after the other.
+        """
         context = self._context
         try:
             reach("success.before")
@@ -361,7 +373,10 @@ class GroupRun:
         self._later(action.seconds, lambda: self._wake(number))
 
     def _wake(self, number: int) -> None:
-        """End the sleep `number` unless a later one has begun; else each `rest` would start a new chain of sleeps."""
+        """End the sleep `number`, unless a later sleep has begun.
+
+        Otherwise each `rest` would start a new chain of sleeps.
+        """
         if number == self._sleeps:
             self.post(on.Woken())
 
@@ -378,7 +393,7 @@ class GroupRun:
         self.error = action.error
 
     def _sync_when_idle(self) -> None:
-        """Sync the log when a COMMITTED has waited for `checkpointInterval` without a FROZEN that makes it durable."""
+        """Sync the log when a COMMITTED has waited for `checkpointInterval` and no FROZEN has made it durable."""
         since, context = self._unsynced_since, self._context
         if since is not None and self._clock.monotonic() - since >= context.settings.checkpointInterval:
             self._unsynced_since = None
@@ -388,9 +403,9 @@ class GroupRun:
                 self._queue.put(on.Broken(error))
 
     def _end(self) -> None:
-        """Close the group's slots, spouts, lanes and threads, and leave behind what does not return.
+        """Close the group's slots, spouts, lanes and threads. Threads that do not return are left behind.
 
-        That may be user code, or a thread that waits for a store or a log that does not answer.
+        Such a thread may run user code, or wait for a store or a log that does not answer.
         """
         now = self._clock.monotonic()
         until = max(self._give_up_at or now + PATIENCE_SECONDS, now + _LAST_PATIENCE)

@@ -1,4 +1,4 @@
-"""The hottest key of a batch, read from a state that counts tuples anyway: a report of skew at no further cost."""
+"""The hottest key of a batch, read from a state that counts tuples: skew is reported without further cost."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,19 +12,19 @@ from trident.plan.nodes import Node, PersistentAggregate
 
 @dataclass(frozen=True, slots=True)
 class Hottest:
-    """The key that most tuples of a batch have: its fields' values, and the number of those tuples."""
+    """The key that most tuples of a batch have: the values of its fields, and the number of those tuples."""
 
     key: dict[str, Any]
     tuples: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the key as progress events show it, with text for values that JSON cannot hold."""
+        """Return the key as progress events show it. Values that JSON cannot hold are shown as text."""
         plain = str | int | float | bool | None
         return {"key": {n: v if isinstance(v, plain) else str(v) for n, v in self.key.items()}, "tuples": self.tuples}
 
 
 def hottest_of(step: Node, table: pa.Table) -> Hottest | None:
-    """Return the hottest key of a batch; None if the state does not count tuples by key, or the batch is empty."""
+    """Return the hottest key of a batch; None if the state does not count tuples by key, or if the batch is empty."""
     if not isinstance(step, PersistentAggregate) or not step.group or not table.num_rows:
         return None
     accumulators = new_values(step, table).columns[len(step.group) :]

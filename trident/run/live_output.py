@@ -1,4 +1,4 @@
-"""An output that keeps itself up to date until the run ends: of a notebook's cell, or as text on the terminal."""
+"""An output that is kept up to date until the run ends, below a notebook's cell or as text on the terminal."""
 
 import logging
 import sys
@@ -10,14 +10,14 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-Bundle = dict[str, str]
-"""What is shown, by media type: "text/plain", and for notebooks "text/html"."""
+MimeTexts = dict[str, str]
+"""A text for each MIME type: "text/plain", and for notebooks "text/html"."""
 
 _SHARE = 20
-"""Making what is shown takes at most this part of the time."""
+"""A display is rendered so seldom that rendering takes at most one part in `_SHARE` of the time."""
 
 _LOOK_SECONDS = 0.25
-"""How soon the thread of a display notices the end of the run."""
+"""The most seconds until the thread of a display notices the end of the run."""
 
 
 def in_notebook() -> bool:
@@ -31,7 +31,7 @@ def in_notebook() -> bool:
 
 
 class LiveOutput:
-    """Shows a part of a run, and shows it again whenever it has changed, until the run ends or `stop` is called.
+    """Shows a part of a run, and shows it again after each change, until the run ends or `stop` is called.
 
     In a notebook, the output below the cell that began this is replaced again and again. Elsewhere the text is printed.
     The thread that does it ends with the run.
@@ -40,9 +40,9 @@ class LiveOutput:
     ----------
     active : returns whether the run is at work.
     mark : returns a value that changes whenever there may be something new to show; it is quick.
-    bundle : returns what is shown.
-    every : seconds between two looks, at least; more if `bundle` takes long.
-    first : returns what is shown first, and may raise; by default as `bundle`.
+    render : returns what is shown.
+    every : seconds between two looks, at least; more if `render` takes long.
+    first : returns what is shown first, and may raise; by default `render`.
     ended : called once at the end, in the same thread.
     """
 
@@ -50,18 +50,18 @@ class LiveOutput:
         self,
         active: Callable[[], bool],
         mark: Callable[[], object],
-        bundle: Callable[[], Bundle],
+        render: Callable[[], MimeTexts],
         every: float,
-        first: Callable[[], Bundle] | None = None,
+        first: Callable[[], MimeTexts] | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._active, self._mark, self._bundle, self._every, self._ended = active, mark, bundle, every, ended
+        self._active, self._mark, self._render, self._every, self._ended = active, mark, render, every, ended
         self._stopped = threading.Event()
         self._handle: Any = None
         self._costs = deque([0.0], maxlen=3)
-        """The seconds that the last refreshes took. The first look is not among them: it may import pandas."""
+        """The seconds that the last refreshes took, without the first output, which may import pandas."""
         self._shown = mark()
-        shown = (first or bundle)()
+        shown = (first or render)()
         if in_notebook():
             from IPython.display import display
 
@@ -72,10 +72,10 @@ class LiveOutput:
         self._thread.start()
 
     def _ipython_display_(self) -> None:
-        """Show nothing for a cell whose value is this object, because its output is shown already."""
+        """Show nothing for a cell whose value is this object, because the output is shown already."""
 
     def stop(self, timeout: float | None = 5) -> None:
-        """Show the newest once more, then end."""
+        """Show the newest state of the run once more, then end."""
         self._stopped.set()
         self._thread.join(timeout)
 
@@ -86,7 +86,7 @@ class LiveOutput:
                 mark = self._mark()
                 if mark != self._shown:
                     began = monotonic()
-                    self._put(self._bundle())
+                    self._put(self._render())
                     self._costs.append(monotonic() - began)
                     self._shown = mark
                 if last:
@@ -105,8 +105,8 @@ class LiveOutput:
                 return True
         return self._stopped.is_set() or not self._active()
 
-    def _put(self, bundle: Bundle) -> None:
+    def _put(self, texts: MimeTexts) -> None:
         if self._handle is None:
-            print(bundle["text/plain"], flush=True)
+            print(texts["text/plain"], flush=True)
         else:
-            self._handle.update(bundle, raw=True)
+            self._handle.update(texts, raw=True)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from trident.picture.draw import as_html
 from trident.run.display import Watched, html_of, status_of, text_of
-from trident.run.live_output import Bundle, LiveOutput, in_notebook
+from trident.run.live_output import LiveOutput, MimeTexts, in_notebook
 from trident.run.stop_button import MISSING, stop_button
 
 
@@ -22,14 +22,14 @@ def show_progress(running: Stoppable, every: float) -> LiveOutput:
         button = stop_button(running.stop_soon)
         note = "" if button else f"<div><i>{html.escape(MISSING)}</i></div>"
 
-    def bundle() -> Bundle:
+    def render() -> MimeTexts:
         shown = html_of(running) + (note if running.isActive else "")
         return {"text/plain": text_of(running), "text/html": shown}
 
     return LiveOutput(
         lambda: running.isActive,
         lambda: _mark(running),
-        bundle,
+        render,
         every,
         ended=button.remove if button else lambda: None,
     )
@@ -43,8 +43,8 @@ def show_run(running: Stoppable, picture: str) -> None:
     from IPython.display import display
 
     show_progress(running, every=0.5)
-    bundle = {"text/plain": running.name, "text/html": as_html(picture), "image/svg+xml": picture}
-    display(bundle, raw=True)  # type: ignore[no-untyped-call]
+    texts = {"text/plain": running.name, "text/html": as_html(picture), "image/svg+xml": picture}
+    display(texts, raw=True)  # type: ignore[no-untyped-call]
 
 
 def _mark(running: Watched) -> tuple[Any, ...]:

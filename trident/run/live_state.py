@@ -1,4 +1,4 @@
-"""A table of a state in a notebook's cell, or as text, which is read again when a batch is committed."""
+"""A table of a state in a notebook's cell, or as text. The table is read again after each commit."""
 
 import html
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from trident.base.html_table import html_table
 from trident.base.values import to_python
 from trident.reads.state_view import StateView
 from trident.run.display import Watched
-from trident.run.live_output import Bundle, LiveOutput
+from trident.run.live_output import LiveOutput, MimeTexts
 
 
 def show_state(
@@ -29,10 +29,10 @@ def show_state(
     """
     check_whole_number("showState: n", n, error=ValueError)
 
-    def read() -> Bundle:
-        return _bundle(view.name, view.ranked(n, by))
+    def read() -> MimeTexts:
+        return _rendered(view.name, view.ranked(n, by))
 
-    def read_again() -> Bundle:
+    def read_again() -> MimeTexts:
         try:
             return read()
         except TridentError as error:  # a store that is away comes back, and a later batch is shown again
@@ -45,8 +45,8 @@ def show_state(
     return LiveOutput(lambda: running.isActive, mark, read_again, every, first=read)
 
 
-def _bundle(state: str, table: pa.Table) -> Bundle:
-    """Return a state's table as text and as HTML, with the txid as of which it was read."""
+def _rendered(state: str, table: pa.Table) -> MimeTexts:
+    """Return a state's table as text and as HTML, each with the txid as of which the table was read."""
     txid = (table.schema.metadata or {}).get(b"asOfTxid")
     as_of = "the latest values" if txid is None else f"as of txid {txid.decode()}"
     text = table.to_pandas().to_string(index=False) if table.num_rows else "no entries"

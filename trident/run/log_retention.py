@@ -1,4 +1,4 @@
-"""The trimming of a group's log, which drops all that neither a rewound store nor a restart can need any more."""
+"""The trimming of a group's log: batches that neither a rewound store nor a restart can need are dropped."""
 
 import logging
 
@@ -13,7 +13,7 @@ from trident.run.committer import Committer
 logger = logging.getLogger(__name__)
 
 TRIM_EVERY = 64
-"""The number of batches after which the log is trimmed; earlier if they are large."""
+"""The number of batches after which the log is trimmed. If the batches are large, it is trimmed earlier."""
 
 
 class Trimming:
@@ -34,7 +34,7 @@ class Trimming:
         self._frozen_bytes = 0
         """Bytes frozen since the last trim."""
         self._unsecured_bytes = 0
-        """Bytes frozen since the last time that the stores needed nothing of the log."""
+        """Bytes frozen since the stores last needed nothing of the log."""
 
     def count(self, size: int) -> None:
         """Count the bytes of a frozen batch."""
@@ -42,7 +42,10 @@ class Trimming:
         self._unsecured_bytes += size
 
     def trim_if_due(self, committed: int) -> None:
-        """Trim the log if `TRIM_EVERY` batches or many bytes were frozen since the last trim. Called at each commit."""
+        """Trim the log if `TRIM_EVERY` batches or many bytes were frozen since the last trim.
+
+        Called after each commit.
+        """
         self._batches += 1
         if self._batches % TRIM_EVERY and self._frozen_bytes < self._settings.rewindBytes // 8:
             return

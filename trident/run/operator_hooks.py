@@ -1,4 +1,4 @@
-"""The hooks of stateful operations that belong to a commit turn, and not to the update of their state.
+"""The hooks of stateful operations that are called in a commit turn, outside the update of their state.
 
 They are called in the lane of the commit turn, like all user code of a turn, before and after everything that the turn
 writes.
@@ -23,20 +23,23 @@ class OperatorHooks:
         self._acknowledging = [step for step in steps if has_hook(step, "ackCommit")]
         self._code, self._logger = code, logger
         self._begun: set[StateWriter] = set()
-        """The steps whose operation has had a batch in this run, and so knows its checkpoint."""
+        """The steps whose operation has processed a batch in this run, and so knows its checkpoint."""
 
     def begun(self, step: StateWriter) -> None:
-        """Note that an operation has had a batch in this run."""
+        """Note that an operation has processed a batch in this run."""
         self._begun.add(step)
 
     def before_writes(self, steps: Iterable[StateWriter], txid: int) -> None:
-        """Tell operations that their frozen changes are written next. An error fails the turn, which is repeated."""
+        """Tell operations that their frozen changes are written next.
+
+        An error fails the turn, and the turn is repeated.
+        """
         for step in steps if self._preparing else ():
             if step in self._preparing:
                 self._code.call(step, txid, partial(call_hook, step, "preCommit", txid))
 
     def committed(self, txid: int) -> None:
-        """Tell operations that everything of the batch is committed. An error is logged: the batch stays committed."""
+        """Tell operations that a batch is committed. An error is only logged, because the batch stays committed."""
         for step in self._acknowledging:
             if step not in self._begun:  # its first batch begins with the acknowledgement of the one before
                 continue

@@ -1,4 +1,4 @@
-"""The options of a start, each checked with an error that says what is accepted."""
+"""The options of a start. Each is checked, and its error says what is accepted."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StartOptions(TypedDict, total=False):
-    """The options that type checkers accept at a start, beside `name` and `checkpointLocation`. `start_on` has them."""
+    """The options of a start for type checkers, without `name` and `checkpointLocation`. `start_on` documents them."""
 
     log: "RedisLog | None"
     filesLocation: "str | None"
@@ -52,7 +52,7 @@ _ELSEWHERE = {
     "guarantee": "the guarantee is the topology's: TridentTopology(guarantee='at-least-once')",
     "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
 }
-"""Options that others have, each with the reason why a start has none."""
+"""Options of other systems, each with the reason why a start has no such option."""
 
 
 def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ def folder(checkpointLocation: str | Path) -> Path:
 
 
 def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "ObjectFiles | None":
-    """Return the place of all topologies' files on an object store; None if they lie under the checkpointLocation.
+    """Return the place of all topologies' files on an object store; None if the files lie under the checkpointLocation.
 
     Raises TopologyError if the location or an option of the store is none.
     """
@@ -100,14 +100,20 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
 
 
 def flag(option: str, value: bool) -> bool:
-    """Return the value of an option if it is True or False. Anything else raises an error: in Python "no" is true."""
+    """Return the value of an option that is True or False.
+
+    Refuse anything else: in Python the text "no" counts as true.
+    """
     if not isinstance(value, bool):
         raise TopologyError(f"{option}={value!r}: expected True or False")
     return value
 
 
 def check_turn(standby: bool, takeover: bool | None, lasting: bool) -> None:
-    """Raise TopologyError unless `standby` and `takeover` say together when a start takes the log."""
+    """Check that `standby` and `takeover` together say when a start takes the log.
+
+    Raises TopologyError if they do not.
+    """
     if takeover is not None:
         flag("takeover", takeover)
     if not flag("standby", standby):
@@ -129,7 +135,7 @@ def check_turn(standby: bool, takeover: bool | None, lasting: bool) -> None:
 
 
 def at_least(least: int, option: str, value: int) -> int:
-    """Return the value of an option if it is a whole number of at least `least`; refuse it otherwise."""
+    """Return the value of an option that is a whole number of at least `least`. Refuse anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise TopologyError(f"{option}={value!r}: expected a whole number of at least {least}")
     return value

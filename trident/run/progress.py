@@ -1,4 +1,4 @@
-"""The progress of a run: an event for each committed batch and each failed attempt. The newest events are kept.
+"""The progress of a run: one event for each committed batch and each failed attempt. The newest events are kept.
 
 An event is plain data (it can be written as JSON) with camelCase keys: ``event`` ("committed", "failed" or "skipped"),
 ``name``, ``id``, ``runId`` and ``engine`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC).
@@ -38,7 +38,7 @@ Listener = Callable[[ProgressEvent], None]
 logger = logging.getLogger(__name__)
 
 BEHIND = 1000
-"""The most events that wait for one listener. When more come, the oldest are left out."""
+"""The most events that wait for one listener. If more arrive, the oldest are dropped."""
 
 
 class Progress:
@@ -63,7 +63,7 @@ class Progress:
         self._listening: list[_Listening] = []
 
     def tell(self, event: ProgressEvent) -> None:
-        """Keep an event and pass it to the listeners, which hear of it in threads of their own."""
+        """Keep an event and pass it to the listeners. Each listener is called in a thread of its own."""
         with self._lock:
             self._recent.append(event)
             if event.get("event") == "committed":
@@ -84,7 +84,7 @@ class Progress:
             return copy.deepcopy(list(self._recent))
 
     def listen(self, listener: Listener, *, fromRecent: bool = False) -> Callable[[], None]:
-        """Call `listener` with every event from now on. Return the function that ends this.
+        """Call `listener` with every event from now on. Return a function that ends the calls.
 
         With `fromRecent` it gets the events of `recent` first, and none of them twice.
 
@@ -106,12 +106,12 @@ class Progress:
         return end
 
     def owns_this_thread(self) -> bool:
-        """Return whether the calling thread is a listener's."""
+        """Return whether the calling thread belongs to a listener."""
         with self._lock:
             return any(listening.owns_this_thread() for listening in self._listening)
 
     def flush(self, timeout: float) -> None:
-        """Wait until every listener has got all events so far, for `timeout` seconds at most."""
+        """Wait until every listener has received all events so far, at most `timeout` seconds."""
         until = time.monotonic() + timeout
         with self._lock:
             listening = list(self._listening)
@@ -130,7 +130,7 @@ class _Listening:
         self._thread: threading.Thread | None = None
 
     def tell(self, event: ProgressEvent) -> None:
-        """Queue an event for the listener. If too many events wait already, leave out the oldest."""
+        """Queue an event for the listener. If too many events wait already, drop the oldest."""
         with self._changed:
             if len(self._waiting) >= BEHIND:
                 self._waiting.popleft()
@@ -155,18 +155,18 @@ class _Listening:
                 logger.exception("a progress listener raised")
 
     def owns_this_thread(self) -> bool:
-        """Return whether the calling thread is this listener's."""
+        """Return whether the calling thread belongs to this listener."""
         return threading.current_thread() is self._thread
 
     def wait(self, timeout: float) -> None:
-        """Wait until the listener has got all events, for `timeout` seconds at most."""
+        """Wait until the listener has received all events, at most `timeout` seconds."""
         with self._changed:
             # A listener that stops its own run must not wait for itself.
             self._changed.wait_for(lambda: self._thread is None or self.owns_this_thread(), timeout)
 
 
 def rows_per_second(events: list[ProgressEvent]) -> float | None:
-    """Return the input rows per second over events, given oldest first; None without two commits, or without counts.
+    """Return the input rows per second over `events`, oldest first; None without two commits, or without counts.
 
     A batch's rows came in between the commit before it and its own commit, so the first batch only starts the clock.
 

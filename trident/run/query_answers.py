@@ -1,4 +1,4 @@
-"""The answers to the queries of commit turns, from the states of the query's own group or from those of another one."""
+"""Answers to the queries of commit turns, from the states of the query's group or from those of another group."""
 
 import functools
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from trident.run.user_code import AnswerQuery
 
 
 def answers_as_of(readable: Mapping[str, ReadableStore]) -> AnswerQuery:
-    """Return the function that answers queries of these states, as of a given txid. It compiles each query once."""
+    """Return a function that answers queries of these states as of a given txid. It compiles each query once."""
     compiled = functools.cache(compile_query)
 
     def answer(step: StateReader, table: pa.Table, as_of: int) -> pa.Table:

@@ -13,7 +13,10 @@ from trident_state.store import Store
 
 
 class RunReadSource:
-    """The `ReadSource` of a running topology. `statics` are the states that are only read: they belong to no group."""
+    """The `ReadSource` of a running topology.
+
+    `statics` are the states that no batch writes: they belong to no group.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class RunReadSource:
         return self._kinds[state]
 
     def check(self) -> None:
-        """Raise TridentError in a forked child, and FencedError after another driver took the run over."""
+        """Raise TridentError in a forked child, and FencedError after another driver took over the run."""
         if os.getpid() != self._process:
             raise TridentError(f"topology {self._name!r} runs in the process that forked this one; ask it there")
         for run in self._runs.values():

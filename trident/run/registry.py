@@ -12,9 +12,9 @@ from trident.user_calls.threads import await_left_behind
 _lock = threading.Lock()
 _running: "dict[str, Running | None]" = {}
 _PATIENCE = 20.0
-"""Seconds that an ending interpreter waits for all its topologies together."""
+"""Seconds that an ending interpreter waits for all its topologies together to stop."""
 _LAST_PATIENCE = 5.0
-"""Seconds that an ending interpreter then still waits for threads whose jobs are being cancelled."""
+"""Seconds that an ending interpreter waits after that for threads whose jobs are being cancelled."""
 
 
 class Running(Protocol):
@@ -34,7 +34,7 @@ class Running(Protocol):
         """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
 
     def leave_to_parent(self) -> None:
-        """Forget the run in a forked child: its threads run in the parent only."""
+        """Forget the run in a forked child, because only the parent has its threads."""
 
 
 def running_here() -> "list[Running]":
@@ -49,7 +49,7 @@ def is_busy() -> bool:
 
 
 def stop_all_soon() -> bool:
-    """Ask all topologies of this process to stop, and return at once, without a lock. Return whether there are any.
+    """Ask all topologies of this process to stop. Return at once, without taking a lock, whether there are any.
 
     A signal handler calls this, in a thread that may hold the lock.
     """
@@ -61,7 +61,7 @@ def stop_all_soon() -> bool:
 
 
 def reserve(name: str, replace: bool) -> None:
-    """Take a name for a start. With `replace`, first stop the running topology that has the name.
+    """Reserve a name for a start. With `replace`, first stop the running topology that has the name.
 
     Raises TopologyActiveError if another topology of this process has the name.
     """
@@ -81,13 +81,13 @@ def reserve(name: str, replace: bool) -> None:
 
 
 def enter(name: str, running: "Running") -> None:
-    """Register the running topology under the name that its start has reserved."""
+    """Register a running topology under the name that its start reserved."""
     with _lock:
         _running[name] = running
 
 
 def release(name: str, running: "Running | None") -> None:
-    """Free a name, if `running` holds it (None: a start that has only reserved it)."""
+    """Free a name if `running` holds it. None stands for a start that has only reserved the name."""
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]

@@ -1,4 +1,4 @@
-"""The reset of a topology: it drops its states and its log together, so that neither can contradict the other."""
+"""The reset of a topology: its states and its log are dropped together, so that neither can contradict the other."""
 
 import contextlib
 import logging
@@ -108,7 +108,11 @@ def reset(
 def _drop_states(
     stores: Mapping[str, Store], foreign: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None
 ) -> None:
-    """Drop all states. `foreign`: those of other logs, by name. `ours`: the log of all other states, and its lease."""
+    """Drop every state in `stores`.
+
+    States in `foreign` (state name -> uuid of the log that owns it) are dropped without a lease. All others are dropped
+    under `ours`, this topology's log and lease, or without a lease if `ours` is None.
+    """
     for state, store in stores.items():
         if ours is None or state in foreign:
             store.drop()
@@ -117,7 +121,7 @@ def _drop_states(
 
 
 def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
-    """Drop a state of this log. Raises FencedError if another driver took the log after `lease`.
+    """Drop a state of this log. Raises FencedError if another driver took the log after `lease` was issued.
 
     If no other driver took this log but the state has a later lease, then a driver with another copy of the log took
     the state. In that case the state is dropped, too.
@@ -130,7 +134,7 @@ def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
 
 
 def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLog | None:
-    """Return the log in a file; None if there is no file, or it cannot be read (`reset` deletes it nevertheless)."""
+    """Return the log in a file; None if there is no file or it cannot be read (`reset` deletes it nevertheless)."""
     if not path.exists():
         return None
     try:
@@ -143,7 +147,7 @@ def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLo
 
 
 def _identity_in(folder: Path | None, name: str) -> tuple[str, str]:
-    """Return the uuid of the log in a folder, and where it has files on an object store; both may be empty.
+    """Return the uuid of the log in a folder and the address of its files on an object store; both may be empty.
 
     If the log cannot be read, its uuid is taken from the folder's owner file.
     """
@@ -155,7 +159,7 @@ def _identity_in(folder: Path | None, name: str) -> tuple[str, str]:
 
 
 def _present_states(program: Program, name: str, files: FileStore | None, uuid: str) -> dict[str, str]:
-    """Return the declared states that exist, each with the uuid of its log (empty if the uuid is not known)."""
+    """Return the declared states that exist, each with the uuid of the log that owns it (empty if not known)."""
     with contextlib.ExitStack() as opened:
         stores = _open(program, name, files, {}, uuid, opened)
         uuids = {state: _log_of(name, state, store) for state, store in stores.items()}
@@ -186,7 +190,7 @@ def _open(
 
 
 def _log_of(name: str, state: str, store: Store) -> str | None:
-    """Return the uuid of the log that the state belongs to (empty: not known); None if the state does not exist.
+    """Return the uuid of the log that owns the state (empty: not known); None if the state does not exist.
 
     Raises StateOwnedError if another state is in its place.
     """
@@ -203,7 +207,7 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
 
 
 def _check_no_states(present: Mapping[str, str], name: str, log_at: str) -> None:
-    """Raise LogError if states exist although their log does not."""
+    """Raise LogError if states exist but their log does not."""
     if present:
         raise LogError(
             f"no log of topology {name!r} is {log_at}, and states of it stand where the program "
@@ -224,7 +228,7 @@ def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
 def _files_of(
     name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
 ) -> DiskFiles | ObjectFiles | None:
-    """Return the place of a topology's files; None if it has none."""
+    """Return the place of a topology's files; None if the topology has no files."""
     objects = options.files_place(filesLocation, filesStorage)
     if objects is not None:
         return objects.below(name)
@@ -253,7 +257,7 @@ def _remove(folder: Path) -> None:
 
 
 def _warn_if_unknown(folder: Path) -> None:
-    """Warn if this name has no log here and other names have one: the name may be a typing error."""
+    """Warn if this topology has no log here but other topologies have one: the name may be misspelt."""
     others = sorted(path.parent.name for path in folder.parent.glob(f"*/{LOG_FILE}"))
     if others and folder.name not in others:
         warnings.warn(
@@ -265,7 +269,7 @@ def _warn_if_unknown(folder: Path) -> None:
 
 
 def _states_of(log: TransactionLog) -> set[str]:
-    """Return the states that the log knows, except states in memory: their files lie in the log's folder."""
+    """Return the states that the log knows, without states in memory, whose files lie beside the log."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:

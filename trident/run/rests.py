@@ -1,4 +1,4 @@
-"""The moments at which a group rests: its sources had nothing, and everything that they gave is committed."""
+"""The moments at which a group rests: its sources had nothing, and everything that they emitted is committed."""
 
 import threading
 from collections.abc import Callable
@@ -23,23 +23,23 @@ class Rests:
         self._rested_at = -1
 
     def plan_begins(self) -> None:
-        """Count a plan. Called just before the sources are asked."""
+        """Count a plan. This must be called just before the sources are asked."""
         with self._changed:
             self._plans += 1
 
     def found_nothing(self) -> None:
-        """End the waits that began before the newest plan did: it found nothing, and nothing is in flight."""
+        """End all waits that began before the newest plan: that plan found nothing, and nothing is in flight."""
         with self._changed:
             self._rested_at = self._plans
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Have the waiting threads check whether the group has ended."""
+        """Let the waiting threads check whether the group has ended."""
         with self._changed:
             self._changed.notify_all()
 
     def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until the condition holds; each `wake` has it checked again. Return False after `timeout` seconds."""
+        """Wait until the condition is true; each `wake` checks it again. Return False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 

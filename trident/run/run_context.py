@@ -29,26 +29,27 @@ from trident.user_calls.threads import MakeThreads, Threads
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """Everything that `start` opens for a whole run, before it makes the groups' runs."""
+    """Everything that `start` opens for a whole run, before it creates the runs of the groups."""
 
     topology: TopologyPlan
     settings: Settings
     runId: str
-    """The UUID of this run alone; the log's uuid stays the same over restarts."""
+    """The UUID of this run only; the log's uuid stays the same over restarts."""
     log: TransactionLog
     begun: Begun
-    """The lease, the stores, the histories, and the program with the log's names for its groups."""
+    """The result of acquisition: the lease, the stores, the histories, and the program with the log's names for its
+    groups."""
     engine: Engine
     state_threads: Threads
-    """The threads that write to states; for a store of the user's own they wait for its lane."""
+    """The threads that write to states. For a store of the user's own they wait for the store's lane."""
     progress: Progress
     trace: Trace
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
-    """The states that are only read; they belong to no group."""
+    """The states that no batch of this topology writes. They belong to no group."""
     make_threads: MakeThreads = Threads
     metrics: MetricsRegistry = field(default_factory=MetricsRegistry)
     renewal: LeaseRenewal | None = None
-    """Renews the lease until the run closes."""
+    """The renewal of the lease, until the run closes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class GroupContext:
     log: TransactionLog
     lease: Lease
     history: History
-    """The group's progress in the log at the moment when this driver took the group."""
+    """The group's progress in the log when this driver took the group."""
     sources: Sources
     slots: Slots
     committer: Committer
@@ -77,9 +78,9 @@ class GroupContext:
         return self.settings.clock
 
     def logger(self, module: str) -> RunLogger:
-        """Return the logger of a module, whose records name this topology and this group."""
+        """Return the logger of a module. Its records name this topology and this group."""
         return RunLogger(logging.getLogger(module), topology=self.settings.name, group=self.name)
 
     def broken(self, error: BaseException) -> on.Broken:
-        """Return the event that ends the group. Its error is a FencedError if another driver has taken the log."""
+        """Return the event that ends the group. Its error is a FencedError if another driver took the log."""
         return on.Broken(explained(error, self.log, self.lease))

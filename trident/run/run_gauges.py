@@ -11,7 +11,7 @@ from trident_state.store import Counted, Store
 def gauges_of(
     topology: str, runs: Mapping[str, GroupRun], log: TransactionLog, stores: Mapping[str, Store]
 ) -> Callable[[MetricsRegistry], None]:
-    """Return the function that sets the gauges of a run. `stores` are those of its states, without their lanes."""
+    """Return a function that sets the gauges of a run. `stores` are the stores of its states, without their lanes."""
 
     def look(metrics: MetricsRegistry) -> None:
         for group, run in runs.items():

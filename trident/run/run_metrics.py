@@ -1,4 +1,4 @@
-"""The metrics of a run, counted from its progress events.
+"""The metrics of a run, computed from its progress events.
 
 A run counts each event once, in the thread that made it and before any listener hears of it. So nothing is dropped
 here, however slow the listeners are. Tuples and rows are counted only by the event of their committed batch: attempts
@@ -29,11 +29,11 @@ class RunMetrics:
     """
 
     def __init__(self, registry: MetricsRegistry, then: Callable[[dict[str, Any]], None] | None = None) -> None:
-        """Make the counter; `then` is called with each event that is counted."""
+        """Create the counter. `then` is called with each event that was counted."""
         self.registry, self._then = registry, then
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Count an event and pass it on. An error of the counting is logged, and does not fail a batch."""
+        """Count an event and pass it on. An error while counting is logged, and does not fail a batch."""
         try:
             self.hear(event)
         except Exception:
@@ -120,7 +120,7 @@ class RunMetrics:
             )
 
     def _tuples(self, event: Mapping[str, Any], labels: dict[str, str]) -> None:
-        """Count the tuples on which steps failed, and that were left out."""
+        """Count the tuples on which steps failed and that were left out of the stream."""
         for step, tuples in event.get("deadLetters", {}).items():
             self.registry.count(
                 "trident_dead_letters_total", "Tuples that became dead letters.", tuples, step=step, **labels
@@ -132,12 +132,12 @@ class RunMetrics:
 
 
 def dropped_counter(registry: MetricsRegistry, topology: str) -> Callable[[], None]:
-    """Return a function that counts one more progress event that a slow listener did not get."""
+    """Return a function that counts one progress event that a slow listener did not get."""
     text = "Progress events that a slow listener did not get."
     return lambda: registry.count("trident_events_dropped_total", text, 1, topology=topology)
 
 
 def _since_1970(text: str) -> float:
-    """Return an ISO 8601 time in seconds since 1970; one without a zone counts as UTC."""
+    """Return an ISO 8601 time as seconds since 1970. A time without a zone counts as UTC."""
     time = datetime.fromisoformat(text)
     return (time if time.tzinfo is not None else datetime.fromisoformat(f"{text}+00:00")).timestamp()

@@ -48,10 +48,10 @@ from trident_state.state_shape import StateKind
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 20.0
-"""How long a stop takes at most."""
+"""The most seconds that a stop takes."""
 
 _PATIENCE = 2.0
-"""Seconds that the end of a run waits for writes that no commit turn waits for any more, and for listeners."""
+"""Seconds that the end of a run waits for listeners, and for writes to stores for which no commit turn waits."""
 
 
 class RunningTopology:
@@ -68,7 +68,7 @@ class RunningTopology:
         source: RunReadSource,
         close: Callable[[bool], None],
     ) -> None:
-        """Put the run together; `start` calls this.
+        """Create the handle; `start` calls this.
 
         Views and queries read from `source`. `close` closes what was opened. Its argument is False if a write to a
         store hangs.
@@ -80,7 +80,7 @@ class RunningTopology:
         self.runId = context.runId
         """The UUID of this run alone."""
         self.engine = context.engine.name
-        """The engine that computes the batches: "spark" or "embedded"."""
+        """The engine that computes batches: "spark" or "embedded"."""
         self.progress = context.progress
         self.metrics = context.metrics
         """The metrics of the run, which the guide's page on metrics lists: ``running.metrics.value(...)``."""
@@ -135,12 +135,12 @@ class RunningTopology:
 
     @property
     def parallelismHints(self) -> dict[str, int]:
-        """The number of partitions that each `parallelismHint` of a batch group asks for now, by step ("words/2")."""
+        """The number of partitions that each `parallelismHint` asks for now, by step ("words/2")."""
         return {**self._own_hints, **self._hints}
 
     @property
     def status(self) -> dict[str, Any]:
-        """The condition and engine; for each batch group its last committed txid, what is in flight, and its waits.
+        """The condition and the engine; for each batch group its last committed txid, its batches in flight, its waits.
 
         ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
         since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
@@ -190,7 +190,7 @@ class RunningTopology:
         return {stream: read for run in self._runs.values() for stream, read in run.read_so_far.items()}
 
     def showProgress(self, every: Duration = 0.5) -> LiveOutput:
-        """Show the progress of the run, with a look every `every` (a duration), until the run ends.
+        """Show the progress of the run until it ends, updated every `every` (a duration).
 
         ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
         itself up to date: a button that stops the run (with the package ipywidgets), a bar for each source whose size

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def session_for(spark: "SparkSession | None") -> "SparkSession":
-    """Return the given session, else the active one, else a local one. From it a run makes sessions of its own."""
+    """Return the given session, otherwise the active one, otherwise a local one.
+
+    The run creates its sessions from it.
+    """
     from pyspark.sql import SparkSession
 
     from trident.compiler.spark.sessions import local_session
@@ -20,7 +23,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 
 def _alive(spark: "SparkSession") -> "SparkSession":
-    """Return the session. Raises TopologyError if it is no Spark session, or was stopped."""
+    """Return the session. Raises TopologyError if it is not a Spark session, or was stopped."""
     from trident.compiler.columns.function_errors import short
     from trident.compiler.spark.sessions import is_connect
 

@@ -1,4 +1,4 @@
-"""SIGTERM ends a program as Ctrl-C does: its topologies stop in good order and give their logs back.
+"""SIGTERM ends a program as Ctrl-C does: topologies stop in good order and give their logs back.
 
 systemd, Kubernetes and `kill` end a program with SIGTERM. By default that ends Python in the middle of a batch. Nothing
 is lost, but the log is not given back, and the next start takes this driver for one that died.
@@ -16,7 +16,7 @@ from types import FrameType
 from trident.run import registry
 
 Former = Callable[[int, FrameType | None], object] | int
-"""A handler that was there before: a function, or ``signal.SIG_DFL``."""
+"""The handler that was set before: a function, or ``signal.SIG_DFL``."""
 
 
 def watch() -> None:
@@ -32,7 +32,7 @@ def watch() -> None:
 
 
 def unwatch() -> None:
-    """Give SIGTERM back to its former handler, if no topology runs any more and this is the main thread."""
+    """Restore the former handler, if no topology runs any more and this is the main thread."""
     if registry.is_busy() or threading.current_thread() is not threading.main_thread():
         return
     present = signal.getsignal(signal.SIGTERM)
@@ -41,7 +41,7 @@ def unwatch() -> None:
 
 
 class _OnSigterm:
-    """The handler. It asks the topologies to stop, then does what the former handler does; by default it exits.
+    """The handler. It asks the topologies to stop, then does what the former handler does (by default: exit).
 
     It runs between any two lines of the main thread, which may hold a lock. So it takes no lock, waits for nothing and
     logs nothing: the end of the program waits for the topologies (`registry`). An object and not a function, because a

@@ -1,4 +1,4 @@
-"""The slots in which attempts run. Each attempt can be cancelled without touching the others."""
+"""The slots in which attempts run. Each attempt can be cancelled without an effect on the others."""
 
 import logging
 import shutil
@@ -26,12 +26,12 @@ class _SlotUse:
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.lock = threading.Lock()
-        """Guards `attempt` while a cancel is sent. The lock of `Slots` is another one: Spark may take seconds to
-        cancel."""
+        """Guards `attempt` while a cancel is sent. The lock of `Slots` is not held for that, because Spark may take
+        seconds to cancel."""
         self.attempt: TransactionAttempt | None = None
         self.cancelled = False
-        """Whether the slot is to be closed after this attempt: a cancel that takes effect late must not stop the
-        next one."""
+        """Whether the slot is closed after this attempt: a cancel that takes effect late must not stop the next
+        attempt."""
 
 
 class Slots:
@@ -48,8 +48,8 @@ class Slots:
         self._lock = threading.Lock()
         self._free: list[_SlotUse] = []
         self._busy: dict[tuple[TransactionAttempt, int], _SlotUse] = {}
-        """The slots in use, by attempt and stage number. The stage number is needed: a commit turn numbers its tries
-        itself, and stage 1 of an attempt with the same number may still be ending."""
+        """The slots in use, by attempt and stage number. The stage number is needed because a commit turn numbers its
+        own tries: stage 1 of an attempt with the same number may still be ending."""
         self._closed = False
 
     def run(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt) -> StageResult:
@@ -88,7 +88,7 @@ class Slots:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def cancel(self, attempt: TransactionAttempt, stage: int = 1) -> None:
-        """Stop the attempt's work on a stage, if it is running. The slot of that work is not used again."""
+        """Stop the attempt's work on a stage, if that is running. The slot is not used again."""
         with self._lock:
             use = self._busy.get((attempt, stage))
         if use is None:
@@ -99,7 +99,7 @@ class Slots:
                 use.slot.cancel()
 
     def rebalance(self, hints: Hints) -> None:
-        """Make all further slots with these hints. Call it while no attempt is under way.
+        """Use these hints for all new slots. Call this while no attempt is running.
 
         Cancelled work may still be in a slot of the former hints, which then closes when that work ends.
         """

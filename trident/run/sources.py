@@ -55,13 +55,13 @@ class Sources:
         self.calls = calls
         self.sizes = BatchSizes(target)
         self.wake: Callable[[], None] = _nothing
-        """Tells the group that a source has rows. The group sets it; until then nobody sleeps."""
+        """Tells the group that a source has rows. The group sets it before its first sleep."""
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
         self._lock = threading.Lock()
-        """Guards `_given_up` and the dict of opened executors: one that opens late must be closed, too."""
+        """Guards `_given_up` and the dict of opened executors, so that an executor which opens late is closed, too."""
         self._given_up = False
         self._begins_active = active
         opened: dict[str, SpoutExecutor] = {}
@@ -83,7 +83,7 @@ class Sources:
             raise failures[0]
 
     def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
-        """Open a spout in its lane, and close it there if the start was given up meanwhile.
+        """Open a spout in its lane. If the start was given up meanwhile, close the spout there.
 
         Otherwise an executor that opens so late would hold its source for ever, because nothing else knows of it.
         """
@@ -105,18 +105,18 @@ class Sources:
             self._try_and_log(stream, executor.close)
 
     @property
-    def ahead(self) -> bool:
-        """Whether a batch can be planned before the batch before it is frozen."""
+    def plans_ahead(self) -> bool:
+        """Return whether every spout can plan a batch while the previous batch is not frozen yet."""
         return all(executor.plans_ahead for executor in self._executors.values())
 
     @property
     def wakes(self) -> bool:
-        """True if every spout reports by itself when it has rows."""
+        """Whether every spout reports by itself when it has rows."""
         return all(isinstance(executor, WakingExecutor) for executor in self._executors.values())
 
     @property
     def replans(self) -> bool:
-        """Whether a failed batch may be planned anew, because a spout is opaque."""
+        """Whether a failed batch may get a new plan, because a spout is opaque."""
         return any(self._opaque(stream) for stream in self._nodes)
 
     def plan(
@@ -138,7 +138,7 @@ class Sources:
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
-        """Return the tuples that the plan names, by spout node; None for a spout that has nothing in this batch."""
+        """Return the tuples that the plan names, by spout node; None for a spout with nothing in this batch."""
         asked = {
             stream: self._call(stream, executor.emit, attempt, plan[stream], tries=attempt.attempt)
             for stream, executor in self._executors.items()
@@ -149,13 +149,13 @@ class Sources:
     def positions_after(
         self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]
     ) -> Positions:
-        """Return where the spouts stand after a batch that was emitted."""
+        """Return the positions of the spouts after a batch that was emitted."""
         by_stream = {stream: emissions[node] for stream, node in self._nodes.items()}
         emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
 
     def ran(self, txid: int, emissions: dict[Node, Emission | None], rows: int | None, began: float) -> None:
-        """Note, for a batch that has run, how much of each stream it holds; later batches are sized by that.
+        """Note how much of each stream a finished batch holds. Later batches are sized by that.
 
         `rows` is the number of all rows, if they were counted. `began`: when the attempt began (monotonic seconds).
         """
@@ -172,7 +172,7 @@ class Sources:
         }
 
     def read_so_far(self, positions: Positions) -> dict[str, ReadSoFar]:
-        """Return how far each stream's source was read up to `positions`, for the sources whose size is known.
+        """Return how far each stream's source was read up to `positions`. Sources without a known size are left out.
 
         If a spout raises here, that is logged: no batch depends on the answer.
         """
@@ -186,7 +186,7 @@ class Sources:
         return {stream: amount for stream, amount in measured.items() if amount is not None}
 
     def success(self, txid: int, plan: BatchPlan) -> None:
-        """Tell the spouts that everything up to `txid` is committed.
+        """Tell the spouts that all batches up to `txid` are committed.
 
         If a spout raises here, or does not return within its limit, that is logged: the spout will hear of a
         later batch.
@@ -200,7 +200,7 @@ class Sources:
             call.exception()
 
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
-        """Tell the spouts that the attempt failed, with the reason for those that take it.
+        """Tell the spouts that the attempt failed. Spouts that accept a reason get `error`.
 
         This does not wait for them. Each spout is told before it emits the next attempt, because its lane keeps
         the order.
@@ -212,7 +212,7 @@ class Sources:
                 self._tell(stream, executor.fail, attempt)
 
     def switch(self, active: bool) -> None:
-        """Tell spouts with `activate` and `deactivate` whether rows are taken from now on. This does not wait for them.
+        """Tell spouts with `activate` and `deactivate` whether rows are taken from now on. Do not wait for them.
 
         An error here is only logged: if a spout could not begin, its next plan fails.
         """
@@ -221,7 +221,7 @@ class Sources:
                 self._tell(stream, executor.activate if active else executor.deactivate)
 
     def close(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Close every spout, after the calls in its lane. Wait at most `timeout` seconds for all of them together."""
+        """Close every spout, after the calls in its lane. Wait at most `timeout` seconds for all spouts together."""
         until = monotonic() + timeout
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
             with suppress(TimeoutError):
@@ -232,7 +232,7 @@ class Sources:
         return self._submit(stream, _shown(method, args), partial(self._try_and_log, stream, method, *args), 0)
 
     def _try_and_log(self, stream: str, method: Callable[..., None], *args: Any) -> None:
-        """Call a method, and log a warning where it raises."""
+        """Call a method, and log a warning if it raises."""
         try:
             method(*args)
         except Exception:
@@ -249,7 +249,7 @@ class Sources:
         return self._nodes[stream].spout.kind is SpoutKind.OPAQUE
 
     def _json(self, stream: str, metadata: Metadata) -> Metadata:
-        """Return metadata as the log will give it back. Raises SpoutContractError if it is not JSON."""
+        """Return metadata in the form in which the log returns it. Raises SpoutContractError if it is not JSON."""
         if metadata is None:
             return None
         try:
@@ -262,7 +262,7 @@ class Sources:
 
 
 def _check_plan(stream: str, executor: SpoutExecutor) -> None:
-    """Raise SpoutContractError if an executor is of a version of the protocol without budgets."""
+    """Raise SpoutContractError if an executor implements a version of the protocol without budgets."""
     try:
         inspect.signature(executor.plan).bind(None, None, 0.0, NO_LIMIT)
     except TypeError as error:
@@ -276,12 +276,12 @@ def _nothing() -> None: ...
 
 
 def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """Return a call in the words of messages: ``emit(7:0)``."""
+    """Return a call as messages show it: ``emit(7:0)``."""
     return f"{method.__name__}({args[0] if args else ''})"
 
 
 def _sites(spout: Spout) -> tuple[CallSite, ...]:
-    """Return the site of the user's class, or of the functions that were given to a spout of this library."""
+    """Return the sites of the user's spout class, or of the functions that were given to a spout of this library."""
     own = getattr(spout, "spout", spout)
     if not type(own).__module__.startswith("trident"):
         return (site_of(own),)

@@ -1,4 +1,4 @@
-"""A standby, which watches the log until the driver that holds it has stopped or has been silent for long."""
+"""A standby: it watches the log until the driver that holds it has stopped, or has been silent for long."""
 
 import contextlib
 import logging
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """The longest time between two looks at the log."""
 _STOP_SECONDS = 20.0
-"""How long a stop takes at most: it may come in the middle of a takeover."""
+"""The most seconds that a stop takes. It may come in the middle of a takeover."""
 
 
 class Standby:
     """A start that waits for its turn; ``trident.standbys()`` lists those of this process."""
 
     def __init__(self, settings: Settings) -> None:
-        """Make the standby; `start` calls this."""
+        """Create the standby; `start` calls this."""
         self.name = settings.name
         """The topology's name."""
         self.holder: Holder | None = None
@@ -36,8 +36,8 @@ class Standby:
         self._settings = settings
         self._logger = RunLogger(logger, topology=settings.name)
         self._asked: SimpleQueue[None] = SimpleQueue()
-        """Has an entry once a stop was asked for. A signal handler may put into this queue, and not set an event: the
-        thread that it interrupts may hold the event's lock."""
+        """Holds an entry once a stop was requested. A signal handler may put into this queue. It must not set an event:
+        the interrupted thread may hold the event's lock."""
         self._stopped = False
         self._ended = threading.Event()
         self._running: RunningTopology | None = None
@@ -45,7 +45,7 @@ class Standby:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, log: TransactionLog) -> Lease:
-        """Return the lease that this driver may follow, once the lease's driver gave it back or stopped renewing it.
+        """Return the lease that this driver may follow, once its driver gave it back or stopped renewing it.
 
         The driver's silence is measured only here, by this machine's monotonic clock, from look to look. A time in
         which this process did not look (it was suspended, or the log was away) counts as one look, because the driver
@@ -91,7 +91,7 @@ class Standby:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def became(self, running: "RunningTopology") -> None:
-        """Hand over to the run that this standby became; a stop that came meanwhile stops it."""
+        """Register the run that this standby became. If a stop was requested meanwhile, stop the run."""
         self._running = running
         if self._stopped:
             running.stop_soon()
@@ -125,7 +125,7 @@ class Standby:
         return self._ended.wait(timeout)
 
     def leave_to_parent(self) -> None:
-        """Forget the standby in a forked child: the thread that waits is in the parent only."""
+        """Forget the standby in a forked child, because only the parent has the waiting thread."""
         self._ended = threading.Event()
         self._ended.set()
 
@@ -134,7 +134,7 @@ class Standby:
 
 
 def standbys() -> list[Standby]:
-    """Return the starts of this process that stand by.
+    """Return the starts of this process that are waiting as standbys.
 
     >>> standbys()
     []

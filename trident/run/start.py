@@ -135,7 +135,7 @@ def start_on(
     leaseSecs: Duration = 10.0,
     clock: Clock | None = None,
 ) -> RunningTopology:
-    """Start a topology on the engine that `engine_of` makes."""
+    """Start a topology on the engine that `engine_of` creates."""
     check_name("topology", name)
     program = cut(topology)
     if not program.groups and not program.requests:
@@ -205,7 +205,9 @@ def _start(
     engine_of: Callable[[Settings], Engine],
     waiting: Standby | None,
 ) -> RunningTopology:
-    """Open everything that a run needs, make the run, and launch it. `waiting` waits for its turn first.
+    """Open everything that a run needs, create the run, and launch it.
+
+    If `waiting` is given, it waits for its turn first.
 
     Everything that must be closed again if a later step fails is put on `undo`.
     """
@@ -277,7 +279,7 @@ def _start(
 def _begin(
     program: Program, log: TransactionLog, settings: Settings, renewal: LeaseRenewal, waiting: Standby | None
 ) -> Begun:
-    """Take the log and the states. With `waiting`, wait for the turn first, and again if another driver was faster."""
+    """Take the log and the states. With `waiting`, wait for the turn first; wait again if another driver was faster."""
     taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
     if waiting is None:
         return begin(program, log, settings, taken=taken)
@@ -292,7 +294,7 @@ def _begin(
 
 
 def _log_start(context: RunContext) -> None:
-    """Log that a run starts, and what it has to recover."""
+    """Log that a run starts, and what it must recover."""
     begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
     known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
     where, epoch, engine = settings.log_at, begun.lease.epoch, context.engine.name
@@ -307,7 +309,7 @@ def _log_start(context: RunContext) -> None:
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
-    """Close what `_start` has opened. `written`: True if no write to a store is under way any more."""
+    """Close what `_start` opened. `written`: whether no write to a store is running any more."""
     with contextlib.ExitStack() as last:  # closes each of them, even after another one failed
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
@@ -336,7 +338,7 @@ def _group_run(
     outlets: HandOver = raise_no_outputs,
     committed: AnswerCommitted | None = None,
 ) -> GroupRun:
-    """Make the run of one group, and heal its states up to the last committed batch."""
+    """Create the run of one group, and heal its states up to the last committed batch."""
     settings, log, begun = context.settings, context.log, context.begun
     slots = Slots(
         lambda hints: context.engine.slot(replace_field(group, hints=hints)), settings.scratch, settings.hints
@@ -389,13 +391,13 @@ def _open_log(settings: Settings) -> TransactionLog:
 
 
 def _give_back(log: TransactionLog, lease: Lease) -> None:
-    """Give the log back. If that cannot be written, the next start takes this driver for one that died."""
+    """Give the log back. If that cannot be written, the next start counts this driver as dead."""
     with contextlib.suppress(FencedError, LogError):
         log.give_back(lease)
 
 
 def _warn(begun: Begun, settings: Settings) -> None:
-    """Warn the caller of `start`, once for each text, of things that may surprise later."""
+    """Warn the caller of `start` of facts that may surprise later. Each text is shown once."""
     warned = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(
@@ -413,7 +415,7 @@ def _warn(begun: Begun, settings: Settings) -> None:
 
 
 def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None", placed: bool = False) -> None:
-    """Raise TopologyError for a state or an output that outlives the log, or ends before it.
+    """Raise TopologyError for a state or an output that would outlive the log, or end before the log does.
 
     Only the log says which batches it holds. `placed`: whether there is a filesLocation, for snapshots.
     """

@@ -7,7 +7,7 @@ from trident.compiler.results import StepWork
 
 
 def steps_of(works: Iterable[StepWork], dead: Mapping[str, int], skipped: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return for each step its name, and what is known of it: tuples in, out, failed and skipped, and seconds.
+    """Return for each step its name and the known counts: tuples in, out, failed and skipped, and seconds.
 
     Some steps run as several nodes in a row. Then the input of the first node and the output of the last one count.
 

@@ -7,7 +7,7 @@ MISSING = 'no Stop button without ipywidgets (pip install "trident-pyspark[noteb
 
 
 class StopButton:
-    """A button below a notebook's cell. A press asks the run to stop, and returns at once.
+    """A button below a notebook's cell. Pressing it asks the run to stop, and returns at once.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ class StopButton:
         self._ask()
 
     def remove(self) -> None:
-        """Take the button away, because there is nothing to stop any more."""
+        """Remove the button, because there is nothing to stop any more."""
         # Replaced first: a saved notebook must not refer to a button that its next reader does not have.
         self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
         self._button.close()
 
 
 def stop_button(ask: Callable[[], None]) -> StopButton | None:
-    """Show a button that calls `ask`; return None without ipywidgets."""
+    """Show a button that calls `ask`; return None if ipywidgets is not installed."""
     try:
         import ipywidgets
     except ImportError:

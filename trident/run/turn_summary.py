@@ -1,4 +1,4 @@
-"""The summary of a commit turn, for progress events: its effect on each state, and the rows that each output took."""
+"""The summary of a commit turn, for progress events: its effect on each state, the number of rows of each output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from trident_spouts.executor import Emission
 
 @dataclass(slots=True)
 class StateSummary:
-    """The effect of a commit on one state, for progress events: the number of keys, and how many were written now."""
+    """The effect of a commit on one state, for progress events: its keys, and how many of them were written."""
 
     keys: int = 0
     written: int = 0
@@ -25,9 +25,9 @@ class StateSummary:
     writers: Literal["driver", "executors"] = "driver"
     """Who sent the changes to the store."""
     dropped: int | None = None
-    """The tuples that the state did not let through; None for a state that lets nothing through."""
+    """The tuples that the state held back; None for a state that holds nothing back."""
     time: WindowTime | None = None
-    """The time of a window, for the state of one."""
+    """The time of the window, if the state is a window's."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
@@ -42,30 +42,30 @@ class StateSummary:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """The effect of a commit turn, for progress events: a summary of each state, and the rows that each output took."""
+    """The effect of a commit turn, for progress events: a summary of each state, the number of rows of each output."""
 
     states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
-    """The tuples for which executors asked a state, by the step of the query."""
+    """The tuples with which executors queried a state, by the step of the query."""
     dead: dict[str, int] = field(default_factory=dict)
     """Dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Skipped tuples, by step. Those of stage 1 are here only if its results came from the log; else its attempt
-    reported them."""
+    """Skipped tuples, by step. Tuples that stage 1 skipped are here only if its results came from the log; otherwise
+    its attempt reported them."""
     steps: list[StepWork] = field(default_factory=list)
     """The work of the steps that ran in this turn."""
     time: float | None = None
     """When the batch was committed, in seconds since 1970."""
 
 
-def count_dropped(
+def note_duplicates_dropped(
     stage: Stage,
     rows: Mapping[Node, int],
     tables: Mapping[Node, pa.Table | Emission],
     states: Mapping[str, StateSummary],
 ) -> None:
-    """Note for each state of this stage that lets tuples through how many it dropped.
+    """Note, for each state of this stage that holds back duplicates, how many tuples it held back.
 
     `rows` are the rows of all results so far. Those of a query are its input tuples; its output is in `tables`, except
     in a turn that only repeats a commit.

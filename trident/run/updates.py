@@ -1,4 +1,4 @@
-"""The results that the driver makes in a commit turn without an engine: updates of states, late tuples, answers.
+"""The results that a commit turn computes without the engine: updates of states, late tuples, answers.
 
 An update is made from the tuples that are frozen and from the state as the batch before left it: by the driver, or key
 by key by Spark's executors, which then write its results into files. Both come to the same. Nothing is written into a
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass
 class Updates:
-    """Makes the updates of one group. The commit thread calls it.
+    """Computes the updates of one group. Only the commit thread calls it.
 
     `expiring` are the states whose values expire. `heal` brings a state up to a txid, `answer` answers a query of
     committed values. The files of executors lie in `folders`, those of this run under its `epoch`.
@@ -67,7 +67,9 @@ class Updates:
         self._update, self._late = cache(compile_state_update), cache(compile_late)
 
     def results(self, stage: Stage, txid: int, given: StageTables, unborn: set[str]) -> dict[str, Result]:
-        """Return the results of a stage's updates by output, from the states as the batch before left them.
+        """Return the results of a stage's updates by output.
+
+        They are computed from the states as of the previous batch.
 
         States that are `unborn` in this batch get nothing of it.
         """
@@ -95,7 +97,7 @@ class Updates:
         return results
 
     def _by_driver(self, step: StateUpdate, tables: list[pa.Table], txid: int) -> tuple[Result, Result | None]:
-        """Return what an update puts and emits, made by the driver."""
+        """Return what an update puts and emits, computed by the driver."""
 
         def work() -> tuple[Result, Result | None]:
             update = self._update(step)(tables, self._stored(step.state.name, txid), self._window_batch(step, txid))
@@ -108,7 +110,7 @@ class Updates:
     def _by_executors(
         self, stage: Stage, output: Output, emitted: Output | None, txid: int, given: StageTables
     ) -> tuple[Result, Result | None] | None:
-        """Return what an update puts and emits, made by the executors; None if the driver makes it."""
+        """Return what an update puts and emits, computed by the executors; None if the driver must compute it."""
         step = output.step
         assert isinstance(step, StateUpdate)
         (source, *others) = sources_of(step)
@@ -131,7 +133,10 @@ class Updates:
         return self._reading(step, txid, work)
 
     def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
-        """Call `work`, which reads the states of a step. If one of them is behind, heal them and call `work` again."""
+        """Call `work`, which reads the states of a step.
+
+        If a state is behind, heal these states and call `work` again.
+        """
         try:
             return work()
         except StateRecoveringError:
@@ -145,13 +150,13 @@ class Updates:
         return self._late(step)(table, self._window_batch(step.window, txid))
 
     def _window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:
-        """Return the batch as an update sees it: its time, and the watermarks of the step before the batch."""
+        """Return the batch as an update sees it: its time, and the step's watermarks before the batch."""
         stored = [self._stored(watermark.state.name, txid) for watermark in watermarks_of(step)]
         first, second = [*stored, None, None][:2]
         return WindowBatch(txid, partial(self.frozen.time, txid), first, second)
 
     def _stored(self, state: str, txid: int) -> AsOf:
-        """Return a state as the batch before left it."""
+        """Return a state as of the previous batch."""
         # With a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). The time is
         # frozen, so that every replay leaves out the same.
         time = self.frozen.time(txid) if state in self.expiring else None
@@ -159,7 +164,7 @@ class Updates:
 
 
 def _files(given: StageTables, output: Output) -> FrozenFiles | None:
-    """Return the frozen files with the tuples of an output, where a step before it has frozen them in these fields."""
+    """Return the frozen files with the tuples of an output, if an earlier step froze them in these fields."""
     (source,) = sources_of(output.step)
     files = files_of(given[source])
     same = files is not None and files.schema.remove_metadata().equals(output.schema)

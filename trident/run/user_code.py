@@ -26,18 +26,21 @@ from trident_spouts.executor import Emission
 T = TypeVar("T")
 
 AnswerQuery = Callable[[StateReader, pa.Table, int], pa.Table]
-"""A function that answers a query: from its step, the tuples that enter it, and the txid as of which it reads the
+"""A function that answers a query. It gets the query's step, its input tuples, and the txid as of which it reads the
 state."""
 
 AnswerCommitted = Callable[[CommittedQuery, pa.Table], pa.Table]
 """A function that answers a query of a state as of the last batch that all states of its group have committed."""
 
 _COMMIT = "commit turn"
-"""The lane in which a commit turn calls user code, one call after the other."""
+"""The lane in which commit turns call user code, one call after the other."""
 
 
 class UserCode:
-    """Calls the user code of one group. `stores`: the threads that write to states, or wait for the lanes of stores."""
+    """Calls the user code of one group.
+
+    `stores` are the threads that write to states; for the user's own stores they wait for the stores' lanes.
+    """
 
     def __init__(
         self,
@@ -51,8 +54,8 @@ class UserCode:
         self._calls, self._slots, self._hand_over, self._stores = calls, slots, hand_over, stores
         self._answer, self._answer_committed = answer, answer_committed
         self.tries = 0
-        """How often commit turns have failed in user code or in Spark since the last commit; limits grow with it.
-        Only the commit thread changes it."""
+        """How often commit turns have failed in user code or in Spark since the last commit. Limits grow with it. Only
+        the commit thread changes it."""
 
     def run_first(
         self,
@@ -61,7 +64,10 @@ class UserCode:
         attempt: TransactionAttempt,
         over: Callable[[BaseException], None],
     ) -> StageResult:
-        """Run stage 1 of an attempt in the calling thread. `over` gets the error if the attempt overruns its limit."""
+        """Run stage 1 of an attempt in the calling thread.
+
+        If the attempt overruns its limit, `over` is called with the error.
+        """
         with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):
             return self._slots.run(stage, inputs, attempt)
 
@@ -78,7 +84,7 @@ class UserCode:
         return self.call(step, as_of, partial(self._answer, step, table, as_of))
 
     def answer_committed(self, step: CommittedQuery, table: pa.Table, txid: int) -> pa.Table:
-        """Answer a query of what another stream has committed; see `AnswerCommitted`."""
+        """Answer a query of another group's committed values; see `AnswerCommitted`."""
         return self.call(step, txid, partial(self._answer_committed, step, table))
 
     def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
@@ -86,11 +92,17 @@ class UserCode:
         self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, work: Callable[[], T]) -> "Future[T]":
-        """Write a state in a thread of `stores`, beside other states. The thread waits for the store's lane, if any."""
+        """Write a state in a thread of `stores`, at the same time as other states.
+
+        The thread waits for the store's lane, if any.
+        """
         return self._stores.submit(work)
 
     def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
-        """Call a step's code for the commit turn, and return its result; `overrun` as for `WatchedCalls.submit`."""
+        """Call a step's code in the commit turn, and return its result.
+
+        `overrun` is the same as in `WatchedCalls.submit`.
+        """
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
         return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 

@@ -1,4 +1,4 @@
-"""A running topology as its page shows it: its status, its newest progress events, and the replay of dead letters."""
+"""A running topology as its page shows it: the status, the newest progress events, and the replay of dead letters."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -50,7 +50,10 @@ class Run(Protocol):
 
 
 class WatchedRun:
-    """The `Watched` of a running topology. It keeps the newest events: those that the run still has, and later ones."""
+    """The `Watched` of a running topology.
+
+    It keeps the newest events: those that the run still has, and all later ones.
+    """
 
     def __init__(self, run: Run, plan: TopologyPlan) -> None:
         self._run = run
@@ -60,7 +63,7 @@ class WatchedRun:
         run.progress.listen(self.events.add, fromRecent=True)
 
     def status(self) -> TopologyStatus:
-        """Return how the run is now, or why it has stopped."""
+        """Return the status of the run now, or why it has stopped."""
         told, error = self._run.status, self._run.exception()
         condition = "failed" if error is not None else _CONDITIONS[self._run.condition]
         sources: dict[str, list[SourceStatus]] = {}
@@ -78,7 +81,7 @@ class WatchedRun:
         )
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
-        """Put dead letters back into a stream, and return how many."""
+        """Put the dead letters with these ids back into a stream. Return how many were put back."""
         wanted = None if ids is None else frozenset(ids)
         return self._run.replayDeadLetters(
             stream, None if wanted is None else lambda letter: letter.id in wanted, state=state

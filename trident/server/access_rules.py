@@ -10,11 +10,11 @@ from trident.base.secrets import read_secret
 from trident.server.errors import RequestError
 
 _SHORTEST = 16
-"""The fewest characters of a token: 16 characters of an alphabet of 64 have 96 bits."""
+"""The fewest characters of a token: 16 characters from an alphabet of 64 are 96 bits."""
 
 
 def read_token(token: str | None) -> bytes | None:
-    """Return a token; `token` may be ``env:NAME`` or ``file:path``. Raises TopologyError if the token is too short."""
+    """Return a token. `token` may be ``env:NAME`` or ``file:path``. Raises TopologyError if the token is too short."""
     if token is None:
         return None
     text = read_secret("token", token)
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Rights:
-    """What a token may ask a server for: these DRPC functions and states, and nothing else.
+    """The DRPC functions and states that a token may ask a server for. It may ask for nothing else.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Rights:
 
 
 class AccessRules:
-    """Checks each request: its token, and its Host header. `limited`: tokens that may ask for some things only.
+    """Checks each request: its token and its Host header. `limited` are tokens with limited rights.
 
     A web page that a user visits may send requests to this machine under a name of its own (DNS rebinding): so a
     server answers only under the names that it knows.
@@ -89,7 +89,7 @@ class AccessRules:
         return self._token is not None or bool(self._limited)
 
     def check(self, host: str, authorization: str | None) -> Rights | None:
-        """Return what the request may ask, None for everything. Raises RequestError if it may not be answered."""
+        """Return the rights of a request; None: all rights. Raises RequestError if the request must not be answered."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if "*" not in self._hosts and name.strip("[]").lower() not in self._hosts:
             raise RequestError(421, "HostNotAllowed", "the server does not answer under this Host; see allowedHosts")

@@ -40,7 +40,7 @@ audit = logging.getLogger("trident.audit")
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.005
-"""The time between two looks at the committed txid, for a request that waits for a later one."""
+"""Seconds between two looks at the committed txid, for a request that waits for a later txid."""
 
 
 def web_app(served: Served, rules: AccessRules, limits: Limits) -> Starlette:
@@ -79,13 +79,13 @@ class _Answers:
             ],
             exception_handlers={HTTPException: _no_route},
         )
-        app.router.routes = metrics_page.counted(app.router.routes, self._requests)
+        app.router.routes = metrics_page.counting_routes(app.router.routes, self._requests)
         return app
 
     # --- every request -------------------------------------------------------------------------------------------
 
     def _guarded(self, answer: Handler) -> Handler:
-        """Return an endpoint that checks who asks, limits what is in flight, and turns errors into answers."""
+        """Return an endpoint that checks rights, limits the requests in flight, and turns errors into answers."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -141,7 +141,10 @@ class _Answers:
         return b"".join(chunks)
 
     async def _in_thread(self, work: Callable[[], _T], timeout: float | None = None) -> _T:
-        """Return what `work` returns in a thread. Raises RequestError if it takes longer than `timeout` seconds."""
+        """Return the result of `work`, which runs in a thread.
+
+        Raises RequestError if it takes longer than `timeout` seconds.
+        """
         limit = self._limits.timeoutSecs if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -210,7 +213,7 @@ class _Answers:
         return self._served.state(name)
 
     async def _get(self, request: Request) -> Response:
-        """Answer with the value of one key. In the path a text key is written as it is, any other key as JSON."""
+        """Answer with the value of one key. In the path a text key is written without quotes, any other key as JSON."""
         view = self._view(request)
         text = request.path_params["key"]
         key = () if not len(view.keyFields) else key_of_text(text, view.keyFields, view.name)
@@ -236,7 +239,7 @@ class _Answers:
         return _json({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
-        """Answer with a page of entries in the order of their keys, or with those of the greatest values."""
+        """Answer with a page of entries in the order of their keys, or with the entries of the greatest values."""
         view, asked = self._view(request), request.query_params
         unknown = set(asked) - {"limit", "after", "top", "by"}
         if unknown:
@@ -277,7 +280,7 @@ class _Answers:
         return _json({"status": "alive"})
 
     async def _ready(self, request: Request) -> Response:
-        """Answer whether states can be read now, and as of which txids."""
+        """Answer whether states can be read now, and the txids as of which they can be read."""
         try:
             return _json({"status": "ready", "asOfTxid": await self._in_thread(lambda: self._served.asOfTxid, 5.0)})
         except TridentError as error:
@@ -325,7 +328,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _tell(request: Request, response: Response, seconds: float) -> None:
-    """Log who made which request. Keys, arguments and tokens are never logged."""
+    """Log who sent which request. Keys, arguments and tokens are never logged."""
     if audit.isEnabledFor(logging.INFO):
         client = "" if request.client is None else request.client.host
         path = request.url.path

@@ -31,7 +31,7 @@ class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_body(body: bytes, kind: type[_T]) -> _T:
-    """Return a request's body as an object of type `kind`. Raises RequestError if it is not such JSON."""
+    """Return a request's body as an object of type `kind`. Raises RequestError if the body is not JSON of this type."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -39,7 +39,7 @@ def read_body(body: bytes, kind: type[_T]) -> _T:
 
 
 def json_body(content: Any) -> bytes:
-    """Return content as JSON. It holds only what `jsonable` returns."""
+    """Return content as JSON. The content must hold only values that `jsonable` returns."""
     return msgspec.json.encode(content)
 
 

@@ -1,4 +1,4 @@
-"""The connection of a request: when the client disconnects, the work on its request is cancelled."""
+"""The connection of a request: if the client disconnects, the work on its request is cancelled."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -11,14 +11,14 @@ from trident.server.errors import RequestError
 _T = TypeVar("_T")
 
 _UNWATCHED = 0.1
-"""Seconds of work before the connection is watched. Most answers take less, and a watch costs a task of its own."""
+"""Seconds of work after which the connection is watched. Most answers take less, and a watch needs a task."""
 
 CLIENT_GONE = 499
-"""The status, in metrics and the audit log, of a request whose client has gone. Nobody receives it."""
+"""The status of a request whose client disconnected, in metrics and the audit log. Nobody receives it."""
 
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """Return what `work` returns. The body of the request must have been read before.
+    """Return the result of `work`. The body of the request must have been read before.
 
     If the client disconnects meanwhile, `work` is cancelled, and a RequestError says so.
     """

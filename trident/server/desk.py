@@ -1,4 +1,4 @@
-"""The desk of one DRPC function: requests that come to an event loop while it is busy are answered together."""
+"""The desk of one DRPC function: requests that arrive in an event loop while the function is busy form one batch."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from trident.drpc.local import DRPCFunction, DRPCResult
 from trident.user_calls.threads import Threads
 
 _MOST = 256
-"""The most requests that are answered together."""
+"""The most requests of a batch."""
 
 _THREADS = 16
 """The most threads of one function. Calls that never end use up the threads of their own function, and of no other."""
@@ -21,7 +21,7 @@ _THREADS = 16
 _IDLE = 10.0
 
 _PATIENCE = 0.1
-"""Seconds that a request waits for the batch before it; then a batch is begun beside that one."""
+"""Seconds that a request waits for the running batch. After that, another batch begins beside it."""
 
 
 class _Request:
@@ -57,7 +57,7 @@ class Desk:
         self._impatient: asyncio.TimerHandle | None = None
 
     async def ask(self, values: list[Any], timeout: float) -> DRPCResult:
-        """Return the answer for arguments that the function has bound. Raises DRPCTimeoutError after `timeout` seconds.
+        """Return the answer for bound arguments. Raises DRPCTimeoutError after `timeout` seconds.
 
         If the caller is cancelled because its client has gone, the work ends at its next read of a state.
         """
@@ -77,7 +77,7 @@ class Desk:
             self._leave(request)
 
     def _leave(self, request: _Request) -> None:
-        """Remove an abandoned request from the queue or its audience. Do nothing for one that was answered."""
+        """Remove an abandoned request from the queue or from its audience. Do nothing if the request was answered."""
         if request.answered.done() and not request.answered.cancelled():
             return
         if request.audience is None:
@@ -89,7 +89,7 @@ class Desk:
             request.audience.whenGone()
 
     def _begin(self) -> None:
-        """Begin to answer the requests that wait, as one batch in a thread."""
+        """Begin to answer the waiting requests, as one batch in a thread."""
         batch = [self._queue.popleft() for _ in range(min(_MOST, len(self._queue)))]
         audience = Audience()
         audience.size, audience.thread = len(batch), None
@@ -103,7 +103,7 @@ class Desk:
             self._wait_with_patience()
 
     def _wait_with_patience(self) -> None:
-        """After `_PATIENCE` seconds, begin another batch beside the running ones if a request still waits."""
+        """After `_PATIENCE` seconds, begin another batch beside the running ones if a request is still waiting."""
         if self._impatient is None:
             self._impatient = asyncio.get_running_loop().call_later(_PATIENCE, self._lose_patience)
 
@@ -112,7 +112,7 @@ class Desk:
         return self._function.answer(batch, audience)
 
     def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
-        """Give out the answers of a batch, and begin the next one."""
+        """Deliver the answers of a batch, and begin the next batch."""
         self._busy -= 1
         error = done.exception()
         # The work may end with Late, if nobody waited any more: then the requests have ended already.
@@ -129,6 +129,6 @@ class Desk:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
-    """Schedule a call in the event loop, unless the server has stopped meanwhile and nobody waits any more."""
+    """Schedule a call in the event loop. Do nothing if the server has stopped, because then nobody waits any more."""
     with suppress(RuntimeError):  # the loop was closed
         loop.call_soon_threadsafe(call, *args)

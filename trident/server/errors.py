@@ -1,10 +1,10 @@
-"""Errors as a client gets them: a status, the error's type and its message, and no traceback."""
+"""Errors as a client gets them: a status, the error's type and message, and no traceback."""
 
 from trident.base import errors
 
 
 class RequestError(errors.TridentError):
-    """A request cannot be answered; `status` is the HTTP status that says so."""
+    """A request cannot be answered. `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ def status_of(error: Exception) -> int:
 
 
 def body_of(error: Exception) -> dict[str, dict[str, str]]:
-    """Return the body of an error answer: the message of this library's own errors, no message of any other."""
+    """Return the body of an error answer. It has the message of this library's errors, but not of any other error."""
     if isinstance(error, RequestError):
         return {"error": {"type": error.kind, "message": str(error)}}
     if isinstance(error, errors.TridentError):

@@ -1,4 +1,4 @@
-"""The newest progress events of a run, kept as JSON for readers that each go at their own pace."""
+"""The newest progress events of a run, kept as JSON for readers that each read at their own pace."""
 
 import threading
 from collections import deque
@@ -17,7 +17,7 @@ class Numbered(NamedTuple):
 
 
 class EventRing:
-    """Keeps the newest events, and numbers them. Thread-safe.
+    """Keeps the newest events and numbers them. Thread-safe.
 
     A reader has no queue: it remembers the number of the last event that it has. So a slow reader costs nothing, and is
     told how many events it missed.
@@ -33,20 +33,20 @@ class EventRing:
 
     def __init__(self, runId: str, capacity: int = _CAPACITY) -> None:
         self.runId = runId
-        """The run whose events these are: numbers of another run mean other events."""
+        """The run that sent these events. Numbers of another run mean other events."""
         self._lock = threading.Lock()
         self._events: deque[Numbered] = deque(maxlen=capacity)
         self._last = 0
 
     def add(self, event: dict[str, Any]) -> None:
-        """Keep an event; the oldest one goes if there are too many."""
+        """Keep an event. If there are too many, drop the oldest one."""
         content = msgspec.json.encode(event)
         with self._lock:
             self._last += 1
             self._events.append(Numbered(self._last, content))
 
     def after(self, number: int) -> tuple[int, list[Numbered]]:
-        """Return how many events after this number are no longer kept, and the events after it that are kept."""
+        """Return how many events after event `number` are no longer kept, and the later events that are kept."""
         if number == self._last:
             return 0, []
         with self._lock:

@@ -1,4 +1,4 @@
-"""Server-Sent Events of a topology: its status whenever it changes, and its progress events as they come."""
+"""Server-Sent Events of a topology: its status whenever it changes, and its progress events as they happen."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,9 @@ class EventStreams:
         self._looked = -_STATUS_SECONDS
 
     def open(self, request: Request) -> StreamingResponse:
-        """Return an answer that goes on until its reader disconnects. Raises RequestError for too many readers.
+        """Return an answer that continues until its reader disconnects.
+
+        Raises RequestError if there are too many readers.
 
         The header Last-Event-ID, or the query ``after``, names the last event that the reader has.
         """
@@ -45,7 +47,7 @@ class EventStreams:
         return EventStream(self._events(ring, _place(known, ring), ending), 200, HEADERS, "text/event-stream")
 
     async def _events(self, ring: EventRing | None, number: int, ending: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Yield the status and the kept events at once, then what is new."""
+        """Yield the status and the kept events at once, then new ones."""
         self._readers += 1
         try:
             shown, spoke = b"", monotonic()
@@ -73,7 +75,7 @@ class EventStreams:
             self._readers -= 1
 
     async def _newest_status(self) -> bytes:
-        """Return the status as JSON, looked up once a second for all readers."""
+        """Return the status as JSON. It is looked up once a second for all readers together."""
         if monotonic() - self._looked >= _STATUS_SECONDS:
             self._looked = monotonic()
             # A status that does not come in time is looked up again a second later: the events must not wait for it.
@@ -83,6 +85,6 @@ class EventStreams:
 
 
 def _place(known: str, ring: EventRing | None) -> int:
-    """Return the number of the last event that a reader has; 0 if it has none, or only events of another run."""
+    """Return the number of the last event that a reader has; 0 if it has no event, or only events of another run."""
     run, _, number = known.rpartition("-")
     return int(number) if ring is not None and run == ring.runId and number.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""How fresh an answer is: the batches that it shows, when they were committed, and how long ago that is."""
+"""The freshness of an answer: the batches that it shows, when they were committed, and how long ago that was."""
 
 import asyncio
 import time
@@ -11,15 +11,15 @@ from trident.server.served import Served
 
 
 class Freshness:
-    """Computes how fresh answers are. `in_thread` runs work that may wait for the log."""
+    """Computes the freshness of answers. `in_thread` runs work that may wait for the log."""
 
     def __init__(self, served: Served, in_thread: InThread) -> None:
         self._served, self._in_thread = served, in_thread
         self._looks: dict[tuple[str, int], asyncio.Future[float | None]] = {}
-        """The looks into the log that are under way, for a group and a txid: all answers that need one share it."""
+        """The running look-ups in the log, by group and txid. All answers that need the same one share it."""
 
     async def of(self, txids: Mapping[str, int]) -> dict[str, Any]:
-        """Return ``asOfTxid`` and ``committedAt`` of each group that an answer shows, and ``stalenessMs``.
+        """Return ``asOfTxid`` and ``committedAt`` for each group in an answer, and the answer's ``stalenessMs``.
 
         The staleness is the time since the oldest of these commits, by this machine's clock. It is None as long as a
         group has committed no batch, or the log does not say when.

@@ -1,16 +1,16 @@
-"""Uvicorn's HTTP protocol over httptools, with a limit that it lacks: the size of a request's head in bytes."""
+"""Uvicorn's HTTP protocol over httptools, with a limit that uvicorn lacks: the size of a request's head in bytes."""
 
 from typing import TYPE_CHECKING
 
 MOST_HEAD_BYTES = 64 << 10
-"""The most bytes of a request's line and headers, the same limit that uvicorn has with h11."""
+"""The most bytes of a request's line and headers. Uvicorn has the same limit with h11."""
 
 if TYPE_CHECKING:
     from asyncio import Protocol
 
 
 def http_protocol() -> "type[Protocol] | str":
-    """Return what uvicorn's ``http=`` takes: the limited protocol, or h11 where httptools is not installed."""
+    """Return the value for uvicorn's ``http=``: the limited protocol, or h11 if httptools is not installed."""
     try:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     except ImportError:
@@ -18,10 +18,10 @@ def http_protocol() -> "type[Protocol] | str":
 
     class Limited(HttpToolsProtocol):
         _head: int | None = 0
-        """The bytes of a head that is not complete yet; None while a body is read."""
+        """The bytes so far of an incomplete head; None while a body is read."""
 
         _ended = False
-        """Whether a request ended within the data that came last."""
+        """Whether a request ended within the last data."""
 
         def data_received(self, data: bytes) -> None:
             self._ended = False

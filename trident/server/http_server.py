@@ -78,7 +78,10 @@ def url_of(listening: socket.socket, tls: TLS | None) -> str:
 
 
 def uvicorn_server(served: Served, rules: AccessRules, limits: Limits, tls: TLS | None = None) -> "uvicorn.Server":
-    """Return a server of the web application. Raises MissingPackageError without the packages of the extra `server`."""
+    """Return a server of the web application.
+
+    Raises MissingPackageError if packages of the extra `server` are missing.
+    """
     try:
         import uvicorn
 
@@ -144,7 +147,7 @@ class Server:
             self._server.run(sockets=[self._listening])
 
     def stop(self) -> None:
-        """Stop answering: requests under way get their answers, within 5 seconds."""
+        """Stop the server. Requests in flight still get their answers, within 5 seconds."""
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS)
         if self._thread.is_alive():

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: list the newest of each state that keeps them, and put them back into their stream."""
+"""Dead letters over HTTP: list the newest in each state that keeps them, and put them back into their stream."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ class LettersKept(msgspec.Struct):
 
     state: str
     count: int
-    """How many the state keeps."""
+    """The number of dead letters in the state."""
     letters: list[dict[str, Any]]
-    """The newest, each with ``id, stream, step, function, error, message, tuple, txid, attempt``."""
+    """The newest dead letters, each with ``id, stream, step, function, error, message, tuple, txid, attempt``."""
 
 
 class LettersBody(msgspec.Struct):
@@ -27,13 +27,16 @@ class LettersBody(msgspec.Struct):
 
     states: list[LettersKept]
     replayable: list[str]
-    """The streams into which dead letters come back."""
+    """The streams to which dead letters can return."""
     canReplay: bool
-    """Whether this server can put them back: the driver is here, and at work."""
+    """Whether this server can put letters back: the driver is in this process, and at work."""
 
 
 class ReplayWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of ``POST /dead-letters/replay``: the stream, and the ids of the letters; without ids, all of them."""
+    """The body of ``POST /dead-letters/replay``: the stream and the ids of letters.
+
+    Without ids, all letters are meant.
+    """
 
     stream: str
     state: str = "deadLetters"
@@ -66,7 +69,7 @@ def replay(served: Served, wanted: ReplayWanted) -> Replayed:
 
 
 def _newest(view: StateView, most: int) -> LettersKept:
-    """Return the newest letters of a state: their ids grow with the txid."""
+    """Return the newest letters of a state: those with the greatest ids, because ids grow with the txid."""
     table = view.toArrow()
     newest = table.take(pc.sort_indices(table, [("id", "descending")]).slice(0, most))
     values = newest.column(newest.num_columns - 1).to_pylist()

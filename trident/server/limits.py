@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server accepts at most. A request beyond a limit gets a typed answer, and costs little.
+    """What a server accepts at most. A request beyond a limit gets an answer with an error type, at little cost.
 
     Parameters
     ----------

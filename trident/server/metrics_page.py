@@ -1,4 +1,4 @@
-"""``GET /metrics``: a topology's metrics, and those of the requests to this server, in the format of Prometheus."""
+"""``GET /metrics``: the metrics of a topology and of the requests to this server, in the format of Prometheus."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def routes(
     served: Served, requests: MetricsRegistry, guarded: Callable[[Handler], Handler], in_thread: InThread
 ) -> list[BaseRoute]:
-    """Return the route of the metrics; `requests` holds those of this server."""
+    """Return the route of the metrics. `requests` holds the metrics of this server's requests."""
 
     async def metrics(request: Request) -> Response:
         try:
@@ -36,12 +36,12 @@ def routes(
     return [Route("/metrics", guarded(metrics), methods=["GET"])]
 
 
-def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
-    """Return routes that also count their requests by path and status, and measure the seconds that they take."""
+def counting_routes(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
+    """Return routes that also count their requests by path and status, and measure their seconds."""
     return [
         Route(
             route.path,
-            _counting(route, requests),
+            _counting_handler(route, requests),
             methods=sorted(route.methods or ()),
             name=route.name,
             include_in_schema=route.include_in_schema,
@@ -52,7 +52,7 @@ def counted(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[Base
     ]
 
 
-def _counting(route: Route, requests: MetricsRegistry) -> Handler:
+def _counting_handler(route: Route, requests: MetricsRegistry) -> Handler:
     answer: Handler = route.endpoint
 
     async def endpoint(request: Request) -> Response:
@@ -107,7 +107,7 @@ def _as_prometheus(family: MetricFamily) -> "Metric":
 
 
 def _reads(served: Served) -> list[MetricFamily]:
-    """Return metrics of the states as a read would see them now: whether they can be read, and as of which txids."""
+    """Return metrics of the states at this moment: whether they can be read, and as of which txids."""
     now = MetricsRegistry()
     try:
         for group, txid in served.asOfTxid.items():

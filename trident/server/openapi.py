@@ -34,7 +34,7 @@ _ERRORS = {
 
 
 def description(served: Served, limits: Limits, token: bool) -> dict[str, Any]:
-    """Return the description, as OpenAPI 3.1. `token`: whether the server wants a token."""
+    """Return the description in OpenAPI 3.1. `token`: whether the server requires a token."""
     described: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": f"topology {served.name}", "version": version("trident-pyspark")},

@@ -1,4 +1,4 @@
-"""The files of the page: HTML, styles and scripts, from the package itself, so that it works without a network."""
+"""The files of the page: HTML, styles and scripts. They come with the package, so the page works without a network."""
 
 import hashlib
 from functools import cache
@@ -30,7 +30,7 @@ _HEADERS = {
 
 
 def file_routes() -> list[Route]:
-    """Return the routes of the page's files. They hold nothing of the topology, so they need no token."""
+    """Return the routes of the page's files. The files hold nothing of the topology, so they need no token."""
     return [Route("/", _answer, methods=["GET"]), Route("/page/{path:path}", _answer, methods=["GET"])]
 
 
@@ -48,7 +48,7 @@ async def _answer(request: Request) -> Response:
 
 @cache
 def _contents() -> dict[str, bytes]:
-    """Return the content of each file of the page by its path. A request's path is only looked up in this dict."""
+    """Return the content of each file of the page by path. The path of a request is only looked up in this dict."""
     return {path: file.read_bytes() for path, file in _walk("", files("trident.server").joinpath("page"))}
 
 

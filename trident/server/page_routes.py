@@ -1,4 +1,4 @@
-"""The page of a topology, and the answers that it shows: topology, status, events, dead letters."""
+"""The routes of a topology's page, and of the answers that it shows: topology, status, events, dead letters."""
 
 from collections.abc import Awaitable, Callable
 
@@ -22,7 +22,10 @@ def routes(
     body: Callable[[Request], Awaitable[bytes]],
     count: Callable[[str, str], int],
 ) -> list[Route]:
-    """Return the routes of the page, with the server's own ways to check requests, read bodies and work in threads."""
+    """Return the routes of the page.
+
+    The other arguments are the server's functions to check requests, read bodies, work in threads and count.
+    """
     streams = EventStreams(served.watched, in_thread)
 
     async def topology(request: Request) -> Response:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 _MOST_CLIENTS = 10_000
-"""The most clients that are remembered. Beyond it, clients without recent requests are forgotten."""
+"""The most clients that are remembered. If there are more, clients without recent requests are forgotten."""
 
 
 class RateLimit:
@@ -24,10 +24,10 @@ class RateLimit:
         self._rate, self._clock = perSecond, clock
         self._most = max(1.0, math.floor(perSecond))
         self._clients: dict[str, tuple[float, float]] = {}
-        """For each client how many requests it may send at once, and the time at which that was computed."""
+        """For each client the number of requests that it may send at once, and when that number was computed."""
 
     def wait(self, client: str) -> float:
-        """Count a client's request and return 0, or return the seconds to wait if the client may not send one yet."""
+        """Count a client's request and return 0; if the client must wait, return the number of seconds instead."""
         now = self._clock()
         allowed, since = self._clients.pop(client, (self._most, now))
         allowed = min(self._most, allowed + (now - since) * self._rate)

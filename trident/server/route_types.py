@@ -1,4 +1,4 @@
-"""The types of what the parts of a server hand each other."""
+"""Types that the parts of the server share."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -13,6 +13,6 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class InThread(Protocol):
-    """A function that runs work, which may block, in a thread of the server; the event loop goes on meanwhile."""
+    """A function that runs blocking work in a thread of the server, while the event loop continues."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...

@@ -1,4 +1,4 @@
-"""The protocol by which a server reads a topology: a running one, or one that was opened for reading."""
+"""The protocol by which a server reads a topology, which is running or was opened for reading."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from trident.server.watched import Watched
 
 
 class Served(Protocol):
-    """A topology that answers: `RunningTopology` and `OpenedTopology`."""
+    """A topology that a server can serve: a `RunningTopology` or an `OpenedTopology`."""
 
     name: str
     drpc: LocalDRPC
@@ -42,9 +42,9 @@ class Served(Protocol):
         ...
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
-        """Return a view of a state. Raises StateError if there is none of this name."""
+        """Return a view of a state. Raises StateError if no state has this name."""
         ...
 
     def changes(self, state: str) -> StateChanges:
-        """Return the changes of a state. Raises StateError if the state or the log cannot give them."""
+        """Return the changes of a state. Raises StateError if the state or the log cannot provide them."""
         ...

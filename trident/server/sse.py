@@ -1,4 +1,4 @@
-"""Server-Sent Events: their text, and an answer whose reader must keep up."""
+"""Server-Sent Events: their format, and an answer whose reader must keep up."""
 
 import asyncio
 from contextlib import suppress
@@ -7,19 +7,19 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 QUIET_SECONDS = 15.0
-"""After this time without anything new a reader gets a comment, so that proxies keep the connection."""
+"""Seconds without news after which a reader gets a comment, so that proxies keep the connection open."""
 
 STILL_HERE = b": still here\n\n"
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _PATIENCE = 20.0
-"""The seconds that a reader may take for one piece. After that its connection is closed; it is told what it missed
-when it connects again."""
+"""The most seconds in which a reader must receive one piece. Otherwise its connection is closed. When it connects
+again, it gets what it missed."""
 
 
 class EventStream(StreamingResponse):
-    """A stream of events whose reader must take each piece in time; otherwise the connection is closed."""
+    """A stream of events. If its reader does not receive a piece in time, the connection is closed."""
 
     async def stream_response(self, send: Any) -> None:
         async def send_in_time(message: Any) -> None:

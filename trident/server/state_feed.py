@@ -28,13 +28,13 @@ READERS = 64
 """The most readers of one server's feeds."""
 
 _LOOK_SECONDS = 0.02
-"""The time between two looks at the committed txid of a group, for all its readers together."""
+"""Seconds between two looks at the committed txid of a group, for all readers of the group together."""
 
 _POSITION_SECONDS = 1.0
-"""The least time between two events that tell a reader its new place after batches that changed nothing."""
+"""The least seconds between two events that tell a reader its new place after batches without changes."""
 
 _PAUSE_SECONDS = 0.5
-"""The time after which a state that cannot be read is read again."""
+"""Seconds after which a state that could not be read is read again."""
 
 
 class StateFeed:
@@ -49,10 +49,10 @@ class StateFeed:
         self._freshness = Freshness(served, in_thread)
         self._readers = Counter[str]()
         self._looked: dict[str, tuple[float, int]] = {}
-        """When each group was last looked at, and its committed txid then."""
+        """When each group was last looked at, and its committed txid at that time."""
 
     async def open(self, request: Request) -> Response:
-        """Return an answer that goes on with changes until its reader disconnects.
+        """Return an answer that sends changes until its reader disconnects.
 
         The header Last-Event-ID, or the query ``after``, names the reader's place; without one it begins with the next
         batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError if the changes cannot
@@ -120,7 +120,10 @@ class StateFeed:
             yield await self._position(reader)
 
     async def _is_due(self, reader: "_Reader") -> bool:
-        """Return whether there is a change that the reader lacks. The committed txid is read once for all readers."""
+        """Return whether there is a change that the reader does not have.
+
+        The committed txid is read once for all readers.
+        """
         if reader.snapshot:
             return True
         group = reader.changes.group
@@ -132,7 +135,7 @@ class StateFeed:
         return txid > reader.place.txid
 
     async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
-        """Yield the parts of the next change. After the last part, move the reader's place to the end of the change."""
+        """Yield the parts of the next change. After the last part, move the reader's place behind the change."""
         changes = reader.changes
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:
@@ -142,7 +145,10 @@ class StateFeed:
             yield part
 
     async def _explained(self, reader: "_Reader", error: TridentError) -> TridentError:
-        """Return a StateEndedError if the reader's incarnation of the state has ended, which explains `error`."""
+        """Return a StateEndedError if `error` occurred because the reader's incarnation of the state has ended.
+
+        Otherwise return `error`.
+        """
         try:
             await self._in_thread(lambda: reader.changes.begin(reader.place))
         except StateEndedError as ended:
@@ -195,18 +201,21 @@ class StateFeed:
 
 
 class _Reader:
-    """One reader: its place, the last txid that it was told, and whether it gets a snapshot next."""
+    """A reader: its place, the last txid that was reported to it, and whether it gets a snapshot next."""
 
     def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
         self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
         self.told = -1
-        """The last txid that an event reported."""
+        """The last txid that was reported to the reader."""
         self.spoke = -_POSITION_SECONDS
         """When an event was last sent (monotonic time)."""
 
 
 def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, bool]:
-    """Return the reader's place, whether it wants a snapshot, and whether it wants Arrow. Raises RequestError."""
+    """Return the reader's place, whether it wants a snapshot, and whether it wants Arrow.
+
+    Raises RequestError if the query is wrong.
+    """
     if unknown := set(asked) - {"after", "snapshot", "rows"}:
         raise RequestError(
             400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected after, snapshot, rows"

@@ -27,7 +27,7 @@ def page_of(view: StateView, rows: int, after: str | None) -> tuple[pa.Table, st
 
 
 def value_fields(view: StateView) -> list[str]:
-    """Return the names of the fields of a state's values; none unless they are structs."""
+    """Return the names of the fields of a state's values; no names unless the values are structs."""
     kind = view.valueType
     return [kind.field(at).name for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
 

@@ -34,11 +34,11 @@ class TLS:
 
     @property
     def provesClients(self) -> bool:
-        """True if every client must present a certificate."""
+        """Whether every client must present a certificate."""
         return self.clientCA is not None
 
     def check(self) -> None:
-        """Raise TopologyError if a file is missing, holds no certificate, or the key does not fit the certificate."""
+        """Raise TopologyError if a file is missing or holds no certificate, or if the key does not match it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # The empty password: without one, Python would ask for it on the terminal.

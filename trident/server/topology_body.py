@@ -33,14 +33,14 @@ class StateBody(msgspec.Struct):
     keys: list[FieldBody]
     value: FieldBody
     promise: str
-    """How often a tuple of the source counts, whatever fails."""
+    """How often a tuple of the source counts, even after failures."""
     condition: str
     """What the promise depends on; "" if it is unconditional."""
     exactlyOnce: bool
     origin: str
     """The streams that feed the state, with the kinds of their spouts."""
     survives: str
-    """What the content outlives: "process" (nothing), "checkpoint" or "server"."""
+    """What the content survives: "process" (not even the end of the process), "checkpoint" or "server"."""
     deadLetters: bool
     """Whether the state keeps dead letters."""
 
@@ -55,7 +55,7 @@ class FunctionBody(msgspec.Struct):
 
 
 class TopologyBody(msgspec.Struct):
-    """A topology as its page draws it."""
+    """A topology in the form in which its page draws it."""
 
     name: str
     engine: str | None
@@ -64,11 +64,11 @@ class TopologyBody(msgspec.Struct):
     states: list[StateBody]
     functions: list[FunctionBody]
     replayable: list[str]
-    """The streams into which dead letters come back."""
+    """The streams to which dead letters can return."""
 
 
 def topology_body(served: Served) -> TopologyBody:
-    """Return a served topology as its page draws it."""
+    """Return a served topology in the form in which its page draws it."""
     plan = served.watched.plan
     writers = [node for node in walk(*plan.sinks) if isinstance(node, StateWriter) and not isinstance(node, Watermark)]
     functions = [served.drpc.function(name) for name in served.drpc.functions]
@@ -88,7 +88,7 @@ def letter_states(plan: TopologyPlan) -> list[str]:
 
 
 def replayable_streams(plan: TopologyPlan) -> list[str]:
-    """Return the streams into which dead letters come back."""
+    """Return the streams to which dead letters can return."""
     replays = [node for node in walk(*plan.sinks) if isinstance(node, SpoutSource)]
     return [node.stream.removesuffix(".again") for node in replays if isinstance(node.spout, ReplaySpout)]
 

@@ -9,12 +9,13 @@ from trident.plan.topology_protocol import TopologyPlan
 from trident.server.event_ring import EventRing
 
 Condition = Literal["running", "inactive", "stopped", "failed", "following", "unreachable"]
-"""How a topology is: with a driver here, "running", "stopped" (it ended in good order) or "failed" (by an error);
-without one, "following" (what the driver commits shows here) or "unreachable" (its states cannot be read now)."""
+"""The condition of a topology. If its driver is in this process: "running", "stopped" (ended in good order) or "failed"
+(ended by an error). Otherwise "following" (commits of the driver show here) or "unreachable" (its states cannot be read
+now)."""
 
 
 class SourceStatus(msgspec.Struct):
-    """How far a stream's source was read: `read` out of `known`, counted in `unit`; the difference is the `lag`."""
+    """How far a stream's source was read: `read` out of `known`, in `unit`. The difference is the `lag`."""
 
     stream: str
     unit: str
@@ -24,7 +25,7 @@ class SourceStatus(msgspec.Struct):
 
 
 class WindowStatus(msgspec.Struct):
-    """The time of a window: its watermark (ISO 8601; None before the first tuple), and the rows that came too late."""
+    """The time of a window: its watermark (ISO 8601; None before the first tuple), and the number of late rows."""
 
     state: str
     watermark: str | None
@@ -32,7 +33,7 @@ class WindowStatus(msgspec.Struct):
 
 
 class CallStatus(msgspec.Struct):
-    """A call of a user's code that is over its limit: which, since when (ISO 8601), and the line where it is."""
+    """A call of user code that is over its limit: which call, since when (ISO 8601), and at which line it is."""
 
     call: str
     since: str | None
@@ -40,14 +41,14 @@ class CallStatus(msgspec.Struct):
 
 
 class GroupStatus(msgspec.Struct):
-    """A batch group: its last committed txid and, if the driver is in this process, what the group is doing."""
+    """A batch group: its last committed txid and, if the driver is in this process, what the group does."""
 
     name: str
     committed: int
     isActive: bool | None = None
-    """Whether the group is at work; None where the driver is elsewhere."""
+    """Whether the group is at work; None if the driver is in another process."""
     inFlight: dict[str, str] = {}
-    """The attempts under way, each with its state."""
+    """The attempts in flight, each with its state."""
     waitingFor: str | None = None
     hanging: list[CallStatus] = []
     windows: list[WindowStatus] = []
@@ -55,15 +56,15 @@ class GroupStatus(msgspec.Struct):
 
 
 class Fault(msgspec.Struct):
-    """An error that stopped a topology: its type and message, and those of its causes, the nearest cause first."""
+    """An error that stopped a topology: its type and message, and those of its causes, nearest cause first."""
 
     type: str
     message: str
     causes: list[str]
     meaning: str
-    """What has happened, in a sentence."""
+    """What has happened, in one sentence."""
     kept: str
-    """What became of the batches and states."""
+    """What has become of the batches and states."""
     wayOut: list[str]
     """What to do, step by step."""
 
@@ -100,9 +101,9 @@ class Watched(Protocol):
         ...
 
     def status(self) -> TopologyStatus:
-        """Return the present status. This may ask a store."""
+        """Return the current status. This may query a store."""
         ...
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
-        """Put dead letters back into a stream, and return how many. Raises TridentError if that is not possible."""
+        """Put dead letters back into a stream, and return their number. Raises TridentError if that is not possible."""
         ...

@@ -212,7 +212,7 @@ _ANY = _Advice(
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return an error as the page shows it: its type's advice, its causes, and what to do.
+    """Return an error in the form in which the page shows it: advice for its type, its causes, and what to do.
 
     For a BatchFailedError, the advice is that for its cause.
 
@@ -227,7 +227,7 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the nearest first."""
+    """Return an error and its causes, nearest first."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:

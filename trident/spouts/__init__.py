@@ -19,7 +19,7 @@ _FOREIGN = {
     "TransactionalTridentKafkaSpout": "KafkaSpout(servers, topics)",
     "RateSource": "RateSpout(rowsPerSecond)",
 }
-"""Names that others use, each with what one writes here."""
+"""Names that other libraries use, each with what to write with this library."""
 
 
 def _hint(name: str) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateCorruptError, StateError, TopologyError
 from trident.base.types import arrow_schema, ddl
-from trident.operations.error_policy import LETTER
+from trident.operations.dead_letters import LETTER
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
@@ -30,11 +30,12 @@ Letter = tuple[str, str]
 """A dead letter's id, and its tuple as JSON."""
 
 Look = Callable[[], tuple[int, list[Letter]]]
-"""A function that reads the letters to put back. It returns the last txid that it surely covers, and the letters."""
+"""A function that reads the letters to put back. It returns the last txid that the read surely includes, and the
+letters."""
 
 
 class ReplaySpout:
-    """A spout that emits the tuples of dead letters again, under the given fields. `Stream.replayable` makes it."""
+    """A spout that emits the tuples of dead letters again, with the given fields. `Stream.replayable` creates it."""
 
     def __init__(self, fields: StructType) -> None:
         self.fields = fields
@@ -68,7 +69,9 @@ class ReplaySpout:
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Ask for a later batch to put back the letters that `look` returns then. Return how many `look` returns now.
+        """Request that a later batch puts back the letters that `look` returns then.
+
+        Return how many `look` returns now.
 
         Raises
         ------
@@ -109,7 +112,7 @@ class ReplaySpout:
         return pa.Table.from_arrays([*letter, *columns], schema=schema)
 
     def plan(self, txid: int, previous: Metadata) -> Metadata:
-        """Return a plan with the letters of the oldest request that is not planned yet; None if there is nothing to do.
+        """Return a plan with the letters of the oldest request that is not planned yet; None if there is none.
 
         `previous` names the last request that was planned. While the state cannot be read as of a late enough txid, the
         result is None too, and the next batch tries again.
@@ -138,7 +141,7 @@ class ReplaySpout:
         return None
 
     def succeeded(self, metadata: Metadata) -> None:
-        """Forget the requests up to the one that `metadata` names: the batch that put its letters back is committed."""
+        """Forget the requests up to the one in `metadata`, because the batch that put its letters back is committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
                 self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]

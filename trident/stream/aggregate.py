@@ -129,7 +129,7 @@ def chained(
 def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
-    """Return the input fields, the folding and the state's fields of a call that folds tuples into a state."""
+    """Return the input fields, the folding and the state's fields for a call that folds tuples into a state."""
     if isinstance(call.operation, Mapping):
         return bundled(stream, group, call, usage)
     inputs, how = _read_folding(stream, call, usage)
@@ -140,7 +140,7 @@ def folded(
 def bundled(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation, StructType]:
-    """Return the input fields, the bundle and the state's fields of a call that folds tuples by several combiners."""
+    """Return the input fields, the bundle and the state's fields for a call that folds tuples by several combiners."""
     schema, members = select(stream.schema, group), list[BundleMember]()
     for each in several(call):
         inputs, how = _read_folding(stream, each, usage)
@@ -173,7 +173,7 @@ def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tupl
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
-    """Return the fields that an aggregator sees: those in the call, otherwise all fields; none for Count."""
+    """Return the fields that an aggregator reads: those in the call, otherwise all fields; none for Count."""
     own = call.operation.inputFields if isinstance(call.operation, BuiltinAggregator) else None
     if own is not None and call.inputs is not None:
         listed = ", ".join(own)

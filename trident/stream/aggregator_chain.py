@@ -39,7 +39,7 @@ class ChainVerbs(GroupwiseVerbs[StreamT]):
 
 
 class ChainedAggregate(NotASequence, Generic[StreamT]):
-    """A chain of aggregators, begun by `chainedAgg`. It is immutable, as a stream is. `chainEnd` returns the stream.
+    """A chain of aggregators, begun by `chainedAgg`. It is immutable, like a stream. `chainEnd` returns its stream.
 
     Meaning: ``org.apache.storm.trident.fluent.ChainedAggregatorDeclarer``.
     """

@@ -1,4 +1,4 @@
-"""The types of the positional arguments of verbs: fields and the operation, in any order that verbs accept.
+"""The types of the positional arguments of verbs: fields and the operation, in every order that verbs accept.
 
 Type checkers refuse everything else. Which argument is which is decided at the call (`trident.stream.arguments`).
 """
@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike
 from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
-from trident.operations.builtin_functions import Debug, Expression
+from trident.operations.debug import Debug
+from trident.operations.expressions import Expression
 from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater
 from trident.operations.stateful import StatefulOperation, TransactionOperation
 from trident_state.store import StateFactory
@@ -24,7 +25,7 @@ FunctionArgument = _Fields | Callable[..., Any] | Function | Filter | Debug | Ex
 """An argument of a verb that takes a function of tuples."""
 
 _OfPandas = Callable[..., float | str | bytes | bool | date | Decimal | Sequence[Any] | Mapping[Any, Any] | None]
-"""A function of pandas objects to one value."""
+"""A function from pandas objects to one value."""
 
 _Aggregator = CombinerAggregator | ReducerAggregator | Aggregator | _OfPandas
 
@@ -32,7 +33,7 @@ AggregatorArgument = _Fields | _Aggregator | Mapping[str, _Aggregator | tuple[Fi
 """An argument of a verb that takes an aggregator, or several by the names of their output fields."""
 
 WindowArgument = AggregatorArgument | StateFactory
-"""An argument of a verb that takes an aggregator, and may take the state of its windows before it."""
+"""An argument of a verb that takes an aggregator, before which the state of its windows may be given."""
 
 QueryArgument = _Fields | QueryFunction
 """An argument of a verb that takes a query function."""

@@ -13,7 +13,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.operations.builtin_aggregators import called_like
-from trident.operations.builtin_functions import Expression
+from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
@@ -22,7 +22,10 @@ _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.I
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a verb's call. `inputs` is None if it names no input fields, `outputs` if no output fields."""
+    """The arguments of a verb's call.
+
+    `inputs` is None if the call names no input fields, `outputs` if no output fields.
+    """
 
     inputs: FieldsLike | None
     operation: Any
@@ -38,7 +41,7 @@ def read_arguments(
     inputFields: FieldsLike | None = None,
     outputFields: OutputsLike | None = None,
 ) -> Arguments:
-    """Return the arguments of a verb's call: the first positional one that does not name fields is the operation.
+    """Return the arguments of a verb's call. The first positional argument that does not name fields is the operation.
 
     `operations` maps each keyword that may carry the operation to the value it has in the call. Errors show `usage`.
     Raises TopologyError if the call does not have exactly one operation, or has input or output fields twice.
@@ -70,7 +73,7 @@ def read_arguments(
 
 
 def several(call: Arguments) -> list[Arguments]:
-    """Split a call with several aggregators into calls with one aggregator each, with its own fields.
+    """Split a call with several aggregators into calls with one aggregator each. Each call gets its own fields.
 
     The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
     aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
@@ -101,7 +104,7 @@ _SEVERAL = "{'n': Count(), 'total': Sum('price'), 'longest string': ('word', Lon
 
 
 def _with_inputs(value: Any) -> tuple[Any, Any]:
-    """Return the input fields (None if there are none) and the aggregator of one value of a mapping."""
+    """Return the input fields (None if there are none) and the aggregator in one value of a mapping."""
     if isinstance(value, tuple) and len(value) == 2 and is_fields(value[0]):
         return value
     return None, value
@@ -139,7 +142,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return a suggestion for `values[0]`, a text in the place of the operation; "" if there is none."""
+    """Return a suggestion for `values[0]`, a text where the operation is expected; "" if there is no suggestion."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""
@@ -176,7 +179,7 @@ def _leading_fields(args: Sequence[object]) -> tuple[list[Any], list[Any]]:
 
 
 def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str) -> Any:
-    """Return the value of an argument given by position or by keyword; None if it is not given. Refuse two values."""
+    """Return the value of an argument given by position or by keyword; None if it is not given. Refuse both at once."""
     values = positional + ([] if keyword is None else [keyword])
     if len(values) > 1:
         listed = " and ".join(map(repr, values))

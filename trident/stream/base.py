@@ -1,4 +1,4 @@
-"""The base class of all streams, which holds a node of the plan, and the errors for common mistakes with streams."""
+"""The base class of all streams, which holds a node of the plan, and errors for common mistakes with streams."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -20,7 +20,7 @@ StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
 
 
 class NotASequence(CheckedCalls):
-    """A base of streams that raises TypeError where one is used as a truth value or as a sequence of tuples."""
+    """A base of streams. It raises TypeError if a stream is used as a truth value or as a sequence of tuples."""
 
     __slots__ = ()
 
@@ -62,11 +62,14 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return self._register.step(self._label, verb)
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
-        """Return a stream of what `node` emits, with `register` for its later steps; None: this stream's register."""
+        """Return a stream of the tuples that `node` emits.
+
+        Its later steps go into `register`, or if None into this stream's.
+        """
         raise NotImplementedError
 
     def _then(self, node: Node) -> StreamT:
-        """Add `node` to the plan as the step after this stream, and return the stream of what `node` emits."""
+        """Add `node` to the plan as the step after this stream, and return the stream of the node's output."""
         self._register.add(self._label, node)
         return self._new(node, self._label)
 
@@ -89,7 +92,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
 
 class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):
-    """The base of verbs of both streams and grouped streams, which work on the whole batch or on each group."""
+    """The base of verbs that streams and grouped streams have, for the whole batch or for each group."""
 
     __slots__ = ()
 

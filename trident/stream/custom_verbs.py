@@ -1,4 +1,4 @@
-"""The decorator `verb`, which makes a user's function of a stream a verb that is called like the built-in ones."""
+"""The decorator `verb`. It turns a user's function of a stream into a verb, which is called like the built-in verbs."""
 
 import functools
 from collections.abc import Callable

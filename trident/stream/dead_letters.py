@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from trident.base.types import select
-from trident.operations.error_policy import LETTER, DeadLetter
+from trident.operations.dead_letters import LETTER
+from trident.operations.error_policy import DeadLetter
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.spouts.dead_letters import ReplaySpout
@@ -93,7 +94,7 @@ def steps_with_dead_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
 def dead_letters_of(
     register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]
 ) -> StreamT:
-    """Return one stream of the dead letters of the steps `failing`. `new` makes a stream of a node and a label."""
+    """Return one stream of the dead letters of the steps `failing`. `new` creates a stream from a node and a label."""
     streams = []
     for node in failing:
         label = node.step.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""The display of streams, states and topologies: as text by explain, as a picture by draw and in notebooks."""
+"""The display of streams, states and topologies: by explain as text, by draw and in notebooks as a picture."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -28,7 +28,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of the tuples that `node` emits: those that an update of a state lets through."""
+        """Return the stream of the tuples that `node` emits, which are those that an update of a state lets through."""
         raise NotImplementedError
 
     def dropDuplicates(

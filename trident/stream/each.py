@@ -10,8 +10,8 @@ from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.annotations import Returns
 from trident.operations.builtin_filters import FilterNull
-from trident.operations.builtin_functions import Debug
 from trident.operations.callables import check_arguments, check_predicate, read_operation
+from trident.operations.debug import Debug
 from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
@@ -207,7 +207,7 @@ class EachVerbs(StreamBase[StreamT]):
         replace: bool,
         group: tuple[str, ...] = (),
     ) -> StreamT:
-        """Return the stream that `each` makes of these arguments. Refuse to replace a field of `group`."""
+        """Return the stream that `each` returns for these arguments. Refuse to replace a field of `group`."""
         call = read_arguments(
             self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
         )
@@ -251,7 +251,7 @@ class EachVerbs(StreamBase[StreamT]):
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
     def _policy(self, onError: object, operation: Operation, step: Step) -> OnError | None:
-        """Return what happens to a tuple on which `operation` fails; None if the whole batch then fails.
+        """Return the policy for tuples on which `operation` fails; None means that the batch fails.
 
         Raises TopologyError for a policy other than "fail" on a DRPC request, and for dead letters of a best-effort
         branch.

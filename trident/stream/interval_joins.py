@@ -185,7 +185,7 @@ class JoinedVerbs(StreamBase[StreamT]):
 
 
 def _interval(between: object, step: Step) -> tuple[int, int]:
-    """Return the interval in microseconds. Raises TopologyError if it ends before it begins."""
+    """Return the interval in microseconds. Raises TopologyError if its end is before its beginning."""
     if not isinstance(between, tuple | list) or len(between) != 2:
         raise step.wrong(f"between={brief(between)}: expected two durations, such as {_BETWEEN}")
     ends = [to_microseconds(end) for end in between]
@@ -203,7 +203,10 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
 
 
 def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step) -> DataType:
-    """Return the type of both streams' times. Raises an error if they differ: such times cannot be compared."""
+    """Return the type of both streams' times.
+
+    Raises an error if the types differ, because such times cannot be compared.
+    """
     left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
     if left != right:
         raise step.wrong(
@@ -213,7 +216,7 @@ def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step)
 
 
 def _held(keys: StructType, schemas: list[StructType], step: Step) -> tuple[StructType, StructField]:
-    """Return the key fields and the value of the state: lists of whole tuples, of the left or of the right stream."""
+    """Return the key fields and the value of the state: lists of whole tuples from the left or the right stream."""
     before = StructType([StructField("joinSide", IntegerType()), StructField("joinBucket", LongType())])
     nullable = StructType([StructField(field.name, field.dataType) for field in keys.fields])
     held = rules.appended(before, nullable, step, of="the state")

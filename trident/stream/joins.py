@@ -1,4 +1,4 @@
-"""The verbs merge and join, which make one stream out of several within one batch."""
+"""The verbs merge and join, which combine several streams into one within one batch."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from trident.stream.base import StreamBase, StreamT
 
 
 class JoinVerbs(StreamBase[StreamT]):
-    """Verbs that make one stream out of this one and others. `TridentTopology` has verbs of the same names."""
+    """Verbs that combine this stream with others into one. `TridentTopology` has verbs of the same names."""
 
     __slots__ = ()
 
@@ -113,7 +113,9 @@ def check_is_list(streams: object, verb: str) -> None:
 
 
 def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """Check the streams. Return the label of the stream that `verb` makes (their labels, joined by "-") and its step.
+    """Check the streams.
+
+    Return the label of the stream that `verb` returns (their labels, joined by "-"), and its step.
 
     Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
     topology.
@@ -132,6 +134,6 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
 
 
 def add_stream(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
-    """Add `node` to the topology of the stream `first`, and return the stream `label` of what the node emits."""
+    """Add `node` to the topology of the stream `first`, and return the stream `label` of the node's output."""
     first._register.add(label, node)
     return first._new(node, label)

@@ -152,7 +152,10 @@ def _is_headers(kind: spark.DataType) -> bool:
 def _field(
     schema: spark.StructType, step: Step, parameter: str, name: str | None, accepted: str, fits: Fits
 ) -> str | None:
-    """Return the field that a parameter names. Raises an error if the stream lacks it, or its type does not fit."""
+    """Return the field that a parameter names.
+
+    Raises an error if the stream lacks the field, or its type is not accepted.
+    """
     if name is None and parameter != "value":
         return None
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""The verbs map, flatMap and transform, which make new tuples."""
+"""The verbs map, flatMap and transform, which replace tuples by new ones."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ class MapVerbs(EachVerbs[StreamT]):
         return self._mapped(call, onError, many=True)
 
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
-        """Replace the batch by ``function(batch, **frames)``, which takes and returns a DataFrame.
+        """Replace the batch by ``function(batch, **frames)``. The function gets a DataFrame and returns one.
 
         The function may use the whole DataFrame API. Only Spark can run it. `frames` are static DataFrames of the
         session with which the topology is started; the function gets them by keyword. Without `outputFields` the
@@ -115,7 +115,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return the operation of `map` unchanged. Raises an error if it may give no tuple, or several, for a tuple."""
+    """Return the operation of `map` unchanged. Raises an error if it may return no tuple, or several, for one tuple."""
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
@@ -126,7 +126,7 @@ def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operati
 
 
 def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return the operation of `flatMap`, marked as giving many tuples, and the return annotation of one tuple.
+    """Return the operation of `flatMap`, marked as returning many tuples, and the return annotation of one tuple.
 
     Raises TopologyError for a Filter or a udf, and TypeDeclarationError for an operation annotated to return one value.
     """

@@ -20,7 +20,7 @@ _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _NUMBER = "_number"
 _OURS = ("topology", "group")
-"""The labels that every metric of a run has."""
+"""The labels that every metric of a run gets."""
 
 
 class MetricVerbs(StreamBase[StreamT]):

@@ -136,7 +136,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
     def bestEffort(self, name: str | None = None) -> StreamT:
-        """Begin a branch that delays no batch: whatever fails in it, the batch is committed.
+        """Begin a branch that delays no batch: if something in it fails, the batch is committed nevertheless.
 
         A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. The
         branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A tuple on which a function fails is
@@ -170,7 +170,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
-        """Raise DuplicateNameError if `where` is, contains, or lies in the folder of another Parquet output."""
+        """Raise DuplicateNameError if `where` is, contains, or is in the folder of another Parquet output."""
         mine = _real(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):

@@ -82,7 +82,7 @@ class PreviewVerbs(StreamBase[StreamT]):
 
     @contextmanager
     def _looked_at(self) -> Iterator[None]:
-        """After the block, remove the steps from the topology that the program wrote for this preview only."""
+        """Remove from the topology, at the end of the block, the steps that the program wrote only for this preview."""
         try:
             yield
         finally:

@@ -9,10 +9,10 @@ from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
-from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
-from trident.operations.callables import bind, kind_of
+from trident.operations.callables import bind, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
+from trident.operations.query_functions import MapGet, SnapshotGet, TupleCollectionGet
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
@@ -21,7 +21,7 @@ from trident.stream.base import GroupwiseVerbs, StreamT
 from trident.stream.state import StateBase
 
 AsOf = Literal["committed"]
-"""The batch as of which a query reads: the last one that the state's own streams have committed."""
+"""The batch as of which a query reads: the last batch that the state's own streams have committed."""
 
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
@@ -41,7 +41,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         replace: bool = False,
         asOf: AsOf | None = None,
     ) -> StreamT:
-        """Append to every tuple what a query function answers about a state. The resulting stream is not grouped.
+        """Append to every tuple the answer of a query function about a state. The resulting stream is not grouped.
 
         A batch sees the state as it was before the batch. For that, the stream and the streams that feed the state
         become one batch group: they share txids, commit together, and stop together. With ``asOf="committed"`` they
@@ -105,11 +105,11 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
-    """Read the query function of a `stateQuery` call. Return it, and its output fields with types."""
+    """Read the query function of a `stateQuery` call. Return the function, and its output fields with types."""
     step, function = call.step, call.operation
-    if isinstance(function, type) and kind_of(function):
+    if isinstance(function, type) and operation_kind(function):
         raise step.wrong(f"{function.__name__} is a class; give an instance of it, {function.__name__}()")
-    if kind_of(function) != "query":
+    if operation_kind(function) != "query":
         raise step.wrong(
             f"{brief(function)} is not a query function; give MapGet() or an object with batchRetrieve(state, args) "
             "and execute(tuple, result, collector)"
@@ -206,7 +206,7 @@ def _check_type(output: StructField, typed: bool, kind: DataType, step: Step) ->
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
-    """Return the output field that holds a state's value, with the type that the aggregator's `present` gives it.
+    """Return the output field that holds a state's value, with the type of the aggregator's `present`.
 
     Without `present` queries see the value as it is stored.
     """

@@ -44,7 +44,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.LOCAL_OR_SHUFFLE)
 
     def partitionBy(self, *fields: FieldsLike) -> StreamT:
-        """Bring tuples with equal values of these fields into one partition, the same in every batch.
+        """Bring tuples with equal values of these fields into one partition. It is the same partition in every batch.
 
         Meaning: ``org.apache.storm.trident.Stream.partitionBy``.
 
@@ -96,7 +96,9 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.GLOBAL)
 
     def batchGlobal(self) -> StreamT:
-        """Bring all tuples of a batch to one partition: the same at every attempt, but another one for other batches.
+        """Bring all tuples of a batch to one partition.
+
+        It is the same at every attempt; other batches go to other partitions.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """
@@ -150,7 +152,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._then(nodes.ParallelismHint(self._node, count, **step.gives(self.schema)))
 
     def name(self, name: str) -> StreamT:
-        """Name the steps from here on, for errors, events and pictures. The numbers of these steps begin at 0 again.
+        """Name the steps after this one, for errors, events and pictures. Their numbers begin at 0 again.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
 

@@ -123,7 +123,7 @@ class SourceVerbs(Drawable):
     def _source(
         self, verb: str, name: str, spout: "Spout | UserContract", formerly: str | None, anew: bool
     ) -> tuple[SpoutSource, Step]:
-        """Read a call that begins with a spout, and return its node, which is not yet added to the plan."""
+        """Read a call that begins with a spout. Return its node, which is not yet added to the plan."""
         self._register.begin_call()
         step = Step(f"{name}/0:{verb}" if isinstance(name, str) else verb, caller(verb))
         if isinstance(spout, str) and not isinstance(name, str):

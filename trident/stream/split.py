@@ -1,4 +1,4 @@
-"""The verb split, whose function runs once for each tuple and sends tuples to several streams."""
+"""The verb split. Its function runs once for each tuple and sends tuples to several streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
@@ -24,7 +24,7 @@ _MOST = 127
 
 
 class SplitVerbs(StreamBase[StreamT]):
-    """The verb that makes several streams out of one."""
+    """The verb that splits one stream into several."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class SplitVerbs(StreamBase[StreamT]):
 
 
 class SplitStreams(Drawable, Generic[StreamT]):
-    """The streams that a call of `Stream.split` or `TridentTopology.newStreams` made, by name."""
+    """The streams that a call of `Stream.split` or `TridentTopology.newStreams` created, by name."""
 
     __slots__ = ("_node", "_parts", "_stream", "_streams")
 

@@ -1,4 +1,4 @@
-"""The states that verbs declare: the checks of such a call, the state's factory and name, and its watermark."""
+"""The states that verbs declare: checks of the call, the state's factory and name, and its watermark."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def factory_or_memory(factory: object, step: Step, usage: str) -> Any:
 def state_spec(
     register: Register, name: str | None, factory: StateFactory, step: Step, default: str | None = None
 ) -> nodes.StateSpec:
-    """Return the description of a state called `name`, or `default` if that is None.
+    """Return the description of a state with the name `name`, or `default` if `name` is None.
 
     Raises DuplicateNameError if the topology has a state of this name, and TopologyError for an invalid name.
     """
@@ -44,7 +44,7 @@ def state_spec(
 
 
 def _at_least_once(factory: StateFactory, step: Step) -> Any:
-    """Return the factory as a nonTransactional one. Raises TopologyError if the factory cannot be that."""
+    """Return a nonTransactional factory made from `factory`. Raises TopologyError if that is not possible."""
     try:
         return replace(factory, kind=StateKind.NON_TRANSACTIONAL)  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
@@ -63,7 +63,7 @@ def add_watermark(
     kind: DataType,
     step: Step,
 ) -> nodes.Watermark:
-    """Add the step that keeps the watermark of the tuples of `source` in the state `spec`, and return it.
+    """Add the step that keeps the watermark of the tuples of `source` in the state `spec`. Return the step.
 
     `timing` says how the watermark follows from the tuples; `kind` is the watermark's type.
     """
@@ -85,7 +85,7 @@ def add_update(
     outputs: StructType,
     step: Step,
 ) -> nodes.Emitted:
-    """Add the step `node`, which updates a state, and a step that gives the emitted tuples. Return the second step."""
+    """Add the step `node`, which updates a state, and a step for the tuples that it emits. Return the second step."""
     register.add(label, node)
     emitted = nodes.Emitted(node, **step.gives(outputs, ".results"))
     register.add(label, emitted, part=True)

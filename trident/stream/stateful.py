@@ -1,4 +1,4 @@
-"""The verbs of the streams of dropDuplicates and statefulEach: their late tuples, their state and its watermark."""
+"""The verbs of the streams of dropDuplicates and statefulEach: late tuples, the state and its watermark."""
 
 from trident.base.types import ddl
 from trident.plan import nodes

@@ -1,4 +1,4 @@
-"""The classes of streams and states, put together from families of verbs.
+"""The classes of streams and states, composed of families of verbs.
 
 The verbs of each of the four classes return objects of the others, so only this module knows all four. A family of
 verbs has a file of its own and names the classes by type parameters: ``StreamT`` in that file stands for `Stream`.
@@ -85,7 +85,7 @@ class Stream(
 
 
 class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
-    """A grouped stream, made by `Stream.groupBy`. The next verb works on each group separately.
+    """A grouped stream, returned by `Stream.groupBy`. The next verb works on each group separately.
 
     Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
     """
@@ -103,7 +103,7 @@ class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "Stat
 
 
 class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
-    """The stream of a window's results, made by `window`: a stream that also has `late`, `state` and `watermark`."""
+    """The stream of a window's results, returned by `window`. It also has `late`, `state` and `watermark`."""
 
     __slots__ = ("_before",)
 
@@ -113,13 +113,13 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 
 
 class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
-    """The stream that `dropDuplicates` and `statefulEach` give: it also has `late`, `state` and `watermark`."""
+    """The stream that `dropDuplicates` and `statefulEach` return. It also has `late`, `state` and `watermark`."""
 
     __slots__ = ()
 
 
 class JoinedStream(JoinedVerbs[Stream], Stream):
-    """The stream of the pairs that `intervalJoin` makes: a stream that also has `late`."""
+    """The stream of the pairs of `intervalJoin`. It also has `late`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The verbs toTable and joinTable: a stream as a table of the latest values, and the join of a stream with a table."""
+"""The verbs toTable and joinTable: a stream as a table of its latest values, and the join of a stream with a table."""
 
 from collections.abc import Sequence
 from typing import Any, Generic
@@ -9,10 +9,10 @@ from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
-from trident.operations.builtin_functions import MapGet
 from trident.operations.column_updaters import LastOfKey
 from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
+from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import is_factory
@@ -172,7 +172,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
 
 
 def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields that a state's value adds to the tuples of a join; each may be null."""
+    """Return the fields that the value of a state adds to the tuples of a join. Each of them may be null."""
     kind = shown_type(updated)
     if kind is None:
         raise step.error(
@@ -185,5 +185,5 @@ def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
 
 
 def _nullable(fields: StructType) -> StructType:
-    """Return the same fields, all of them nullable."""
+    """Return the same fields, all nullable."""
     return StructType([StructField(field.name, field.dataType) for field in fields.fields])

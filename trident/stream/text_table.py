@@ -1,11 +1,11 @@
-"""Tuples as a table of text, as `DataFrame.show` prints them."""
+"""Tuples as a table of text, in the form in which `DataFrame.show` prints them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 20) -> str:
-    """Return a table of text with `names` above `rows`. Text beyond `width` characters is cut; a width of 0 cuts none.
+    """Return a table of text with `names` above `rows`. Texts longer than `width` characters are cut; 0: none is cut.
 
     >>> print(text_table(["word", "n"], [("dog", 2), (None, 10)]))
     +----+--+

@@ -1,4 +1,4 @@
-"""The verbs of a topology that make one stream out of several: merge, join, multiReduce."""
+"""The verbs of a topology that combine several streams into one: merge, join, multiReduce."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TopologyJoinVerbs(Drawable):
-    """Verbs of a topology that make one stream out of several."""
+    """Verbs of a topology that combine several streams into one."""
 
     _register: Register
 
@@ -49,7 +49,7 @@ class TopologyJoinVerbs(Drawable):
         joinType: JoinTypes = JoinType.INNER,
         mode: str = JoinOutFieldsMode.COMPACT,
     ) -> Stream:
-        """Combine tuples with equal keys, one of each stream, in every combination, WITHIN ONE BATCH.
+        """Combine tuples with equal keys, one from each stream, in every combination, WITHIN ONE BATCH.
 
         Tuples of different batches are never joined: see `Stream.joinTable` and `Stream.intervalJoin`. Null keys
         are equal, as in Trident and unlike SQL.
@@ -122,7 +122,7 @@ class TopologyJoinVerbs(Drawable):
 
 
 def _flat(streams: Sequence[Any]) -> list[Stream]:
-    """Return the streams of a call as a list; `streams` holds the streams themselves or one list of them."""
+    """Return the streams of a call as a list. `streams` are the streams themselves, or one list of them."""
     if len(streams) == 1 and isinstance(streams[0], list | tuple):
         return list(streams[0])
     return list(streams)

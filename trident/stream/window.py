@@ -206,7 +206,7 @@ def _counts(size: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _WindowArguments:
-    """The arguments of a window verb, apart from those that describe the window itself."""
+    """The arguments of a window verb, except those that describe the window itself."""
 
     verb: str
     args: Sequence[object]
@@ -292,7 +292,7 @@ class _WindowNodes:
         self._name = name_of("a state", name, step, default=f"{stream._label}.{windowing.outputs.names[0]}")
 
     def add_all(self) -> nodes.Emitted:
-        """Add the nodes to the plan, and return the one that emits the window's results."""
+        """Add the nodes to the plan, and return the node that emits the window's results."""
         stream, step, windowing = self._stream, self._step, self._windowing
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)

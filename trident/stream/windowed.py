@@ -1,4 +1,4 @@
-"""The verbs of a window's results: the late tuples, the window's state and its watermark."""
+"""The verbs of a window's results: late tuples, the window's state and its watermark."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ def late_for(
     step: Step,
     side: int | None = None,
 ) -> nodes.LateTuples:
-    """Return the step that gives the tuples of `before` that are late for `by`. It is made at most once."""
+    """Return the step for the tuples of `before` that are late for `by`. It is created at most once."""
     late = stream._register.late.get((by, side))
     if late is None:
         late = nodes.LateTuples(before, by, side, **step.gives(before.schema))

@@ -1,10 +1,10 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that only a test moves."""
 
 import threading
 
 
 class ManualClock:
-    """A `Clock` that stands still: only `advance` moves its time.
+    """A `Clock` whose time changes only when `advance` is called.
 
     >>> clock = ManualClock(time=100.0)
     >>> clock.advance(2.5)

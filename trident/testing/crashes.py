@@ -1,4 +1,4 @@
-"""Drivers that die: within the test's process, or as processes of their own.
+"""Drivers that die, in the test's process or as processes of their own.
 
 A driver within the test's process cannot be killed alone. It dies by losing its transaction log: from that moment every
 access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not given back. To the
@@ -21,15 +21,15 @@ from trident.run.options import folder
 from trident.run.start import LOG_FILE
 
 CRASH_POINTS = (*crash_points.POINTS, *crash_points.OUTPUT_POINTS)
-"""The points at which a driver can be made to die, in the order in which a batch meets them. Only a batch with an
-output meets the last four."""
+"""The points at which a driver can be made to die, in the order in which a batch reaches them. Only a batch with an
+output reaches the last four."""
 
 CRASH_VARIABLE = crash_points.VARIABLE
-"""The environment variable that has a process killed as `kill_at` does: ``TRIDENT_CRASH_AT=freeze.after:3``."""
+"""The environment variable by which a process is killed as by `kill_at`: ``TRIDENT_CRASH_AT=freeze.after:3``."""
 
 
 class DriverCrashedError(LogError):
-    """A driver died because a test said so: a CRASH in a `TestSource`, or `crash_at`."""
+    """A driver died because a test asked for it: a CRASH in a `TestSource`, or `crash_at`."""
 
 
 def check_point(point: str) -> str:
@@ -72,7 +72,7 @@ class Trap:
     """A trap at one crash point, armed until the drivers of this process die in it or `disarm` is called."""
 
     armed: "ClassVar[Trap | None]" = None
-    """The trap that is armed in this process, at most one."""
+    """The trap that is armed in this process, one at most."""
 
     def arm(self, point: str, count: int = 1) -> None:
         """Arm this trap: the drivers of this process die when `point` is reached for the `count`-th time."""
@@ -133,7 +133,7 @@ def crash_options(crashes: bool, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _MortalLogFactory:
-    """A value for the option ``log`` of a start, which opens the given log or the checkpoint's file as a mortal log."""
+    """A value for the option ``log`` of a start. It opens the given log, or the checkpoint's file, as a mortal log."""
 
     def __init__(self, checkpoint: str | Path | None, log: Any) -> None:
         self._checkpoint, self._log = checkpoint, log
@@ -149,7 +149,7 @@ class _MortalLogFactory:
 
 
 class _MortalLog:
-    """A transaction log that can be lost: from then on every call except `close` raises the error of the loss."""
+    """A transaction log that can be lost. After that every call except `close` raises the error of the loss."""
 
     def __init__(self, log: TransactionLog) -> None:
         self._log = log

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EngineStart:
-    """A function ``start(topology, **options)`` for one engine. `stop` stops the topologies that still run."""
+    """A function ``start(topology, **options)`` for one engine. `stop` stops the topologies that are still running."""
 
     def __init__(self, engine: str, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
         self.engine = engine
@@ -32,7 +32,7 @@ class EngineStart:
         return running
 
     def stop(self) -> None:
-        """Stop all topologies that were started here, if they still run."""
+        """Stop all topologies that were started here and are still running."""
         for running in self._started:
             running.stop()
 

@@ -1,4 +1,4 @@
-"""Runs for tests: on the embedded engine, with drivers that a test lets die."""
+"""Runs for tests on the embedded engine, with drivers that a test can kill."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ Start = Callable[..., RunningTopology]
 
 
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
-    """Start a topology for a test, as `TridentTopology.start` does with ``engine="embedded"``, with the same options.
+    """Start a topology for a test. It is `TridentTopology.start` with ``engine="embedded"`` and the same options.
 
     It adds what tests need: the option ``clock``, such as a `ManualClock`, and drivers that die at a CRASH or within
     `crash_at`. Raises MissingSessionError for steps that only Spark can run (``expr``, a Column, ``transform``).

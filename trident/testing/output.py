@@ -1,4 +1,4 @@
-"""An output for tests: it keeps every batch that is handed over, repeats included."""
+"""An output for tests. It keeps every batch that is handed over, including repeats."""
 
 import threading
 from collections import Counter
@@ -58,7 +58,7 @@ class TestOutput:
 
     @property
     def batches(self) -> list[HandOver]:
-        """Every batch that the output was given, repeats included, in the order of the calls."""
+        """Every batch that the output received, including repeats, in the order of the calls."""
         with self._kept.lock:
             return list(self._kept.batches)
 
@@ -106,7 +106,7 @@ class _Kept:
 
 
 def rows_of(table: pa.Table) -> list[Row]:
-    """Return the rows of a table with the values that a topology's functions see.
+    """Return the rows of a table, with values as a topology's functions see them.
 
     >>> rows_of(pa.table({"word": ["cow"], "n": [1]}))
     [Row(word='cow', n=1)]

@@ -19,10 +19,10 @@ class Mark:
 
     name: str
     point: str | None = None
-    """The crash point of a ``CRASH.at(point)``."""
+    """The crash point in ``CRASH.at(point)``."""
 
     def at(self, point: str) -> "Mark":
-        """Return a CRASH that happens at a crash point, one of `CRASH_POINTS`, instead of in the source.
+        """Return a CRASH that happens at a crash point (one of `CRASH_POINTS`), not in the source.
 
         >>> CRASH.at("commit.state.after")
         CRASH.at('commit.state.after')
@@ -36,23 +36,23 @@ class Mark:
 
 
 FAIL = Mark("FAIL")
-"""The attempt at the batch after this mark fails, once. The kind of the source says what the replay holds."""
+"""The attempt at the batch after this mark fails once. The kind of the source decides what the replay holds."""
 
 CRASH = Mark("CRASH")
-"""The driver dies, once, when the source is to emit the batch after this mark; ``CRASH.at(point)``: at that point."""
+"""The driver dies once, when the source must emit the batch after this mark. ``CRASH.at(point)``: at that point."""
 
 PAUSE = Mark("PAUSE")
 """The source has nothing more until the test calls `TestSource.resume`."""
 
 END = Mark("END")
-"""The source has nothing more in this run; the next start goes on after this mark."""
+"""The source has nothing more in this run. The next start continues after this mark."""
 
 _MarkId = tuple[int, int]
 """The number of the batch after a mark, and the mark's number among the marks before that batch, both from 0."""
 
 
 class Script:
-    """Batches with marks between them, and how far the runs of a program got in them. Any thread may call."""
+    """Batches with marks between them, and how far the runs of a program came in them. Any thread may call."""
 
     def __init__(self, schema: StructType, parts: Iterable[Any]) -> None:
         if isinstance(parts, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(parts, Iterable):
@@ -72,15 +72,15 @@ class Script:
         if FAIL in self.marks[-1]:
             raise SpoutContractError("TestSource: a FAIL at the end; it makes an attempt at the batch behind it fail")
         self.handed_out = 0
-        """How many batches were handed out for emission: a non-transactional source never gives these again."""
+        """How many batches were handed out for emission. A non-transactional source never emits these again."""
         self._lock = threading.Lock()
         self._passed: set[_MarkId] = set()
         self._ends_reached: set[_MarkId] = set()
-        """The ENDs that this run came to; the next run begins after them."""
+        """The ENDs that this run reached. The next run begins after them."""
         self._resumes = 0
 
     def begin_run(self) -> None:
-        """Mark the ENDs that the run before reached as passed."""
+        """Mark the ENDs that the previous run reached as passed."""
         with self._lock:
             self._passed |= self._ends_reached
             self._ends_reached.clear()
@@ -91,7 +91,7 @@ class Script:
             self._resumes += 1
 
     def may_plan(self, batch: int, arm: Callable[[str], None]) -> bool:
-        """Pass the marks before a batch that need not hold it back, and return whether the batch can be planned.
+        """Pass those marks before a batch that need not hold it back. Return whether the batch can be planned.
 
         A FAIL and a CRASH are left to `emit`. `arm` is called with the crash point of each ``CRASH.at``.
         """
@@ -114,7 +114,10 @@ class Script:
         return batch < len(self.batches)
 
     def emit(self, batch: int) -> Mark | None:
-        """Note that a batch is to be emitted. Pass the next FAIL or CRASH before it, and return that mark, or None."""
+        """Note that a batch is about to be emitted.
+
+        Pass the next FAIL or CRASH before it, and return that mark, or None.
+        """
         with self._lock:
             self.handed_out = max(self.handed_out, batch + 1)
             for position, mark in self._open(batch):
@@ -124,6 +127,6 @@ class Script:
         return None
 
     def _open(self, batch: int) -> list[tuple[_MarkId, Mark]]:
-        """Return the marks before a batch that were not passed yet, each with its id."""
+        """Return the marks before a batch that have not been passed yet, each with its id."""
         marks = self.marks[batch] if batch < len(self.marks) else []
         return [((batch, at), mark) for at, mark in enumerate(marks) if (batch, at) not in self._passed]

@@ -99,7 +99,7 @@ class TestSource:
         self._script.resume()
 
     def open(self) -> SpoutExecutor:
-        """Return the executor of this source for one run. The END at which the run before stopped is passed."""
+        """Return the executor of this source for one run. The END at which the previous run stopped is passed."""
         self._script.begin_run()
         return _Executor(self, self._script)
 
@@ -117,7 +117,7 @@ class _Executor(SpoutExecutor):
     def __init__(self, source: TestSource, script: Script) -> None:
         self._source, self._script = source, script
         self._first = script.handed_out if source.kind is SpoutKind.NON_TRANSACTIONAL else 0
-        """The first batch that this run may plan: a non-transactional source never gives again what it handed out."""
+        """The first batch that this run may plan. A non-transactional source never emits again what it handed out."""
         self._trap = Trap()
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
@@ -161,12 +161,12 @@ class _Executor(SpoutExecutor):
         return max(batch + 1, self._first), 0
 
     def _size(self, batch: int) -> int:
-        """Return how many rows a batch of the script has; 0 after the last batch, where only a CRASH may stand."""
+        """Return the number of rows in a batch of the script; 0 after the last batch, where only a CRASH may be."""
         batches = self._script.batches
         return int(batches[batch].num_rows) if batch < len(batches) else 0
 
     def _read(self, metadata: Metadata) -> tuple[int, int, int | None]:
-        """Return the batch, its first row and the number of rows that metadata names."""
+        """Return the batch, its first row, and the number of rows in metadata."""
         if not isinstance(metadata, dict) or "batch" not in metadata:
             raise foreign_metadata_error(repr(self._source), metadata)
         return metadata["batch"], metadata.get("row", 0), metadata.get("rows")

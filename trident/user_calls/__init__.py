@@ -1,1 +1,1 @@
-"""Calls of user code: the threads they run in, and the limit on each."""
+"""Calls of user code: the threads in which they run, and the limit of each."""

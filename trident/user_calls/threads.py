@@ -1,4 +1,4 @@
-"""Pools of daemon threads, which a stop need not wait for.
+"""Pools of daemon threads. A stop need not wait for them.
 
 When an interpreter exits, it joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and even
 earlier such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot
@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MakeThreads = Callable[[str, int | None], "Threads"]
-"""A function that makes a pool with a name and a size. The simulator has its own, in which a seed decides which work
-runs next."""
+"""A function that creates a pool with a name and a size. The simulator has its own pools, in which a seed decides which
+work runs next."""
 
 _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 
@@ -91,7 +91,10 @@ class Threads:
         return threading.current_thread() in self._threads
 
     def close(self, timeout: float | None = None) -> bool:
-        """Drop the work that has not begun, and wait for the rest. Return False if `timeout` seconds do not suffice."""
+        """Drop the work that has not begun, and wait for the rest.
+
+        Return False if it does not end in `timeout` seconds.
+        """
         with self._changed:
             self._closed = True
             # Cancelled under the lock, so that no thread takes a call whose future was cancelled.

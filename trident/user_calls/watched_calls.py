@@ -1,4 +1,4 @@
-"""Calls of user code, each with a time limit. A run waits for a call up to its limit, names it, and goes on.
+"""Calls of user code, each with a time limit. At the limit, the run names the call and continues without it.
 
 The threads of a run never run a user's function that writes something or belongs to a spout. They hand it to a *lane*,
 a thread for one piece of user code (a spout, the functions of a commit turn, a store of the user's own), and wait. So a
@@ -29,13 +29,12 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
-"""Seconds that a call waits for its lane after the limit of the call before it, and that a stop waits for user code."""
+"""Seconds that a call waits for its lane after the limit of the previous call, and that a stop waits for user code."""
 
 _TICK = 0.1
 
 _MOST_DOUBLINGS = 10
-"""The most doublings of a limit. Attempt numbers grow over restarts, too: a limit would become years long, then
-overflow."""
+"""The most doublings of a limit. Attempt numbers also grow over restarts: a limit would become years, then overflow."""
 
 SHOWN_AFTER_SECONDS = 1.0
 """Seconds after which a call is shown as the reason why a batch waits."""
@@ -43,7 +42,7 @@ SHOWN_AFTER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The words for a call in messages, and the sites of the user's functions that it runs.
+    """The words for a call in messages, and the sites of the user's functions in it.
 
     >>> str(Subject("output 'lines'", (CallSite("send", "/home/me/app.py", 7),)))
     "output 'lines': send (app.py:7)"
@@ -64,8 +63,7 @@ class _Call:
     lane: str | None
     seconds: float
     since: float
-    """The time at which the call began. Before that: the time from which it has waited for the present call of its
-    lane."""
+    """The time at which the call began. Before that: the time since which it has waited for its lane's current call."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
     """The ident of the thread that runs the call; None until it begins."""
@@ -105,7 +103,9 @@ class WatchedCalls:
         tries: int = 0,
         overrun: Callable[[], None] | None = None,
     ) -> "Future[T]":
-        """Run user code in its lane, and return the future. `overrun` is called at the limit, to stop what it can.
+        """Run user code in its lane, and return the future.
+
+        `overrun` is called at the limit, to stop as much as possible.
 
         The future raises BatchTimeoutError if the call is over its limit, and CallHangsError if the call cannot
         begin because the call before it in the lane has not returned.
@@ -140,7 +140,10 @@ class WatchedCalls:
         return future
 
     def wait(self, future: "Future[T]") -> T:
-        """Wait for a call, and check limits meanwhile: the group's loop, which checks them later, may not run yet."""
+        """Wait for a call, and check limits meanwhile.
+
+        The group's loop, which checks limits later, may not be running yet.
+        """
         while True:
             try:
                 return future.result(_TICK)
@@ -152,7 +155,7 @@ class WatchedCalls:
 
     @contextmanager
     def watch(self, subject: Subject, tries: int, over: Callable[[BaseException], None]) -> Iterator[None]:
-        """Put a limit on the block, which the calling thread runs. `over` is called with an error at the limit.
+        """Set a limit for the block, which the calling thread runs. `over` is called with an error at the limit.
 
         The block goes on in its thread even then, so the run must be able to leave that thread behind.
         """
@@ -189,7 +192,7 @@ class WatchedCalls:
     # --- limits ----------------------------------------------------------------------------------------------
 
     def next(self, otherwise: float) -> float:
-        """Return the time at which the next limit is reached; `otherwise` if there are no calls."""
+        """Return the time of the next limit; `otherwise` if there are no calls."""
         with self._lock:
             return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
 
@@ -205,7 +208,7 @@ class WatchedCalls:
         return max(call.since + patience, running.since + running.seconds + PATIENCE_SECONDS if running else 0)
 
     def _running_in_lane(self, call: _Call) -> _Call | None:
-        """Return the call that now runs in the same lane; None if the lane is free."""
+        """Return the call that is running in the same lane; None if the lane is free."""
         return next((other for other in self._calls if other.lane == call.lane and other.thread is not None), None)
 
     def expire(self, now: float) -> None:
@@ -221,7 +224,7 @@ class WatchedCalls:
             call.fail(error)
 
     def abandon(self) -> None:
-        """Give up all calls, and begin no more: the run ends."""
+        """Give up all calls, and begin no more, because the run ends."""
         with self._lock:
             # Closed in the same step as the copy is made: a call that is submitted later is refused, and none is left
             # out.
@@ -233,7 +236,7 @@ class WatchedCalls:
             call.fail(AttemptCancelledError(f"{call.subject}: the run has ended"))
 
     def _give_up(self, call: _Call) -> None:
-        """Mark a call as abandoned. It stays listed while it runs; if it has not begun, it never will."""
+        """Mark a call as abandoned. It stays listed while it runs. If it has not begun, it never will."""
         call.abandoned = True
         if call.thread is None:
             self._calls.discard(call)
@@ -273,7 +276,7 @@ class WatchedCalls:
 
     @property
     def longest(self) -> str | None:
-        """The call that has run longest, in words, if it has run for more than a second; else None."""
+        """The call that has run longest, in words, if it has run for more than a second; otherwise None."""
         now = self._clock.monotonic()
         with self._lock:
             calls = [call for call in self._calls if call.thread is not None and now - call.since > SHOWN_AFTER_SECONDS]
@@ -294,7 +297,7 @@ class WatchedCalls:
     # --- end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> list[str]:
-        """Close the lanes, within `timeout` seconds. Return the names of the lanes with a call that does not return.
+        """Close the lanes within `timeout` seconds. Return the names of the lanes whose call does not return.
 
         Such a call is left behind, and its result is dropped.
         """
@@ -315,13 +318,13 @@ class WatchedCalls:
 
 
 def hanging_call(subject: Subject, since: float, thread: int | None) -> dict[str, Any]:
-    """Return a hanging call as `status` shows it. `since`: when it began, in seconds since 1970."""
+    """Return a hanging call in the form in which `status` shows it. `since`: when it began, in seconds since 1970."""
     began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
     return {"call": str(subject), "since": began, "at": current_line(thread, subject.sites)}
 
 
 def current_line(thread: int | None, sites: Iterable[CallSite]) -> str | None:
-    """Return the innermost line that a thread runs now in the files of these functions; None if it runs none there."""
+    """Return the innermost line that a thread is running in the files of these functions; None if there is none."""
     files = {site.file for site in sites if site.file}
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001  there is no other way
     # The innermost frame is often in a library that the user's function called, and would say nothing to the user.

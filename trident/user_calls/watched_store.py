@@ -1,4 +1,4 @@
-"""A store over a user's own map, as a run calls it: every call runs in the state's lane, with a limit.
+"""A store over a user's own map, in the form in which a run calls it: in the state's lane, with a limit.
 
 Every caller in the run waits for the lane: a start, a commit turn, a heal, a trim, the watch. Reads from a user's own
 threads go to the store directly, because they must not wait until a write has ended.
@@ -26,7 +26,7 @@ STATE_LANE = "state "
 """The prefix of the names of the lanes of stores."""
 
 _CLOSING = 2.0
-"""How many seconds a store has to close."""
+"""The seconds that a store may take to close."""
 
 
 class WatchedStore:
@@ -84,7 +84,7 @@ class WatchedStore:
         self._call("drop", lambda: self.unwatched.drop(lease))
 
     def leave(self) -> None:
-        """Let no further put begin. A put that is under way may never return."""
+        """Prevent further puts. A running put may never return."""
         # Not called in the lane, which hangs. The put under way must be the last one: the next start may write the same
         # map (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
         getattr(self.unwatched, "leave", _nothing)()
@@ -105,13 +105,13 @@ class WatchedStore:
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
-    """Return the store as a run calls it: wrapped in a WatchedStore if it calls user code, else unchanged."""
+    """Return the store for a run: in a WatchedStore if it calls user code, otherwise unchanged."""
     make = getattr(factory, "makeMap", None)
     return store if make is None else WatchedStore(store, state, make, calls)
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
-    """Return the stores as a user's own threads read them: without lanes and limits."""
+    """Return the stores for a user's own threads, which call them without lanes and limits."""
     return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
 
 

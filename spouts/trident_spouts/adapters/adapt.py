@@ -54,12 +54,12 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionExecutor),
     (("nextTuple",), None, MessageExecutor),
 ]
-"""The contracts: the methods of each, the kind that it implies (None: the spout declares its kind), and what makes its
-executor. A user's object has the first contract of which it has all methods."""
+"""The contracts. For each: its methods, the kind that it implies (None: the spout declares its kind), and the function
+that creates its executor. A user's object has the first contract of which it has all methods."""
 
 
 def as_spout(candidate: Any) -> Spout:
-    """Return the Spout for what a user gave: a Spout as it is, an object of one of the contracts in a wrapper.
+    """Return the Spout for an object that a user gave: a Spout unchanged, an object with a contract in a wrapper.
 
     Raises TopologyError if `candidate` is not a spout, or is a class and not an instance.
     """

@@ -66,7 +66,7 @@ class BatchExecutor(SpoutExecutor):
 
 
 def _number(metadata: Metadata) -> int:
-    """Return the number of the batch that `metadata` names; 0 if it is None, which means before the first batch."""
+    """Return the number of the batch that `metadata` names; 0 for None, which means before the first batch."""
     if metadata is None:
         return 0
     if not isinstance(metadata, int):

@@ -21,7 +21,7 @@ from trident_spouts.transaction_spout import TransactionSpout
 from trident_spouts.user_calls import call, json_of
 
 _ALL = "all"
-"""The one partition of such a source."""
+"""The name of the only partition of such a source."""
 
 
 class TransactionExecutor(OpaqueExecutor):
@@ -50,15 +50,15 @@ class TransactionExecutor(OpaqueExecutor):
 
 
 class _Partition:
-    """A TransactionSpout under the contract of an OpaquePartitionedSpout."""
+    """A TransactionSpout that behaves as an OpaquePartitionedSpout."""
 
     def __init__(self, spout: TransactionSpout) -> None:
         self._spout, self._name = spout, type(spout).__name__
         self._place: tuple[Metadata] | None = None
-        """The checkpoint after which the spout stands; None if that is not known."""
+        """The checkpoint of the spout's present position; None if that is not known."""
         self._begun = False
         self._acknowledged: int | None = None
-        """A batch of an earlier run, to be acknowledged once the spout has its checkpoint."""
+        """A batch of an earlier run that is to be acknowledged once the spout has the batch's checkpoint."""
 
     def acknowledge(self, txid: int) -> None:
         """Tell the spout that a batch is committed."""
@@ -106,7 +106,7 @@ class _Partition:
         self._place = (checkpoint,)
 
     def _gathered(self, budget: Budget) -> list[Any]:
-        """Return the tuples of one batch."""
+        """Return the tuples of one batch, which are gathered within the budget."""
         rows: list[Any] = []
         most, end = budget.rows_within(self._spout.maxRows), monotonic() + budget.seconds_within(self._spout.maxSecs)
         collector = Collector(self._take(rows))

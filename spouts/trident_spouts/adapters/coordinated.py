@@ -53,7 +53,7 @@ class CoordinatedExecutor(SpoutExecutor):
         call(self._coordinator, "close")
 
     def _users_metadata(self, metadata: Metadata) -> Metadata:
-        """Return the metadata that the user's coordinator returned, out of the metadata that the log keeps.
+        """Return the metadata that the user's coordinator returned, taken from the metadata in the log.
 
         `plan` wraps the coordinator's metadata, because it may be None, and a plan that is None means no batch.
         """

@@ -13,10 +13,10 @@ from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
 
 Positions = dict[str, Metadata]
-"""The position of every partition ever seen, also of partitions that are not listed now or have no rows."""
+"""The position of every partition ever seen, including partitions that are not listed now or have no rows."""
 
 _EMPTY_PAGES_SECS = 1.0
-"""The seconds for which a plan reads on over pages without rows; after that it makes an empty batch."""
+"""The seconds for which a plan reads pages without rows. After that the plan is an empty batch."""
 
 
 class _Batch:
@@ -26,7 +26,7 @@ class _Batch:
         self.start, self.after = dict(start), dict(start)
         self.parts: list[Emission] = []
         self.partitions: list[str] = []
-        """For each of the `parts` the partition that it comes from."""
+        """The partition of each of the `parts`."""
 
     def add(self, partition: str, start: Metadata, after: Metadata, emission: Emission | None) -> None:
         if after is not None:
@@ -57,7 +57,7 @@ class _PartitionsExecutor:
         self._schema = schema
         self._read: dict[int, tuple[Metadata, Emission]] = {}
         self._moved: tuple[Positions, Positions] = ({}, {})
-        """The positions in the log, and the positions up to which a plan has since read on without finding rows."""
+        """The positions in the log, and for each the later position up to which a plan has found no rows."""
         self._budget = NO_LIMIT
         """The budget of each partition in the last plan."""
         call(spout, "open")
@@ -83,7 +83,9 @@ class _PartitionsExecutor:
     def _next_rows(
         self, attempt: TransactionAttempt, partition: str, start: Metadata, end: float
     ) -> tuple[Metadata, Metadata, Emission | None]:
-        """Read on to a partition's next rows; return the position before them, the position after them, and the rows.
+        """Read on to a partition's next rows.
+
+        Return the position before these rows, the position after them, and the rows.
 
         If the rows are None, equal positions mean that there is nothing now, and different positions that more may
         follow.
@@ -128,7 +130,7 @@ class _PartitionsExecutor:
         return emission if emission is not None and planned == metadata else self._read_again(attempt, metadata)
 
     def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        """Read a batch once more, for another attempt than the one that was planned, and return its emission."""
+        """Read a batch again, for another attempt than the planned one, and return its emission."""
         raise NotImplementedError
 
     def success(self, txid: int, metadata: Metadata) -> None:
@@ -142,7 +144,10 @@ class _PartitionsExecutor:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """Return the spout's present partitions. Raises SpoutContractError if a name is not a str or occurs twice."""
+        """Return the partitions that the spout has now.
+
+        Raises SpoutContractError if a name is not a str or occurs twice.
+        """
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
@@ -154,7 +159,7 @@ class _PartitionsExecutor:
         return partitions
 
     def _positions(self, metadata: Metadata) -> Positions:
-        """Return the positions in the metadata of a batch; none if it is None, which means before the first batch."""
+        """Return the positions in the metadata of a batch; no positions for None (before the first batch)."""
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):
@@ -186,7 +191,7 @@ class PartitionedExecutor(_PartitionsExecutor):
 
 
 class OpaqueExecutor(_PartitionsExecutor):
-    """The executor of an OpaquePartitionedSpout, in which a replay reads again from where the batch begins.
+    """The executor of an OpaquePartitionedSpout: a replay reads again from the position where the batch begins.
 
     The metadata of a batch holds the positions before the batch; the emission's ``after`` holds those after it.
     """

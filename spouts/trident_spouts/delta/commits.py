@@ -1,4 +1,4 @@
-"""Commits of a Delta table's log: one file of JSON lines for each version, which never changes once it is written."""
+"""Commits of a Delta table's log. A commit is one file of JSON lines for a version, which never changes."""
 
 import json
 import re
@@ -32,26 +32,26 @@ def versions_in(names: list[str]) -> list[int]:
 
 
 class Commit(NamedTuple):
-    """The changes that a version has made to the table."""
+    """The changes that one version made to the table."""
 
     version: int
     files: tuple[DataFile, ...]
-    """The files with rows that were new, in the commit's order. Rows that only moved (OPTIMIZE) are left out."""
+    """The files with new rows, in the commit's order. Files whose rows only moved (OPTIMIZE) are left out."""
 
     removed: int
     """The number of files whose rows were deleted or changed."""
 
     operation: str
-    """The writer's name for the operation: WRITE, DELETE, MERGE; "" if it gave none."""
+    """The writer's name for the operation: WRITE, DELETE, MERGE; "" if the commit has no name."""
 
     vectors: bool
-    """Whether one of the files has a deletion vector: some of its rows do not count."""
+    """Whether one of the files has a deletion vector, which means that some of its rows do not count."""
 
     metadata: dict[str, Any] | None
-    """The table's metadata, if the version has set them: its id, schema and configuration."""
+    """The table's metadata, if the version sets them: its id, schema and configuration."""
 
     protocol: dict[str, Any] | None
-    """The table's protocol, if the version has set it."""
+    """The table's protocol, if the version sets it."""
 
     check: int
     """A checksum of the commit's file, which distinguishes the commits of two tables under one path."""

@@ -37,10 +37,10 @@ _ANEW = "to begin anew, replace the stream by one of another name, with newStrea
 log = logging.getLogger("trident.spouts")
 
 
-class Place(NamedTuple):
-    """A place between two data files of a table: after the first `file` new files of a version.
+class TablePosition(NamedTuple):
+    """A position between two data files of a table: after the first `file` new files of the version `version`.
 
-    In a snapshot, it is the place after the first `file` of all files that the table has as of that version.
+    If `snapshot` is true: after the first `file` of all files that the table has as of that version.
     """
 
     version: int
@@ -49,15 +49,15 @@ class Place(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The files between two places. In the form of metadata it names a batch."""
+    """The files between two positions. As metadata, the range names a batch."""
 
     table: str
     """The table's id."""
 
-    start: Place
-    end: Place
+    start: TablePosition
+    end: TablePosition
     check: int | None
-    """The checksum of the commit that was read last; None if it was not in the log any more."""
+    """The checksum of the commit that was read last; None if the commit was no longer in the log."""
 
     def to_metadata(self) -> Metadata:
         """Return the range as JSON."""
@@ -68,7 +68,9 @@ class Range(NamedTuple):
         """Return the range that a batch names. Raises SpoutContractError if another spout wrote it."""
         if not isinstance(metadata, dict) or metadata.keys() != {"table", "from", "to", "check"}:
             raise foreign_metadata_error("DeltaSpout", metadata)
-        return Range(metadata["table"], Place(*metadata["from"]), Place(*metadata["to"]), metadata["check"])
+        return Range(
+            metadata["table"], TablePosition(*metadata["from"]), TablePosition(*metadata["to"]), metadata["check"]
+        )
 
 
 class Limits(NamedTuple):
@@ -79,7 +81,7 @@ class Limits(NamedTuple):
 
 
 class _Room:
-    """The room that is left in a batch. One file always fits into an empty batch."""
+    """The remaining room in a batch. One file always fits into an empty batch."""
 
     def __init__(self, limits: Limits, budget: Budget) -> None:
         self._files, self._bytes = limits.files, budget.bytes_within(limits.bytes)
@@ -87,7 +89,7 @@ class _Room:
         self._empty = True
 
     def takes(self, files: Sequence[DataFile]) -> int:
-        """Take files in their order as long as they fit, and return how many were taken."""
+        """Take files, in order, as long as they fit into the batch, and return how many were taken."""
         for number, file in enumerate(files):
             rows = file.rows or 0
             full = self._files < 1 or self._bytes < file.size or (self._rows is not None and self._rows < rows)
@@ -110,38 +112,38 @@ class Planner:
         self._limits = limits
         self._policy = policy
         self._look: Look | None = None
-        self._begun: Place | None = None
-        """The place where a stream without a batch begins. Kept, so that "latest" stays where it was at first."""
+        self._begun: TablePosition | None = None
+        """The position where a stream without a batch begins. It is kept, so that "latest" does not move."""
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         self._stamps: dict[int, tuple[int, int] | None] = {}
-        """The stamp of the commit that stands before the place of the last plan, by its version."""
+        """The stamp of the commit before the position of the last plan, by the commit's version."""
         self._snapshot: tuple[int, tuple[DataFile, ...]] | None = None
         self._skipped: set[int] = set()
         self._listed = 0.0
         self._measured: tuple[int, int] | None = None
-        """The first version of this run, and the last one that is known."""
+        """The version at which this run began, and the last known version."""
 
     def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
         """Return the range that follows the batch `previous`; None if there is nothing new.
 
-        A range may be empty: it then records the place where the stream begins, or skips versions without new rows.
+        A range may be empty: it then records the position where the stream begins, or skips versions without new rows.
         Raises DataLossError if unread data is lost, and SourceChangedError if rows were changed or deleted.
         """
         before = None if previous is None else Range.from_metadata(previous)
         if before is None:
-            place = self._first_place()
+            position = self._first_position()
         else:
-            place = before.end
+            position = before.end
             self._check_same_table(before)
         look, room = self._look, _Room(self._limits, budget)
         assert look is not None, "both ways have looked at the table"
-        end = self._end_in_snapshot(place, room) if place.snapshot else self._end_in_log(place, room)
-        if end != place and not self._unchanged(place):  # so that all commits that were read are of one table
+        end = self._end_in_snapshot(position, room) if position.snapshot else self._end_in_log(position, room)
+        if end != position and not self._unchanged(position):  # so that all commits that were read are of one table
             raise SourceUnreadableError(f"{self._folder.shown}: the table was made anew while a batch was planned")
-        self._measure(place, end, look)
-        if end == place and (before is not None or self._starting != "latest"):
+        self._measure(position, end, look)
+        if end == position and (before is not None or self._starting != "latest"):
             return None
-        return Range(look.id, place, end, self._check_of(_last_of(end)))
+        return Range(look.id, position, end, self._check_of(_last_of(end)))
 
     def files_of(self, range_: Range) -> tuple[DataFile, ...]:
         """Return the files of a range. Raises DataLossError if the table's log no longer names them."""
@@ -159,7 +161,10 @@ class Planner:
         return tuple(files_)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how many of the known versions were read. Any thread may call this."""
+        """Return how many of the table's known versions were read, and of how many; None before the first measurement.
+
+        Any thread may call this.
+        """
         measured = self._measured
         if measured is None:
             return None
@@ -170,8 +175,11 @@ class Planner:
 
     # --- where a plan begins -----------------------------------------------------------------------------------------
 
-    def _first_place(self) -> Place:
-        """Return the place where a stream without a batch begins, the same one as long as the table is the same."""
+    def _first_position(self) -> TablePosition:
+        """Return the position at which a stream that has had no batch yet starts reading.
+
+        It is chosen once, and again only if the table at the path is replaced by a table with another id.
+        """
         if self._begun is None or not self._unchanged(self._begun):
             former = self._look
             look = self._look_again()
@@ -182,11 +190,11 @@ class Planner:
             self._remember(self._begun)
         return self._begun
 
-    def _beginning(self, look: Look) -> Place:
+    def _beginning(self, look: Look) -> TablePosition:
         if self._starting == "snapshot":
-            return Place(look.version, 0, snapshot=True)
+            return TablePosition(look.version, 0, snapshot=True)
         if self._starting == "latest":
-            return Place(look.version + 1, 0)
+            return TablePosition(look.version + 1, 0)
         version = 0 if self._starting == "earliest" else self._starting
         if version > look.version + 1:
             raise TopologyError(
@@ -199,12 +207,12 @@ class Planner:
                 f"{look.earliest}: older versions were cleaned up. Start with startingVersion='snapshot' (all rows "
                 f"that the table has now, then what is added) or startingVersion={look.earliest}"
             )
-        return Place(version, 0)
+        return TablePosition(version, 0)
 
     def _check_same_table(self, before: Range) -> None:
         """Raise DataLossError if the table is not that of the batch `before`, or is at an earlier version."""
-        place, last = before.end, _last_of(before.end)
-        if self._unchanged(place):
+        position, last = before.end, _last_of(before.end)
+        if self._unchanged(position):
             return
         look = self._look_again()
         if look.id != before.table:
@@ -219,18 +227,18 @@ class Planner:
                 f"{self._folder.shown}: version {last} is not the one that was read: the table was restored, or copied "
                 f"back, and is at version {look.version} now; {_ANEW}"
             )
-        self._remember(place)
+        self._remember(position)
 
-    def _unchanged(self, place: Place) -> bool:
-        """Return whether the commit before a place is the same as when this run read it.
+    def _unchanged(self, position: TablePosition) -> bool:
+        """Return whether the commit before a position is the same as when this run read it.
 
         A commit never changes. So if it did change, or is gone, the table may be another one.
         """
-        last = _last_of(place)
+        last = _last_of(position)
         return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))
 
-    def _remember(self, place: Place) -> None:
-        last = _last_of(place)
+    def _remember(self, position: TablePosition) -> None:
+        last = _last_of(position)
         self._stamps = {last: self._folder.stamp(commit_path(last)) if last >= 0 else None}
 
     def _look_again(self) -> Look:
@@ -240,22 +248,26 @@ class Planner:
 
     # --- where it ends -----------------------------------------------------------------------------------------------
 
-    def _end_in_snapshot(self, place: Place, room: _Room) -> Place:
-        files = self._files_as_of(place.version)
-        index = place.file + room.takes(files[place.file :])
-        return Place(place.version, index, snapshot=True) if index < len(files) else Place(place.version + 1, 0)
+    def _end_in_snapshot(self, position: TablePosition, room: _Room) -> TablePosition:
+        files = self._files_as_of(position.version)
+        index = position.file + room.takes(files[position.file :])
+        return (
+            TablePosition(position.version, index, snapshot=True)
+            if index < len(files)
+            else TablePosition(position.version + 1, 0)
+        )
 
-    def _end_in_log(self, place: Place, room: _Room) -> Place:
-        version, index = place.version, place.file
-        while version < place.version + _MOST_COMMITS and (commit := self._commit(version)) is not None:
+    def _end_in_log(self, position: TablePosition, room: _Room) -> TablePosition:
+        version, index = position.version, position.file
+        while version < position.version + _MOST_COMMITS and (commit := self._commit(version)) is not None:
             files = self._new_files(commit)[index:]
             taken = room.takes(files)
             if taken < len(files):
-                return Place(version, index + taken)
+                return TablePosition(version, index + taken)
             version, index = version + 1, 0
-        if version == place.version and self._look is not None and version <= self._look.version:
+        if version == position.version and self._look is not None and version <= self._look.version:
             raise self._gone_error(version)
-        return Place(version, index)
+        return TablePosition(version, index)
 
     def _gone_error(self, version: int) -> DataLossError:
         return DataLossError(
@@ -286,7 +298,7 @@ class Planner:
         return None if content is None else read_commit(version, content, self._folder.shown)
 
     def _check_commit(self, commit: Commit) -> None:
-        """If a version changes the table's schema or features, check that files can still be read as before."""
+        """Check that files can still be read as before, if a version changes the table's schema or features."""
         shown = f"{self._folder.shown}, version {commit.version}"
         if commit.protocol is not None:
             protocol = commit.protocol
@@ -297,7 +309,10 @@ class Planner:
                 check_fields(self._schema, schema_from(commit.metadata["schemaString"]), shown)
 
     def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
-        """Return the new files of a version; none if it changes or deletes rows and the policy is to skip it."""
+        """Return the new files of a version.
+
+        Return none if the version changes or deletes rows and the policy is to skip such versions.
+        """
         if commit.removed and self._policy == "fail":
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes "
@@ -322,7 +337,7 @@ class Planner:
         return self._snapshot[1]
 
     def _own(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
-        """Return the files. Raises SourceUnreadableError if one lies outside the table, as in a shallow clone."""
+        """Return the files. Raises SourceUnreadableError if a file lies outside the table, as in a shallow clone."""
         for file in files:
             if "://" in file.path or file.path.startswith(("/", "file:")):
                 raise SourceUnreadableError(
@@ -332,11 +347,11 @@ class Planner:
         return files
 
     def _check_of(self, version: int) -> int | None:
-        """Return the checksum of a commit; None if it is not in the log."""
+        """Return the checksum of a commit; None if the commit is not in the log."""
         commit = self._commits.get(version) or (self._read(version) if version >= 0 else None)
         return None if commit is None else commit.check
 
-    def _measure(self, start: Place, end: Place, look: Look) -> None:
+    def _measure(self, start: TablePosition, end: TablePosition, look: Look) -> None:
         """Record the latest version of the table. While the run is behind, the log is listed only now and then."""
         first, last = self._measured or (start.version, look.version)
         behind = end.file > 0 or end.snapshot
@@ -346,6 +361,6 @@ class Planner:
         self._measured = first, max(last, look.version, end.version if behind else end.version - 1)
 
 
-def _last_of(place: Place) -> int:
-    """Return the version whose commit was read last before a place; -1 if there is none."""
-    return place.version if place.snapshot or place.file else place.version - 1
+def _last_of(position: TablePosition) -> int:
+    """Return the version whose commit was read last before a position; -1 if there was no such commit."""
+    return position.version if position.snapshot or position.file else position.version - 1

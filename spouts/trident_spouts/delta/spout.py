@@ -86,7 +86,7 @@ class DeltaSpout:
     maxBytesPerBatch: int
     storageOptions: Mapping[str, str]
     _schema: list[StructType] = field(compare=False)
-    """A list with the fields, once they were read: the dataclass is frozen, a list is not."""
+    """A list that holds the fields once they were read. (The dataclass is frozen, a list is not.)"""
     kind = SpoutKind.TRANSACTIONAL
 
     def __init__(
@@ -125,7 +125,7 @@ class DeltaSpout:
 
     @property
     def schema(self) -> StructType:
-        """Return the declared fields; if there are none, the fields that the table had at the first call."""
+        """The declared fields; if none are declared, the fields that the table had at the first call."""
         if not self._schema:
             self._schema.append(look_at(folder_of(self.path, self.storageOptions)).schema)
         return self._schema[0]
@@ -156,7 +156,7 @@ def _version_error(message: str) -> TopologyError:
 
 
 class _DeltaExecutor(SpoutExecutor):
-    """The executor of a DeltaSpout. It plans ranges of data files by the table's log, and emits them by reference."""
+    """The executor of a DeltaSpout. It plans ranges of data files from the table's log, and emits them by reference."""
 
     plans_ahead = True
 

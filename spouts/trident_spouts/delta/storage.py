@@ -1,4 +1,4 @@
-"""The folder of a Delta table: a local one, or one on an object store, which the package deltalake opens."""
+"""The folder of a Delta table, local or on an object store. On an object store, the package deltalake opens files."""
 
 import os
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from trident.base.secrets import read_secret
 from trident_spouts.tables.data_files import one_line
 
 _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}
-"""How long a store may take, unless the options say otherwise. The package's file system holds Python's lock while it
-waits, so a store that hangs would hold up the whole driver. A failed attempt is repeated in any case."""
+"""The time limits of a store, unless the options set others. The package's file system holds Python's lock while it
+waits, so a store that hangs would block the whole driver. A failed attempt is repeated in any case."""
 
 
 def deltalake() -> Any:
@@ -73,7 +73,7 @@ class TableFolder:
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """The options with their secrets."""
+        """The options, with the values of secrets."""
         return {name: read_secret(f"storageOptions: {name}", value, _refused) for name, value in self.options} or None
 
 

@@ -1,4 +1,4 @@
-"""The inspection of a Delta table with the package deltalake: its facts, its files, and whether it can be read."""
+"""The inspection of a Delta table with the package deltalake: its facts, its files, and whether it is readable."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ from trident_spouts.tables.data_files import DataFile, one_line
 _READER_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
-"""The features of a table that this reader knows. Mapped columns and deletion vectors are refused where they are used,
-because many tables allow them and use them nowhere."""
+"""The features of a table that this reader knows. Mapped columns and deletion vectors are refused only where they are
+used, because many tables allow them without using them."""
 
 
 class Look(NamedTuple):
-    """The facts about a table as of one moment."""
+    """The facts about a table at one moment."""
 
     id: str
-    """The id that the table got when it was made."""
+    """The id that the table got when it was created."""
 
     version: int
     """The last version."""
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
 
 def look_at(folder: TableFolder) -> Look:
-    """Return the present facts about a table. Raises SourceUnreadableError if it is missing or cannot be read."""
+    """Return the facts about a table now. Raises SourceUnreadableError if the table is missing or cannot be read."""
     table = _load(folder, None)
     metadata, protocol = table.metadata(), table.protocol()
     check_readable(protocol.min_reader_version, protocol.reader_features or (), metadata.configuration, folder.shown)
@@ -54,7 +54,7 @@ def look_at(folder: TableFolder) -> Look:
 
 
 def check_readable(reader: int, features: Sequence[str], configuration: Mapping[str, Any], shown: str) -> None:
-    """Raise SourceUnreadableError if a table uses a feature that this reader does not know, and name the feature."""
+    """Raise SourceUnreadableError, which names the feature, if a table uses a feature that this reader lacks."""
     unknown = sorted({str(feature) for feature in features} - _READER_FEATURES)
     mapping = configuration.get("delta.columnMapping.mode") or "none"
     if reader > 3:
@@ -77,13 +77,13 @@ def vectors_error(shown: str, where: str) -> SourceUnreadableError:
 
 
 def schema_from(text: str) -> StructType:
-    """Return the fields of a table from its schema, which is JSON in Spark's own form."""
+    """Return the fields of a table from its schema, which is JSON in the form that Spark uses."""
     fields = StructType.fromJson(json.loads(text)).fields
     return schema_of([StructField(field.name, field.dataType, field.nullable) for field in fields])
 
 
 def check_fields(declared: StructType, table: StructType, shown: str) -> None:
-    """Raise SpoutContractError unless the table has each declared field, with its type."""
+    """Raise SpoutContractError unless the table has each declared field, with the declared type."""
     for field in declared.fields:
         if field.name not in table.names:
             near = did_you_mean(field.name, table.names)

@@ -1,4 +1,4 @@
-"""Files of HDFS, through pyarrow's file system, which needs Hadoop's own library (libhdfs) on each machine."""
+"""Files of HDFS, read through pyarrow's file system, which needs Hadoop's own library (libhdfs) on each machine."""
 
 import glob
 import posixpath
@@ -109,7 +109,7 @@ class ArrowFile(OpenFile):
         self._place, self._listed_name = place, name
 
     def status(self) -> ListedFile:
-        """Return the file that has the name now, because Arrow does not say which file it has opened."""
+        """Return the file that has this name now, because Arrow does not tell which file it has opened."""
         return self._place.look(self._listed_name)
 
 

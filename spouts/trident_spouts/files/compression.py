@@ -12,13 +12,13 @@ from trident.base.errors import MalformedInputError, SpoutError
 
 
 class Content(Protocol):
-    """The content of a file: bytes that are read one after the other."""
+    """The content of a file, as bytes that are read in order."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _NotClosed:
-    """A file that Arrow reads and does not close, because its owner still has to check that it is the planned one."""
+    """A file that Arrow reads without closing it, because its owner must still check that it is the planned file."""
 
     closed = False
 
@@ -49,7 +49,7 @@ def is_compressed(name: str) -> bool:
 
 
 def unpacked(file: BinaryIO, name: str) -> Content:
-    """Return the content of an opened file, unpacked if the suffix of `name` says that the file is compressed.
+    """Return the content of an opened file, unpacked if `name` has the suffix of a compression.
 
     Reading it raises MalformedInputError if it is damaged or ends too early.
     """

@@ -46,7 +46,7 @@ class CsvFormat:
     values: ValueReader = STRICT
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
-    """The columns of the file that is read, which `bind` sets."""
+    """The columns of the file to read, which `bind` sets."""
 
     @property
     def whole(self) -> bool:
@@ -94,7 +94,10 @@ class CsvFormat:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole rows that begin at byte `offset` of the file `path`.
+        """Parse `data`, whole rows of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a header and a byte order mark are skipped.
+        Errors use `offset` to find line numbers.
 
         Raises MalformedInputError for invalid UTF-8 or a row that cannot be read, unless the format keeps such input.
         """
@@ -220,6 +223,6 @@ class CsvFormat:
 
 
 _NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
-"""Texts that other programs write for null, in lower case."""
+"""Texts that other programs write for null, here in lower case."""
 
 _MOST_BLOCK = 1 << 28

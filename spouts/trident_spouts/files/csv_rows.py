@@ -1,4 +1,6 @@
-"""The grammar of CSV: where values and rows begin and end. It is that of RFC 4180, with options named as in Spark.
+"""The grammar of CSV: where values and rows begin and end.
+
+It is the grammar of RFC 4180, with options named as in Spark.
 
 Two readers follow it. The exact one below reads row by row, and says what is wrong with a row. `Grammar.plain` decides
 whether Arrow's reader, which is far faster and more lenient, would read the same.

@@ -1,4 +1,4 @@
-"""The birth of a file, which is the time at which it was made.
+"""The birth of a file: the time at which the file was created.
 
 It distinguishes a renamed file from a new file that got the inode of a deleted one.
 """
@@ -16,7 +16,7 @@ _BIRTH_OFFSET = 80
 
 
 def birth_of(descriptor: int) -> int:
-    """Return the time (ms since 1970) at which an opened file was made; 0 if the system does not know it.
+    """Return the time (ms since 1970) at which an opened file was created; 0 if the system does not know it.
 
     A rename does not change this time. Python's own ``stat`` gives it only on systems other than Linux.
     """

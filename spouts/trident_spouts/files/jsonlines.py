@@ -29,7 +29,7 @@ _BLANK = b" \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class CorruptLine:
-    """A line that cannot be read, and why.
+    """A line that cannot be read, and the reason.
 
     The reason names no file and no line number, because a folder may move, and a replayed batch must be the same.
     """
@@ -39,18 +39,21 @@ class CorruptLine:
 
 
 def with_corrupt_fields(schema: StructType) -> StructType:
-    """Return the fields, made nullable, followed by those for a line that cannot be read: the line, and the reason."""
+    """Return the fields, made nullable, followed by two fields for unreadable lines: the line, and the reason."""
     kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name not in (CORRUPT, REASON)]
     return StructType([*kept, StructField(CORRUPT, StringType()), StructField(REASON, StringType())])
 
 
 def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructType:
-    """Return the fields that are read from a file; those for unreadable lines are not among them."""
+    """Return the fields that are read from a file, without the fields for unreadable lines."""
     return StructType([f for f in schema.fields if malformed == "fail" or f.name not in (CORRUPT, REASON)])
 
 
 def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
-    """Append two fields, the unreadable line and the reason: null in readable rows. No `corrupt`: all are readable."""
+    """Append two fields, the unreadable line and the reason, which are null in readable rows.
+
+    `corrupt` has an entry for each row, None for a readable one; without `corrupt`, all rows are readable.
+    """
     if corrupt is None:
         lines = reasons = pa.nulls(table.num_rows, pa.string())
     else:
@@ -61,7 +64,7 @@ def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None)
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """The format of files in which each line is a JSON object; its values are matched with the fields by name.
+    """The format of files in which each line is a JSON object. Values are matched with fields by name.
 
     A missing field is null, and a field that is not declared is ignored. A value must have the JSON type of its field;
     dates and times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too. `values`
@@ -80,7 +83,10 @@ class JsonFormat:
         return self
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole lines that begin at byte `offset` of the file `path`.
+        """Parse `data`, whole lines of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a byte order mark is skipped. Errors use `offset`
+        to find line numbers.
 
         Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
         """
@@ -93,14 +99,17 @@ class JsonFormat:
         return add_corrupt_lines(table, corrupt) if self.malformed == "keep" else table
 
     def count(self, data: bytes, offset: int) -> int:
-        """Count the lines that are not blank, each of which becomes a tuple or fails the batch."""
+        """Return the number of lines that are not blank. Each of them becomes a tuple or fails the batch."""
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
     def read_by_line(
         self, data: bytes, target: pa.Schema, path: FileRef, offset: int
     ) -> tuple[pa.Table, list[CorruptLine | None]]:
-        """Read `data` line by line; return the tuples, and for each tuple the line if it cannot be read, else None."""
+        """Read `data` line by line.
+
+        Return the tuples, and for each tuple its line if that cannot be read, otherwise None.
+        """
         rows: list[dict[str, Any]] = []
         corrupt: list[CorruptLine | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):

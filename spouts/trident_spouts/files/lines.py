@@ -54,7 +54,9 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes from `start` to `end` in chunks of whole lines: (offset, bytes). Lines begin at both bounds.
+    """Yield the bytes from `start` to `end` in chunks of whole lines: (offset, bytes).
+
+    Lines begin at `start` and `end`.
 
     Raises EOFError, with the offset, if the file ends before `end`.
     """

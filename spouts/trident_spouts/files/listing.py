@@ -10,7 +10,7 @@ from trident_spouts.files.places import FilePlace, ListedFile
 
 
 def list_files(place: FilePlace, by_name: bool = False, after: str = "", most: int | None = None) -> list[ListedFile]:
-    """Return the files that exist now, in the order in which they are read. A file with several links comes once.
+    """Return the files that exist now, in the order in which they are read. A file with several links is listed once.
 
     Files are read in the order of their modification times, or with `by_name` of their names. A place that lists names
     in their order begins after the name `after`, and ends after `most` files. Raises SourceUnreadableError if the files
@@ -51,7 +51,9 @@ def check_readable(files: list[ListedFile], place: FilePlace) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file is hidden, as writers hide unfinished files: by its name, or by that of a folder above it.
+    """Return whether a file is hidden by its name, or by the name of a folder above it.
+
+    Writers give such names to unfinished files.
 
     The rules are Spark's. They also hold for the names of all folders below the root, because a Spark job keeps its
     unfinished files under ``_temporary``.

@@ -1,4 +1,4 @@
-"""Files on the disks of a machine, or on disks that the driver and all workers mount under the same path."""
+"""Files on the disks of a machine, or on disks that driver and workers mount under the same path."""
 
 import glob
 import io
@@ -26,7 +26,7 @@ class LocalFile(OpenFile):
         return ListedFile.of(self._listed_name, os.fstat(self.fileno()))
 
     def birth(self) -> int:
-        """Return the time (ms since 1970) at which the file was made; 0 if the system does not know it."""
+        """Return the time (ms since 1970) at which the file was created; 0 if the system does not know it."""
         return birth_of(self.fileno())
 
 
@@ -82,7 +82,7 @@ class LocalPlace:
         return LocalFile(self.path(file.name), file.name)
 
     def for_arrow(self, file: ListedFile) -> str:
-        """Return the path, which Arrow opens itself."""
+        """Return the file's path, which Arrow opens itself."""
         return self.path(file.name)
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:

@@ -12,17 +12,17 @@ from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.ranges import unreadable_error
 
 _AT_ONCE = 16
-"""How many named files are looked at at once: of an object store, each look is a request."""
+"""How many named files are looked up at the same time. On an object store, each look-up is a request."""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """A file in `place` that names other files there, one in each line, or as JSON in the form of Redshift's COPY."""
+    """A file in `place` that names other files there: one in each line, or as JSON as for Redshift's COPY."""
 
     place: FilePlace
     name: str
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
-    """The manifest as it was listed when it was last read, and the names in it."""
+    """The manifest as it was listed at the last reading, and its names."""
 
     def __str__(self) -> str:
         return self.place.path(self.name)
@@ -55,7 +55,10 @@ class Manifest:
         return zlib.crc32("\n".join(names).encode())
 
     def check_begins(self, names: Sequence[str], read: int, checksum: int) -> None:
-        """Raise SpoutContractError unless the first `read` names still have the checksum that they had when read."""
+        """Check that the first `read` names still have the checksum from when they were read.
+
+        Raises SpoutContractError if they do not.
+        """
         if len(names) < read or self.checksum(names[:read]) != checksum:
             raise SpoutContractError(
                 f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "
@@ -64,7 +67,7 @@ class Manifest:
             )
 
     def files(self, names: Sequence[str]) -> Iterator[ListedFile]:
-        """Yield the named files as they are now. Raises SourceUnreadableError if one is missing."""
+        """Yield the named files as they are now. Raises SourceUnreadableError if a file is missing."""
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             for start in range(0, len(names), _AT_ONCE):
                 yield from threads.map(self._look, names[start : start + _AT_ONCE])
@@ -97,7 +100,7 @@ class Manifest:
             ) from None
 
     def _name_of(self, path: str) -> str:
-        """Return the name in `place` of a file that is named by a path, which may be relative to the manifest."""
+        """Return the name in `place` of a file whose path, perhaps relative to the manifest, is `path`."""
         root = self.place.address
         if "://" not in root:
             plain = "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

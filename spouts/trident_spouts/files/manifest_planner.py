@@ -1,4 +1,4 @@
-"""The choice of the files, among those that a manifest names, that the next batch reads."""
+"""The choice of files for the next batch, among the files that a manifest names."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from trident_spouts.files.ranges import FileRange
 from trident_spouts.files.read_files import ReadFiles
 
 _LOOKS = 5
-"""How often files are looked at in one plan, if they change meanwhile."""
+"""How often one plan looks up files that change meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPosition:
-    """The place of a stream in its manifest: how many names were read to their end, and the checksum of these names.
+    """The position of a stream in its manifest: how many names were read completely, and the checksum of these names.
 
     `begun` has an entry for the next file if a part of it was read.
     """
@@ -48,7 +48,7 @@ class ManifestPlanner:
         # A file is named once it is complete; only the manifest itself may be young.
         self._planner = replace(planner, limits=replace(planner.limits, complete_after=0.0))
         self.named = 0
-        """How many files the manifest named when it was last read."""
+        """The number of files that the manifest named at the last reading."""
 
     def next(
         self, position: ManifestPosition, time: float, budget: Budget
@@ -82,7 +82,7 @@ class ManifestPlanner:
         return ranges, ManifestPosition(read, self._manifest.checksum(names[:read]), ReadFiles(entries=begun))
 
     def _coming(self, names: list[str], begun: ReadFiles) -> list[ListedFile]:
-        """Look up the files with the next names, at least as many as fit in a batch, and return them in order."""
+        """Look up the files of the next names, at least as many as fit into a batch. Return them in order."""
         limits, files, count, size = self._planner.limits, list[ListedFile](), 0, 0
         for file in self._manifest.files(names):
             files.append(file)

@@ -25,7 +25,7 @@ class ObjectPlace:
     """The URL of the bucket: ``s3://bucket``."""
 
     folder: str
-    """The part of all keys that comes before the names, without a slash at its end; it may be empty."""
+    """The part of all keys before the names, without a slash at its end. It may be empty."""
 
     pattern: str
     """A glob below `folder`; if it is empty, all objects of that folder."""
@@ -150,7 +150,10 @@ class ObjectPlace:
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
-        """Raise errors of the store as SourceUnreadableError, and FileNotFoundError if an object is not there."""
+        """Raise errors of the store as SourceUnreadableError within the block.
+
+        If an object does not exist, raise FileNotFoundError.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -162,7 +165,7 @@ class ObjectPlace:
 
 
 class ObjectFile(OpenFile):
-    """An object that is read by ranges, each with the tag that it was listed with."""
+    """An object that is read by ranges, each with the tag that the listing showed."""
 
     def __init__(self, place: ObjectPlace, file: ListedFile) -> None:
         super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), BUFFER)

@@ -53,7 +53,7 @@ class FilesEmission(Emission):
     rows: int | None = None
     after: Metadata = None
     nanoseconds: bool | None = None
-    """Whether a file has times in nanoseconds, which Spark cannot read; None: the footers have to be asked."""
+    """Whether a file has times in nanoseconds, which Spark cannot read. None: the footers must be read to know it."""
 
     @property
     def bytes(self) -> int | None:
@@ -70,7 +70,10 @@ class FilesEmission(Emission):
         yield read_parquet(path, self.schema)
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame that scans exactly these files: Spark lists no folder, and no row goes to the driver."""
+        """Return a DataFrame that scans exactly these files.
+
+        Spark lists no folder, and no row passes through the driver.
+        """
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         if self.python_only(spark):
@@ -85,7 +88,7 @@ class FilesEmission(Emission):
 
     @property
     def cheap(self) -> bool:
-        """Return whether reading the tuples twice costs less than keeping them: it does on a local disk."""
+        """Whether reading the tuples twice costs less than keeping them, which is so on a local disk."""
         return self._local
 
     @property
@@ -125,7 +128,7 @@ class FilesEmission(Emission):
         return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
 
     def _only_spark(self) -> str:
-        """Return the error text for files that only Spark's own scan could read, if that scan cannot either."""
+        """Return the text of the error for files that only Spark's scan could read, but that it cannot read either."""
         why = "(times of Spark before 3.1, or spark.sql.caseSensitive=true)"
         where = os.path.dirname(str(self.paths[0]))
         if not self._local:
@@ -155,7 +158,7 @@ class FilesEmission(Emission):
             )
 
     def check_scanned(self) -> None:
-        """Check, after Spark has read the files, that they are still the planned ones.
+        """Check, after Spark has read the files, that they are still the planned files.
 
         Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
         other files.
@@ -226,11 +229,11 @@ def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
 
 _NEW_DAYS = datetime.date(1582, 10, 15)
 _NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)
-"""The first day and the first time from which on the calendars of Spark 2 and Spark 3 agree."""
+"""The first day and the first time from which the calendars of Spark 2 and Spark 3 agree."""
 
 
 def _has_old_days(values: pa.Array) -> bool:
-    """Return whether a value, or a value inside one, is a day or a time on which the two calendars may differ."""
+    """Return whether a value, or a value inside it, is a day or time on which the two calendars may differ."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(map(_has_old_days, values.flatten()))

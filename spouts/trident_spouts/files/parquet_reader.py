@@ -24,13 +24,13 @@ from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
-"""What to do about times in nanoseconds, in words for messages."""
+"""The way out for times in nanoseconds, in words for messages."""
 
 _FEW = 16
-"""How many footers are read at once. To open an object takes some ten milliseconds of waiting."""
+"""How many footers are read at the same time. Opening an object takes some ten milliseconds of waiting."""
 
 _BATCH_ROWS = 10_000
-"""The number of rows that are read at once: as many as Spark would send to a worker at once."""
+"""The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class RowGroups:
     path: FileRef
     numbers: tuple[int, ...]
     bytes: int = 0
-    """About how many bytes of columns they have."""
+    """The approximate number of bytes of columns in them."""
 
 
 @contextmanager
 def _reading(path: FileRef) -> Iterator[None]:
-    """Raise SourceUnreadableError if the body fails because the file cannot be read, or is not a Parquet file."""
+    """Raise SourceUnreadableError if the block fails because the file cannot be read, or is not a Parquet file."""
     try:
         yield
     except SourceUnreadableError:
@@ -73,7 +73,7 @@ def _read_footer(path: FileRef) -> pq.FileMetaData:
 
 
 def footers(paths: Sequence[FileRef]) -> list[pq.FileMetaData]:
-    """Return the footers of several Parquet files. If there are many, several threads read them."""
+    """Return the footers of Parquet files. If there are many, several threads read them."""
     if len(paths) <= _FEW:
         return [footer(path) for path in paths]
     with ThreadPoolExecutor(_FEW) as threads:

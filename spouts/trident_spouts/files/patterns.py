@@ -1,4 +1,4 @@
-"""Globs over names with slashes, as Python's `glob` reads them on a disk."""
+"""Globs over names with slashes, with the meaning that Python's `glob` has on a disk."""
 
 import re
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def _match(parts: list[str], pattern: list[str]) -> bool:
 
 
 def literal_start(pattern: str) -> str:
-    """Return the text with which all names begin that match a pattern.
+    """Return the longest text without wildcards with which every matching name begins.
 
     >>> literal_start("2024-*/x"), literal_start("[*]x")
     ('2024-', '*x')

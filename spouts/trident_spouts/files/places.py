@@ -39,7 +39,7 @@ class OpenFile(io.BufferedReader):
         """
 
     def birth(self) -> int:
-        """Return the time (ms since 1970) at which the file was made; 0 if the place does not know it."""
+        """Return the time (ms since 1970) at which the file was created; 0 if the place does not know it."""
         return 0
 
 
@@ -58,7 +58,7 @@ class FilePlace(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Return whether a file may grow after it was read. An object does not grow: it is replaced as a whole."""
+        """Whether a file may grow after it was read. An object cannot: it is replaced as a whole."""
         ...
 
     @property
@@ -87,9 +87,9 @@ class FilePlace(Protocol):
         ...
 
     def open(self, file: ListedFile) -> OpenFile:
-        """Open a file by its name (and tag, if it has one). Raises OSError if it cannot be read."""
+        """Open a file by its name, and by its tag if it has one. Raises OSError if the file cannot be read."""
         ...
 
     def for_arrow(self, file: ListedFile) -> str | BinaryIO:
-        """Return the source from which Arrow reads the file: a local path, or else the opened file."""
+        """Return the object from which Arrow reads the file: a local path, or the opened file."""
         ...

@@ -1,4 +1,4 @@
-"""The choice of the files that the next batch reads, and of the bytes of long text files."""
+"""The choice of files for the next batch, and of the bytes of long text files."""
 
 import os
 import shlex
@@ -16,16 +16,16 @@ MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
 
 _LONG = 1 << 10
-"""The length (bytes) from which a common beginning of two contents cannot be chance."""
+"""The length (bytes) from which two contents with the same beginning cannot be equal by chance."""
 
 
 class StaleListingError(Exception):
-    """The error if a listed file is gone, or another file has its name by now."""
+    """A listed file is gone, or another file has its name now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most bytes and files in one batch, and the age (seconds) from which on a file counts as complete."""
+    """The most bytes and files in one batch, and the age (seconds) from which a file counts as complete."""
 
     bytes: int
     files: int | None
@@ -48,7 +48,7 @@ class Planner:
     unpacks: bool = False
 
     def packed(self, name: str) -> bool:
-        """Return whether a file of this name is compressed, and is unpacked when it is read."""
+        """Return whether a file of this name is compressed, so that it is unpacked when it is read."""
         return self.unpacks and is_compressed(name)
 
     def cuts(self, name: str) -> bool:
@@ -56,13 +56,13 @@ class Planner:
         return self.by_lines and not self.packed(name)
 
     def grows(self, name: str) -> bool:
-        """Return whether a file of this name may grow by whole lines after it was read."""
+        """Return whether a file of this name may grow, by whole lines, after it was read."""
         return self.place.grows and self.cuts(name)
 
     # --- recognition of files that were read ----------------------------------------------------------------------
 
     def recognize(self, seen: ReadFiles, listing: list[ListedFile]) -> ReadFiles:
-        """Return `seen`, the record of the files that were read, with each file under the name it has in the listing.
+        """Return the record of the files that were read, `seen`, with the names that these files have in the listing.
 
         A renamed file is recognized by its inode and its content, and a file that differs from its entry in size or
         time by its content. Raises SpoutContractError if the name of a file that was read now belongs to another or
@@ -83,7 +83,7 @@ class Planner:
         return replace(seen, entries=entries, root=root)
 
     def _in_order(self, seen: ReadFiles) -> ReadFiles:
-        """Return the record of the files that were read, converted to the order in which files are read now.
+        """Return the record of the files that were read, sorted in the order in which files are read now.
 
         Raises SpoutContractError if files that were read are known only by their place in the other order.
         """
@@ -98,7 +98,7 @@ class Planner:
         )
 
     def _rebased(self, seen: ReadFiles, root: str, listing: list[ListedFile]) -> ReadFiles:
-        """Return the record of the files that were read, with names relative to another root than before.
+        """Return the record of the files that were read, with names relative to the present root.
 
         Either the spout's path covers more or fewer folders now, or the folder was moved. Raises SpoutContractError if
         neither is the case, because none of the files that were read is there.
@@ -121,7 +121,7 @@ class Planner:
         return any(file.name in seen.entries and self._same_content(file, seen.entries[file.name]) for file in listing)
 
     def _check_old_files(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
-        """Raise SpoutContractError if a folder that was not read has a file so old that it would count as read."""
+        """Raise SpoutContractError if an unread folder has a file that is so old that it would count as read."""
         for file in listing:
             from_old_root = os.path.relpath(os.path.join(rebased.root or "", file.name), seen.root)
             if rebased.is_past(file) and from_old_root.startswith(os.pardir + os.sep):
@@ -132,7 +132,7 @@ class Planner:
                 )
 
     def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
-        """Return the entries, with renamed files under their new names."""
+        """Return the entries. Those of renamed files have the new names."""
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
         present = {file.name: file.inode for file in listing if file.name in entries}
         moves: dict[str, str] = {}
@@ -169,7 +169,7 @@ class Planner:
             return identity(opened, end)
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
-        """Return the entry with the file's inode and time of creation, its mtime unless it has grown, and a checksum.
+        """Return the entry with the file's inode, creation time and checksum, and its mtime unless the file grew.
 
         Raises SpoutContractError if the file does not have the content that was read.
         """
@@ -190,7 +190,7 @@ class Planner:
     def next(
         self, seen: ReadFiles, listing: list[ListedFile], time: float, budget: Budget = NO_LIMIT
     ) -> tuple[list[FileRange], ReadFiles]:
-        """Return the ranges that the next batch reads, and the record of the files that were read after it.
+        """Return the ranges that the next batch reads, and the record of read files after that batch.
 
         The bytes of the ranges stay within the limits and within `budget`. A file that cannot be cut is read as a
         whole.
@@ -255,7 +255,7 @@ class Planner:
     def _range(
         self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
-        """Return the part of a file that the batch reads, and the file's entry after it; None if the batch is full.
+        """Return the part of a file that the batch reads, and the file's entry after that; None if the batch is full.
 
         `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet. The file
         may have grown since it was listed. The range is empty if the file is not complete yet.

@@ -1,4 +1,4 @@
-"""A file that is read over a network by ranges of bytes, with reading ahead while it is read in order."""
+"""A file that is read over a network by ranges of bytes. It reads ahead while it is read in order."""
 
 import io
 from collections.abc import Callable
@@ -8,11 +8,11 @@ BUFFER = 64 << 10
 
 _LEAST = 64 << 10
 _MOST = 8 << 20
-"""The least and the most bytes that one request reads ahead."""
+"""The least and the most bytes that one request reads ahead of the reader."""
 
 
 class RangeReader(io.RawIOBase):
-    """The bytes of a file of known size, which `fetch` returns from one byte up to (not including) another.
+    """The bytes of a file of known size. `fetch` returns the bytes from one position up to (not including) another.
 
     A request that continues the previous one is twice as long. So a jump costs little, and a file that is read in order
     needs few requests.

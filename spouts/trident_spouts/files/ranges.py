@@ -1,4 +1,4 @@
-"""The part of a file that one batch reads, and the checks that the file is still the one that was planned."""
+"""The part of a file that one batch reads, and the checks that the file is still the planned one."""
 
 import platform
 import zlib
@@ -30,18 +30,18 @@ def checksum(file: BinaryIO, end: int) -> int:
 
 
 def tag_checksum(tag: str) -> int:
-    """Return the checksum of an object's entity tag, which is used in place of a checksum of its content."""
+    """Return the checksum of an object's entity tag, which replaces a checksum of its content."""
     return zlib.crc32(tag.encode())
 
 
 def identity(file: OpenFile, end: int) -> int:
-    """Return the number by which the content of an opened file before byte `end` is recognized."""
+    """Return the number that identifies the content of an opened file before byte `end`."""
     tag = file.status().tag
     return tag_checksum(tag) if tag else checksum(file, end)
 
 
 def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Return what `checksum` returns for each end of a content that is read only once, and the content's size.
+    """Return the result of `checksum` for each end of a content that can be read only once, and the content's size.
 
     There is no checksum for an end beyond the content.
 
@@ -142,7 +142,7 @@ class PlannedFile:
 
 
 FileRef = str | PlannedFile
-"""What a reader opens: the planned file, or a path of the local disk at which any file will do."""
+"""A file that a reader opens: the planned file, or a path of the local disk at which any file will do."""
 
 
 def opening_bytes(path: FileRef) -> int:
@@ -176,7 +176,9 @@ class FileRange:
 
 
 def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *, grows: bool) -> PlannedFile:
-    """Return the planned file, which has the given name now, after a check that it still holds the planned bytes.
+    """Check that the planned file still holds the planned bytes, and return it.
+
+    `name` is the name that the file has now.
 
     Raises SourceUnreadableError if the file cannot be read, SpoutContractError if it has changed. With `grows`, a file
     that has only grown has not changed. An object with a tag is checked when it is read.

@@ -1,4 +1,4 @@
-"""Reading of several files at once, for places where opening a file is slow. The tuples still come in order."""
+"""Reading of several files at once, for places where opening a file is slow. The tuples are still emitted in order."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ _Part = TypeVar("_Part")
 
 _MOST_BYTES = 64 << 20
 _MOST_ITEMS = 8
-"""The most bytes and items that are read ahead. A longer item is read by itself, part by part."""
+"""The most bytes and items that are read ahead. A longer item is read alone, part by part."""
 
 
 def read_in_order(

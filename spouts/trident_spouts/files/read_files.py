@@ -11,7 +11,7 @@ from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000
-"""How many wholly read files are remembered by name. All older files count as read: those at or before the cutoff."""
+"""How many completely read files are remembered by name. All older files (at or before the cutoff) count as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ReadFiles:
     by_name: bool = False
 
     def place(self, mtime: int, name: str) -> tuple[int, str]:
-        """Return the value by which a file is sorted."""
+        """Return the value by which files are sorted."""
         return 0 if self.by_name else mtime, name
 
     def is_past(self, file: ListedFile) -> bool:
@@ -73,7 +73,10 @@ class ReadFiles:
         return min(entry.end, file.size)
 
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "ReadFiles":
-        """Return the record after the files in `read` were read; `waiting` is the place of the first unread file."""
+        """Return the record after the files in `read` were read.
+
+        `waiting` is the sort value of the first unread file.
+        """
         entries = {**self.entries, **dict(read)}
         done = sorted(self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more)
         dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
@@ -119,7 +122,10 @@ class ReadFiles:
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
-        """Return the record in a text from ``encode``, even an old one without inodes, checksums, roots and births."""
+        """Return the record in a text from `encode`.
+
+        Texts of old versions, without inodes, checksums, roots and births, are read, too.
+        """
         cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)

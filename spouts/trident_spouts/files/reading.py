@@ -49,7 +49,11 @@ class LineFormat(Protocol):
         ...
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
-        """Return the tuples of whole lines that begin at byte `offset` of the file `path`."""
+        """Parse `data`, whole lines of the file `path`, and return their tuples.
+
+        `offset` is the byte of the file at which `data` begins. At 0, a header or byte order mark is skipped. Errors
+        use `offset` to find line numbers.
+        """
         ...
 
     def count(self, data: bytes, offset: int) -> int:
@@ -143,7 +147,7 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
 
 @contextmanager
 def _opened(path: FileRef) -> Iterator[BinaryIO]:
-    """Open a file. A planned one is checked now, and again at the end, because it may be rewritten meanwhile."""
+    """Open a file. A planned file is checked now, and again at the end, because it may be rewritten meanwhile."""
     if isinstance(path, str):
         with open(path, "rb") as file:
             yield file
@@ -166,7 +170,10 @@ def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[i
 
 
 def _head(file: BinaryIO, offset: int, data: bytes) -> bytes:
-    """Return the beginning of a file. `data` is the chunk just read at `offset`; later reads continue after it."""
+    """Return the beginning of a file.
+
+    `data` is the chunk at `offset`, just read; later reads continue after that chunk.
+    """
     if not offset:
         return data
     at = file.tell()

@@ -33,13 +33,13 @@ from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
-from trident_spouts.files.paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat
+from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.rows import read_schema
@@ -51,17 +51,17 @@ FileFormat = Literal["text", "json", "csv", "parquet"]
 FileOrder = Literal["time", "name"]
 
 _LISTING_SECONDS, _LISTING_SHARE = 1.0, 10
-"""A listing that still has unread files is used for this many seconds, or for this many times what it took if that is
-longer: to list 100,000 files takes longer than a second."""
+"""A listing that still has unread files is used for this many seconds, or for this multiple of the time that it took,
+whichever is longer. (Listing 100,000 files takes longer than a second.)"""
 
 _NEWEST = 8
-"""The number of planned batches whose records are kept decoded: those that are under way, and some that just were."""
+"""The number of planned batches whose records are kept decoded: batches in flight, and some before them."""
 
 _MOST_LISTED = 3_000
-"""The most unread files that are listed at once, of a place that lists names in their order."""
+"""The most unread files that one listing returns, at a place that lists names in order."""
 
 _LISTINGS = 5
-"""The most listings in one plan, which lists again if a listed file is gone, or another file has its name."""
+"""The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -193,7 +193,8 @@ class FileSpout:
     storage: Storage
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
-    """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
+    """A list that holds the fields of the first Parquet file once they were read. (The dataclass is frozen, a list is
+    not.)"""
     kind = SpoutKind.TRANSACTIONAL
 
     def __init__(
@@ -254,7 +255,7 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """Return the declared fields; if there are none, the fields of the first file at the first call.
+        """The declared fields; if none are declared, the fields of the first file at the first call.
 
         The topology is built for the fields of that file, even if another Parquet file is the first when it reads.
         Raises TypeDeclarationError if there is no file yet.
@@ -281,7 +282,7 @@ class FileSpout:
 
     @property
     def form(self) -> str:
-        """The format and the fields in which files are read, as text, which the plan of every batch holds."""
+        """The format and the fields in which files are read, as text. The plan of every batch holds it."""
         return f"{self.format} ({ddl(self.schema)})"
 
     def changedSince(self, position: Metadata) -> str | None:
@@ -346,15 +347,14 @@ class _FileExecutor(SpoutExecutor):
         self._planner = Planner(place, limits, cut, by_name, unpacks=self._lines)
         self._listing: list[ListedFile] = []
         self._whole = True
-        """Whether the listing has all files, and not only some that come next in the order of their names."""
+        """Whether the listing has all files, not only the next ones in the order of their names."""
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
         self._warned = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
-        """The records after the batches that were planned last, which `read_so_far` is asked for: to decode one takes
-        milliseconds."""
+        """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
@@ -385,7 +385,7 @@ class _FileExecutor(SpoutExecutor):
         return ReadSoFar(sum(map(seen.bytes_read, listing)), sum(file.size for file in listing), "bytes")
 
     def _seen(self, previous: Metadata, anew: bool) -> ReadFiles:
-        """Return the record of the files read up to the previous batch, under the names that they have in the listing.
+        """Return the record of the files read up to the previous batch, with the names that they have in the listing.
 
         With `anew`, list the files first.
         """
@@ -404,7 +404,10 @@ class _FileExecutor(SpoutExecutor):
         return self._known[1]
 
     def _recognize(self, seen: ReadFiles) -> ReadFiles:
-        """Return the record with the names in the listing. Raises SpoutContractError for a name of another file."""
+        """Return the record with the names in the listing.
+
+        Raises SpoutContractError if a name belongs to another file.
+        """
         try:
             return self._planner.recognize(seen, self._listing)
         except SpoutContractError:
@@ -434,7 +437,10 @@ class _FileExecutor(SpoutExecutor):
                 )
 
     def _listed_after(self, seen: ReadFiles) -> str:
-        """Return the name after which a listing may begin, since all files up to it were read long ago; "" if none."""
+        """Return the name after which a listing may begin, because all files up to it were read long ago.
+
+        Return "" if there is no such name.
+        """
         alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
         return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
 
@@ -466,7 +472,10 @@ class _FileExecutor(SpoutExecutor):
         return Stretch(file, *bounds, *bounds, whole, range_.name)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
-        """Return the planned file, even if it was renamed since. Raises SpoutError if it is gone or has changed."""
+        """Return the planned file, even if it was renamed since.
+
+        Raises SpoutError if the file is gone or has changed.
+        """
         try:
             return check_unchanged(range_, self._place, range_.name, txid, grows=self._planner.grows(range_.name))
         except SpoutError:

@@ -1,4 +1,4 @@
-"""The text format: each line of a file is a tuple of one string field."""
+"""The text format: each line of a file becomes a tuple of one string field."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

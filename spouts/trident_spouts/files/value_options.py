@@ -1,4 +1,4 @@
-"""Checks of the options that say how values are read, and of those that a FileSpout has for one format only."""
+"""Checks of the options for reading values, and of the options that a FileSpout has for one format only."""
 
 from typing import get_args
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from trident_spouts.files.values import Numbers
 
 
 def check_options(format: str, csv: CsvOptions, numbers: str, timeZone: str | None) -> None:
-    """Raise TopologyError if an option is wrong, or does not apply to the format."""
+    """Raise TopologyError if an option is wrong, or is not an option of the format."""
     _check_signs(csv)
     check_values("FileSpout", numbers, timeZone)
     changed = [name for name, value in vars(csv).items() if value != getattr(CsvOptions, name)]

@@ -1,4 +1,4 @@
-"""Conversion of values of text and JSON files to the declared types, strictly or with lenient numbers."""
+"""Conversion of values of text and JSON files to the declared types: strict, or lenient for numbers."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _EXACT = 1 << 53
-"""From this number on, not every whole number is a double."""
+"""From this number on, some whole numbers have no exact double."""
 
 
 class JsonNumber(float):
@@ -41,7 +41,7 @@ class JsonNumber(float):
 
 @dataclass(frozen=True, slots=True)
 class ValueReader:
-    """The reading of values into declared types.
+    """The conversion of values to declared types.
 
     With `lenient`, 517.0 and "517" are also read as whole numbers, and "5.5" as a number; some programs write columns
     with missing values so. A fraction is never dropped. `zone` is the time zone of times that name no zone.
@@ -51,7 +51,9 @@ class ValueReader:
     zone: str | None = None
 
     def from_json(self, value: Any, kind: pa.DataType) -> Any:
-        """Return a JSON value as a Python value of type `kind`; unchanged if it cannot be one: `to_arrow` refuses it.
+        """Return a JSON value as a Python value of type `kind`.
+
+        A value that is not of this type is returned unchanged: `to_arrow` refuses it.
 
         >>> ValueReader(lenient=True).from_json(517.0, pa.int64()), ValueReader().from_json("2024-02-29", pa.date32())
         (517, datetime.date(2024, 2, 29))
@@ -73,7 +75,9 @@ class ValueReader:
         return self._of_text(value, kind) if isinstance(value, str) else value
 
     def from_text(self, text: str, kind: pa.DataType) -> Any:
-        """Return a text as a value of type `kind`. Raises ValueError or decimal.InvalidOperation if it cannot be one.
+        """Return a text as a value of type `kind`.
+
+        Raises ValueError or decimal.InvalidOperation if that is not possible.
 
         >>> ValueReader().from_text("-7", pa.int64()), ValueReader().from_text("TRUE", pa.bool_())
         (-7, True)
@@ -178,7 +182,7 @@ _CASTS: list[tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = [
     (kinds.is_float64, r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$", pa.float64()),
     (kinds.is_date32, r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$", pa.date32()),
 ]
-"""Texts that Arrow casts as `ValueReader.from_text` reads them, and faster."""
+"""Texts that Arrow casts to the same values as `ValueReader.from_text`, but faster."""
 _TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]]] = [
     (kinds.is_timestamp, datetime.datetime.fromisoformat),
     (kinds.is_date, datetime.date.fromisoformat),

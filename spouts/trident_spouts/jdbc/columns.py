@@ -181,7 +181,7 @@ def _expression(column: ColumnType, field: StructField, relation: Relation, sour
 
 
 def _holds(declared: spark.DecimalType, natural: DataType | None) -> bool:
-    """Return whether a decimal can hold every value of a column, or each value is checked when it is read."""
+    """Return whether a decimal can hold every value of a column, or is checked for each value when it is read."""
     if not isinstance(natural, spark.DecimalType):
         return True
     return declared.scale >= natural.scale and declared.precision - declared.scale >= natural.precision - natural.scale

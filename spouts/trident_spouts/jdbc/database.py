@@ -1,4 +1,4 @@
-"""Reading from a database, with repetitions if the connection is lost, which is safe because only reads are sent."""
+"""Reading from a database. If the connection is lost, reads are repeated, which is safe because they change nothing."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,9 +22,9 @@ _SETTINGS = (
     "set local bytea_output = 'hex'; set local standard_conforming_strings = on"
 )
 EACH_STATEMENT = f"begin isolation level read committed read only; {_SETTINGS}"
-"""Begins a transaction in which each statement sees what is committed when it begins."""
+"""Begins a transaction in which each statement sees what was committed when the statement began."""
 ONE_MOMENT = f"begin isolation level repeatable read read only; {_SETTINGS}"
-"""Begins a transaction in which all statements see what is committed at the first of them."""
+"""Begins a transaction in which all statements see what was committed when the first of them began."""
 
 
 class ColumnType(NamedTuple):
@@ -66,7 +66,10 @@ class Session:
 
 
 class Database:
-    """A connection to a database for one thread, opened when needed. `patience`: for how many seconds to try again."""
+    """A connection to a database for one thread, opened when needed.
+
+    `patience`: the seconds for which reads are repeated.
+    """
 
     def __init__(self, address: Address, patience: float) -> None:
         self.address = address

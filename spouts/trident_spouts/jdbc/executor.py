@@ -44,7 +44,7 @@ class _Opened(NamedTuple):
 
 
 class JdbcExecutor(SpoutExecutor):
-    """The executor of a JdbcSpout. It asks the database to plan ranges of a column, and emits them by reference."""
+    """The executor of a JdbcSpout. It queries the database to plan ranges of a column, and emits them by reference."""
 
     plans_ahead = True
 
@@ -80,7 +80,7 @@ class JdbcExecutor(SpoutExecutor):
             self._opened_.planner.release()
 
     def _opened(self) -> _Opened:
-        """Return the database's description of the source, which is read at the first call."""
+        """Return the database's description of the source, read at the first call."""
         if self._opened_ is None:
             self._opened_ = self._database.read(self._look)
         return self._opened_
@@ -141,7 +141,10 @@ class JdbcExecutor(SpoutExecutor):
 
 
 def _pages(after: str | None, stored: list[Any]) -> tuple[Page, ...]:
-    """Return the pages stored in a plan, without their beginnings; each begins where the one before ends."""
+    """Return the pages stored in a plan.
+
+    They are stored without beginnings: each begins where the previous page ends.
+    """
     pages: list[Page] = []
     for to, rows, digest in stored:
         pages.append(Page(pages[-1].to if pages else after, to, rows, digest))

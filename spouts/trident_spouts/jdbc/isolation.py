@@ -1,4 +1,4 @@
-"""The final values of a growing column: no transaction can add a row at or below them any more.
+"""The final values of a growing column: values at or below which no transaction can add a row any more.
 
 A row gets its value before its transaction commits, so a row with a smaller value may appear after a row with a greater
 value. A value that was seen is final once every transaction has ended that may have taken a smaller one:
@@ -22,7 +22,7 @@ from trident_spouts.jdbc.relation import Relation, Source, literal
 _log = logging.getLogger("trident.spouts")
 
 _PREPARED = "-1/"
-"""The beginning of the number of a transaction that is prepared (two-phase commit). It had another number before."""
+"""The prefix for the number of a prepared transaction (two-phase commit), which had another number before."""
 
 _MOST_WAITING = 16
 _WARN_SECS = 60
@@ -74,7 +74,7 @@ class _Seen(NamedTuple):
 
 
 class Finality:
-    """Finds the greatest final value. `lag`: the seconds for which a value is held back in any case."""
+    """Finds the greatest final value. `lag`: the seconds for which every value is held back."""
 
     def __init__(self, column: OrderColumn, lag: float) -> None:
         self._column, self._lag = column, lag
@@ -83,7 +83,7 @@ class Finality:
         self._warned = False
 
     def of(self, greatest: str, transactions: frozenset[str], time: float) -> str | None:
-        """Return the greatest final value; None if no value is.
+        """Return the greatest final value; None if no value is final.
 
         `greatest` is the greatest value that was seen, and `transactions` those that were running after that.
         """

@@ -19,7 +19,7 @@ class OrderType(NamedTuple):
 
     read: Callable[[str], Value]
     unit: str | None
-    """The unit of the difference of two values; None if it has none."""
+    """The unit of the difference of two values; None if the type has no unit."""
     by_clock: bool = False
     """Whether values are times, which a transaction usually takes when it begins."""
 
@@ -51,7 +51,10 @@ class OrderColumn(NamedTuple):
 
     @property
     def past(self) -> str:
-        """The SQL condition on rows whose value is in the past, so that no later transaction gets it from the clock."""
+        """The SQL condition for rows with a value in the past.
+
+        No later transaction gets such a value from the clock.
+        """
         if not self.type.by_clock:
             return "true"
         clock = "now()"
@@ -65,12 +68,15 @@ class OrderColumn(NamedTuple):
         return f"{literal(text)}::{self.type_name}"
 
     def between(self, after: str | None, to: str) -> str:
-        """Return the SQL condition on rows after the value `after`, up to and including `to`."""
+        """Return the SQL condition for rows after the value `after`, up to and including `to`."""
         behind = "" if after is None else f"{self.sql} > {self.literal(after)} and "
         return f"{behind}{self.sql} <= {self.literal(to)}"
 
     def value(self, text: str) -> Value:
-        """Return the Python value of a text that the database wrote. Raises SourceUnreadableError if there is none."""
+        """Return the Python value of a text that the database wrote.
+
+        Raises SourceUnreadableError if the text has no such value.
+        """
         try:
             value = self.type.read(text)
             if value == value:  # unlike NaN
@@ -91,7 +97,7 @@ class OrderColumn(NamedTuple):
 
 
 def order_column(relation: Relation, source: Source, name: str, *, texts: bool) -> OrderColumn:
-    """Return the column `name`. Raises an error if there is none, or its type has no order that plans can use."""
+    """Return the column `name`. Raises an error if it does not exist, or if plans cannot use the order of its type."""
     by_name = {column.name: column for column in relation.columns}
     if name not in by_name:
         raise SourceUnreadableError(

@@ -14,7 +14,7 @@ from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Relation, literal
 
 _NO_SNAPSHOT = ("22023", "42704", "55000")
-"""The SQLSTATEs, by version and cause, for a snapshot that no transaction keeps open."""
+"""The SQLSTATEs, by version and cause, of an error for a snapshot that no transaction keeps open."""
 
 
 class Page(NamedTuple):
@@ -58,7 +58,7 @@ def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads a page. `replans`: whether a failed batch is planned again.
+    """The function by which a worker reads a page. `replans`: whether a failed batch gets a new plan.
 
     `snapshot` is the number of a snapshot that the driver's transaction keeps open; None if it keeps none.
     """
@@ -71,7 +71,7 @@ class PageReader:
     snapshot: str | None = None
 
     def __call__(self, page: Page) -> pa.Table:
-        """Return the rows of a page. Raises an error unless it holds what was planned."""
+        """Return the rows of a page. Raises an error unless they are the planned rows."""
         with closing(Database(self.address, self.patience)) as database:
             table, digest = self._rows(database, page)
         self._check(page, table.num_rows, digest)

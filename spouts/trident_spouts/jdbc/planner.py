@@ -1,4 +1,4 @@
-"""Plans of batches: the ranges of the order column that come next, with all that a later run needs to continue."""
+"""Plans of batches: the next ranges of the order column, with all that a later run needs to continue."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,28 +19,28 @@ LATEST = "latest"
 _log = logging.getLogger("trident.spouts")
 
 _LEAST_PAGE = 10_000
-"""The least rows that are worth a partition of their own: for fewer, a connection and a Spark task cost more."""
+"""The least rows that are worth a partition: for fewer rows, a connection and a Spark task cost more."""
 
 _MOST_PAGES = 1000
-"""The most pages of a snapshot, all of which the metadata of its first batches name: some 30 bytes each."""
+"""The most pages of a snapshot. The metadata of its first batches name all of them, with some 30 bytes for each."""
 
 
 class Plan(NamedTuple):
-    """A batch. The log keeps it as a JSON object; its last value is where the next batch begins."""
+    """A batch. The log keeps the plan as a JSON object; its last value is where the next batch begins."""
 
     table: int | None
-    """The number of the table, which is another one after the table is re-created; None for a query."""
+    """The number of the table, which changes if the table is re-created; None for a query."""
     after: str | None
     """The value after which the batch begins; None at the beginning of the table."""
     pages: tuple[Page, ...]
     left: tuple[Page, ...] | None = None
     """The pages of a snapshot that later batches read; None if the table is read incrementally."""
     read: int = 0
-    """The rows that a snapshot's batches have read, up to this one."""
+    """The number of rows that a snapshot's batches have read, including this batch."""
 
     @property
     def to(self) -> str | None:
-        """The value at which the batch ends."""
+        """The value of the order column at which the batch ends."""
         return self.pages[-1].to if self.pages else self.after
 
 
@@ -75,12 +75,12 @@ class _Look(NamedTuple):
 
     greatest: str | None
     past: str | None
-    """The greatest value that no transaction that begins later takes from the clock."""
+    """The greatest value in the past: no transaction that begins later gets it from the clock."""
     nulls: bool
     standby: bool
     table: int | None
     transactions: frozenset[str]
-    """The transactions that were running after that."""
+    """The transactions that were running after `past` was read."""
 
 
 class IncrementalPlanner:
@@ -109,7 +109,7 @@ class IncrementalPlanner:
         self._first: str | None = None
         """The value after which this run began to read."""
         self._greatest: str | None = None
-        """The greatest value that the last plan has seen."""
+        """The greatest value that the last plan saw."""
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:
         """Return the batch after `previous`, of about `limit` rows; None if there are no new final rows.
@@ -138,7 +138,7 @@ class IncrementalPlanner:
         return Plan(look.table, after, tuple(pages)) if pages else None
 
     def _pages_sql(self, after: str | None, final: str, limit: int) -> str:
-        """Return the query of the next pages. They end with row number `limit` and all rows of the same value."""
+        """Return the query of the next pages. They end with row number `limit`, and with all rows of the same value."""
         column, rows = self._column, self._column.between(after, final)
         ordered = f"select {column.sql} from {column.source.sql} where {rows} order by {column.sql}"
         last = f"{ordered} limit 1 offset {limit - 1}"
@@ -221,11 +221,9 @@ class SnapshotPlanner:
         self._pages: tuple[Page, ...] | None = None
         self._total = 0
         self.snapshot: str | None = None
-        """The number of the snapshot that the transaction of the first plan keeps open; None if there is none.
-
-        It lets the workers read rows as they were before other transactions changed them. It only helps: each page is
-        checked.
-        """
+        """The number of the snapshot that the transaction of the first plan keeps open; None if there is none. With it,
+        workers can read rows as they were before other transactions changed them. It is only a help, because each page
+        is checked."""
 
     def next(self, previous: Plan | None, limit: int, time: float) -> Plan | None:
         """Return the batch after `previous`, of about `limit` rows; None if all rows were planned."""
@@ -240,7 +238,7 @@ class SnapshotPlanner:
         return Plan(self._relation.oid, after, pages, left[len(pages) :], read + rows) if pages else None
 
     def _all_pages(self, limit: int) -> tuple[Page, ...]:
-        """Return the pages of the whole table, as of the moment of the first call."""
+        """Return the pages of the whole table, as of the first call."""
         if self._pages is None:
             self._pages = self._database.read(lambda session: self._exported(session, limit), ONE_MOMENT, keep=True)
             self._total = sum(page.rows for page in self._pages)
@@ -271,7 +269,7 @@ class SnapshotPlanner:
 
 
 def _within(pages: Sequence[Page], limit: int) -> int:
-    """Return how many pages a batch of `limit` rows takes, at least one."""
+    """Return how many pages a batch of `limit` rows holds, at least one."""
     rows = 0
     for number, page in enumerate(pages):
         rows += page.rows

@@ -1,4 +1,4 @@
-"""The source of a JdbcSpout as SQL, which is a table, a view or a query, and its columns."""
+"""The source of a JdbcSpout in SQL (a table, a view or a query), and its columns."""
 
 import re
 from collections.abc import Mapping
@@ -62,16 +62,19 @@ class Relation(NamedTuple):
     """The database's description of a source at one moment."""
 
     oid: int | None
-    """The number that the database gave to the table when it was made; None for a query."""
+    """The number that the database gave to the table when it was created; None for a query."""
     versioned: bool
-    """Whether each row tells which transaction wrote it (the system column xmin)."""
+    """Whether the database tells for each row which transaction wrote it (the system column xmin)."""
     columns: tuple[ColumnType, ...]
     types: Mapping[int, str]
-    """The names of the columns' types, by their numbers; that of an enumeration is ``enum``."""
+    """The names of the columns' types, by the types' numbers; the name of an enumeration is ``enum``."""
 
 
 def look_up(session: Session, source: Source) -> Relation:
-    """Return the database's description of a source. Raises SourceUnreadableError if it is no table, view or query."""
+    """Return the database's description of a source.
+
+    Raises SourceUnreadableError if the source is not a table, view or query.
+    """
     columns = tuple(session.columns(f"select * from {source.sql} limit 0"))
     oids = ", ".join(sorted({str(column.oid) for column in columns})) or "0"
     named = "case typtype when 'e' then 'enum' else format_type(oid, null) end"

@@ -189,7 +189,7 @@ class JdbcSpout:
 
     @property
     def schema(self) -> StructType:
-        """Return the fields of the tuples. If they were not declared, the database is asked, once.
+        """The fields of the tuples. If they were not declared, the database is queried once.
 
         Raises TypeDeclarationError if no field holds the values of a column exactly, and SourceUnreadableError if the
         database cannot be read.

@@ -1,4 +1,7 @@
-"""Requests to a Kafka cluster about its topics and their offsets: a constant number, for any number of partitions."""
+"""Requests to a Kafka cluster about its topics and their offsets.
+
+Their number is the same for any number of partitions.
+"""
 
 import logging
 import re
@@ -19,12 +22,12 @@ T = TypeVar("T")
 _log = logging.getLogger("trident.spouts")
 
 PATIENCE_SECS = 20.0
-"""The seconds for which one call waits for a broker. A batch has `maxAttempts` attempts, and so waits longer."""
+"""The seconds for which one call waits for a broker. A batch waits longer, because it has `maxAttempts` attempts."""
 
 _REQUEST_SECS = 5.0
 _PAUSE_SECS = 0.1
 _ABSENT_SECS = 2.0
-"""The seconds for which a topic that was there must be missing: a broker that has just started may not know it yet."""
+"""The seconds for which a known topic must be missing. A broker that has just started may not know the topic yet."""
 
 CHECK_LOGIN = "; check security.protocol, sasl.* and ssl.* in options"
 _CHECK_RIGHTS = "; the user needs the right to describe and to read the topics"
@@ -39,7 +42,7 @@ _REFUSALS = LOGIN_REFUSALS | {
 """The errors that are not temporary, by their names in librdkafka, each with the way out."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The id that a broker without topic ids sends."""
+"""The id that a broker sends if it does not support topic ids."""
 
 
 def kafka_client(owner: str = "KafkaSpout") -> Any:
@@ -64,7 +67,7 @@ class Cluster:
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
         self._silent: set[str] = set()
-        """The partitions that did not answer last time. Each is warned of once."""
+        """The partitions that did not answer the last request. There is one warning about each."""
         self._config = {**config, "error_cb": self._heard}
         self._admin = self._connected()
         committed = isolation == "read_committed"
@@ -96,7 +99,7 @@ class Cluster:
         return self._ask("describe the topics", lambda secs: self._describe(names, secs))
 
     def describe_all(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics of these names, and ask again for a while if one is missing."""
+        """Return the topics of these names. If one is missing, ask again for a while."""
         names = list(names)
         until = monotonic() + _ABSENT_SECS
         while True:
@@ -142,7 +145,10 @@ class Cluster:
         return self._offsets("the latest", partitions, latest, isolation=self._uncommitted)
 
     def at_time(self, partitions: Iterable[tuple[str, int]], milliseconds: int) -> Offsets:
-        """Return the offset of each partition's first record at or after a time; its end if there is none."""
+        """Return the offset of each partition's first record at or after a time.
+
+        If a partition has no such record, return its end.
+        """
         partitions = list(partitions)
         spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)
         offsets = self._offsets("those of a time", partitions, spec, every=True)
@@ -184,7 +190,7 @@ class Cluster:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def _ask(self, what: str, request: Callable[[float], T]) -> T:
-        """Make a request, and repeat it while brokers are away. Raises SourceUnreadableError if they stay away."""
+        """Send a request, and repeat it while brokers are away. Raises SourceUnreadableError if they stay away."""
         until = monotonic() + PATIENCE_SECS
         self._last_error = None
         while True:

@@ -1,4 +1,4 @@
-"""The tuples of a batch of a KafkaSpout: Spark's connector reads them, or the driver for the embedded engine."""
+"""The tuples of a batch of a KafkaSpout. Spark's connector reads them, or the driver does on the embedded engine."""
 
 import json
 import re
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASKS_PER_CORE = 4
-"""The most partitions that one Spark task each reads; more of them are read by fewer tasks, one after the other."""
+"""The most partitions for which each has its own Spark task. If there are more, a task reads several, one after the
+other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,13 +33,11 @@ class KafkaEmission(Emission):
     options: Callable[[], Mapping[str, str]]
     """Returns the options of Spark's reader, with their secrets."""
     check_read: Callable[[], None]
-    """Raises SourceUnreadableError if what was read may be another topic than the planned one."""
+    """Raises SourceUnreadableError if the data may have come from another topic than the planned one."""
     group: str
-    """The group under which Spark's workers keep consumers, and what these have read ahead, from batch to batch.
-
-    With Spark's own groups, a new one for each query, every batch would connect again. The group must be different in
-    another run, whose options may differ, and for a topic that was re-created.
-    """
+    """The group under which Spark's workers keep consumers, and the data that these have read ahead, from batch to
+    batch. Spark's own groups are new for each query, so every batch would connect again. The group must be different in
+    another run, whose options may differ, and for a topic that was re-created."""
     splits: bool = False
     """Whether the options let Spark cut a range into several partitions."""
 

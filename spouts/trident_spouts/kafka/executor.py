@@ -36,7 +36,7 @@ class KafkaSource(NamedTuple):
 
 
 class KafkaExecutor(SpoutExecutor):
-    """The executor of a KafkaSpout. It asks the cluster to plan ranges of offsets, and emits them by reference."""
+    """The executor of a KafkaSpout. It queries the cluster to plan ranges of offsets, and emits them by reference."""
 
     plans_ahead = True
 

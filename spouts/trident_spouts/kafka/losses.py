@@ -1,4 +1,4 @@
-"""Lost data, which are offsets that a stream would read next and Kafka no longer has, and the policy for them."""
+"""Lost data, and the policy for it. Data are lost if Kafka no longer has the offsets that a stream would read next."""
 
 import logging
 from typing import Literal, TypeAlias
@@ -27,7 +27,7 @@ def truncation_loss(topic: str, partition: int, position: int, end: int) -> str:
 
 
 def anew_loss(topic: str, former: str | None, present: str | None) -> str:
-    """Return in words the loss of a topic that was deleted and created again under its name."""
+    """Return in words the loss of a topic that was deleted and re-created under its name."""
     return f"topic {topic!r} was deleted and made anew (id {former} before, {present} now)"
 
 
@@ -37,7 +37,7 @@ def deleted_loss(topic: str) -> str:
 
 
 class Losses:
-    """The policy of a spout for lost data: raise DataLossError, or go on and log a warning, once for each loss."""
+    """The policy of a spout for lost data: raise DataLossError, or continue and log one warning for each loss."""
 
     def __init__(self, policy: OnDataLoss) -> None:
         self.policy = policy

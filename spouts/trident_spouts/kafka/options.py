@@ -95,7 +95,7 @@ def shown(options: Mapping[str, Option]) -> dict[str, Option]:
 
 
 def resolved(name: str, value: Option, error: Callable[[str], Exception] = _refused) -> Option:
-    """Return an option's value; for ``env:NAME`` and ``file:path`` what the environment variable or the file holds.
+    """Return an option's value; for ``env:NAME`` and ``file:path``, the content of the variable or the file.
 
     Raises ``error(message)`` if there is no such variable or file. The message never shows the content.
 
@@ -110,7 +110,7 @@ NOT_SET_ANYWHERE is not set
 def client_options(
     servers: str, options: Mapping[str, Option], error: Callable[[str], Exception] = _refused
 ) -> dict[str, Option]:
-    """Return the options of a client of confluent-kafka, with their secrets."""
+    """Return the options of a client of confluent-kafka, with the values of secrets."""
     read = {name: resolved(name, value, error) for name, value in options.items()}
     return {
         "log_level": 2,

@@ -11,7 +11,7 @@ from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange,
 from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
 
 _LOOKS = 5
-"""The most looks at a cluster in one plan, which looks again if topics came, grew or went meanwhile."""
+"""The most looks at a cluster in one plan. A plan looks again if topics were created, extended or deleted meanwhile."""
 
 
 class Position:
@@ -43,11 +43,11 @@ class Planner:
         self._started = False
         """Whether the topics were looked at once. Later topics begin at the earliest offset, even with "latest"."""
         self._gone: set[str] = set()
-        """The topics that were read and are deleted: they are not waited for again."""
+        """The topics that were read and were then deleted. The spout does not wait for them again."""
         self._begun: dict[str, Position] = {}
-        """The first offsets of topics that no batch names yet. Kept, so that "latest" stays where it was at first."""
+        """The first offsets of topics that no batch names yet. They are kept, so that "latest" does not move."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
-        """The offsets at which this run found each partition first, and its end at the last plan."""
+        """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
     def next(self, previous: Topics, budget: Budget = NO_LIMIT) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
@@ -131,7 +131,10 @@ class Planner:
         return positions, losses
 
     def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
-        """Return the first positions of topics that no batch names yet. `first`: the stream has no batch at all."""
+        """Return the first positions of topics that no batch names yet.
+
+        `first`: whether the stream has no batch at all.
+        """
         unknown = {n: topic for n, topic in fresh.items() if n not in self._begun or self._begun[n].id != topic.id}
         if unknown:
             # As with Spark's source: what appears later is read from its beginning, unless its offsets are given.
@@ -152,7 +155,7 @@ class Planner:
         }
 
     def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
-        """Return the losses of partitions that end before their position, and set these positions to the ends."""
+        """Move each position beyond the end of its partition to that end. Return the losses."""
         beyond = [partition for partition, offset in _each(positions) if offset > ends.get(partition, offset)]
         marks = self._cluster.high_watermarks(
             beyond
@@ -166,9 +169,11 @@ class Planner:
         return losses
 
     def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
-        """Move each partition whose next offset was deleted past the deleted ones. Returns the losses, one a partition.
+        """Move each position whose next offset was deleted past the deleted offsets.
 
-        With the policy "latest" it moves to the partition's end, otherwise to its earliest offset.
+        Return the losses, one per partition.
+
+        With the policy "latest" a position moves to its partition's end, otherwise to the earliest offset.
         """
         behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
         losses = []
@@ -182,7 +187,7 @@ class Planner:
     # --- the plan --------------------------------------------------------------------------------------------------
 
     def _cut(self, positions: Mapping[str, Position], ends: Offsets, budget: Budget) -> Topics:
-        """Return the ranges of the next batch, which takes as many offsets as the limit and the budget allow."""
+        """Return the ranges of the next batch: as many offsets as the limit and the budget allow."""
         lags = [max(0, ends.get(partition, offset) - offset) for partition, offset in _each(positions)]
         counts = iter(limited(lags, budget.rows_within(self._limit)))
         return {
@@ -204,7 +209,7 @@ class Replays:
         self._losses = losses
 
     def present(self, ranges: tuple[OffsetRange, ...], planned: Topics) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a batch as far as they still exist, for another attempt at the batch.
+        """Return the ranges of a batch that still exist, for another attempt at the batch.
 
         Raises DataLossError if offsets are lost, unless the policy is to go on without them.
         """
@@ -242,7 +247,7 @@ def _grown(offsets: list[int], topic: Topic) -> list[int]:
 
 
 def _same(planned: TopicRange, topic: Topic) -> bool:
-    """Return whether a topic is the one that was planned, and not another one under its name."""
+    """Return whether a topic is the planned one, and not another topic of the same name."""
     ids = planned.id is None or topic.id is None or planned.id == topic.id
     return ids and len(planned.ends) <= topic.partitions
 

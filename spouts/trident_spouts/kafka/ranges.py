@@ -11,7 +11,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class Topic(NamedTuple):
-    """A topic as it is now: its id (None from a broker that has none) and its number of partitions."""
+    """A topic as it is now: its id (None if the broker does not support ids) and its number of partitions."""
 
     id: str | None
     partitions: int
@@ -24,7 +24,7 @@ class TopicRange(NamedTuple):
     """
 
     id: str | None
-    """The id that Kafka gave the topic when it was made; None if the broker is too old to have ids."""
+    """The id that Kafka gave the topic when it was created; None if the broker is too old for ids."""
 
     starts: list[int]
     ends: list[int]
@@ -59,7 +59,7 @@ def to_metadata(topics: Mapping[str, TopicRange]) -> Metadata:
 
 
 def from_metadata(metadata: Metadata) -> Topics:
-    """Return the ranges that a batch's metadata names; none for None, before the first batch.
+    """Return the ranges that a batch's metadata name; no ranges for None, which means before the first batch.
 
     Raises SpoutContractError if the metadata is not of a KafkaSpout.
     """
@@ -89,7 +89,7 @@ def partitions_of(topics: Mapping[str, Topic]) -> list[tuple[str, int]]:
 
 
 def limited(lags: Sequence[int], limit: int) -> list[int]:
-    """Return how much of each lag a batch takes: all if the sum is at most `limit`, else a proportional share.
+    """Return how much of each lag a batch reads: all if the sum is at most `limit`, otherwise a proportional share.
 
     In the second case the sum of the result is `limit`. The shares are computed for every batch, so no partition
     starves.

@@ -1,4 +1,4 @@
-"""Ranges of offsets read by confluent-kafka in the driver's process, for the embedded engine and for queries."""
+"""Ranges of offsets, read by confluent-kafka in the driver's process, for the embedded engine and for queries."""
 
 from collections.abc import Iterator, Mapping
 from time import monotonic
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 Message = Any
-"""A message of confluent-kafka. Its own class says of each part that it may be missing, as in messages to be sent."""
+"""A message of confluent-kafka. The class of that package types each part as optional, as in messages to be sent."""
 
 FIELDS: StructType = parse_schema(
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -163,5 +163,5 @@ def _batch(messages: list[Message]) -> pa.RecordBatch:
 
 
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    """Return headers as Spark's source gives them: None if there are none."""
+    """Return headers in the form in which Spark's source returns them: None if there are none."""
     return [{"key": key, "value": value} for key, value in headers] if headers else None

@@ -58,7 +58,7 @@ def first_offsets(starting: StartingOffsets, topics: Mapping[str, Topic], cluste
 
 
 def _given(starting: PartitionOffsets, earliest: Offsets, cluster: Cluster) -> Offsets:
-    """Return the given offsets of the partitions in `earliest`."""
+    """Return the offsets that the user gave, for the partitions in `earliest`."""
     given = {
         (topic, number): offset
         for topic, offsets in starting.items()

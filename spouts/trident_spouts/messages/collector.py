@@ -12,7 +12,7 @@ _FIXED_BYTES = 8
 
 
 class Collector:
-    """Takes the messages of one batch. It is passed to ``nextTuple`` of a RichSpout."""
+    """Collects the messages of one batch. It is passed to ``nextTuple`` of a RichSpout."""
 
     def __init__(self, take: Callable[[Any, MessageId | None, str | None], None]) -> None:
         self._take = take
@@ -42,7 +42,7 @@ class Collector:
 
 
 def size_of(values: Any) -> int:
-    """Return about how many bytes a message has.
+    """Return the approximate size of a message in bytes.
 
     >>> size_of(("dog", 7)), size_of({"word": "dog", "tags": ["a", "bc"]})
     (11, 6)

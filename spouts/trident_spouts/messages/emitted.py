@@ -1,4 +1,4 @@
-"""The messages that one call of ``nextTuple`` emits, checked and without those that came before."""
+"""The messages that one call of ``nextTuple`` emits: checked, and without messages that came before."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from trident_spouts.messages.seen_messages import MessageId
 
 @dataclass(slots=True)
 class Message:
-    """A message with its tuples, each preceded by its stream's number; `size` is their approximate size in bytes."""
+    """A message with its tuples, each preceded by the number of its stream. `size` is the approximate size in bytes."""
 
     id: MessageId | None
     tuples: list[tuple[int, Any]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Known:
     seen: Mapping[MessageId, int]
     """The messages of earlier batches, each with the number of its batch."""
     under_way: set[MessageId]
-    """Messages whose ack or fail is still to come."""
+    """The messages whose ack or fail is still pending."""
 
 
 class Emitted:
@@ -48,10 +48,10 @@ class Emitted:
         self.again: dict[MessageId, int] = {}
         """Messages that earlier batches hold, each with the number of its batch."""
         self.calls = 0
-        """The number of tuples that were emitted, those left out included."""
+        """The number of emitted tuples, including those that are left out."""
 
     def take(self, values: Any, message: MessageId | None, stream: str | None = None) -> None:
-        """Take a tuple. Raises SpoutContractError if its id or stream is wrong, or its message is one too many."""
+        """Add a tuple. Raises SpoutContractError if its id or stream is wrong, or if its message exceeds the limit."""
         self._check(message)
         number = number_of(stream, self._names, f"{self._name}.nextTuple: emit(...)")
         self.calls += 1
@@ -66,7 +66,7 @@ class Emitted:
         self._of(message).add(number, values)
 
     def _of(self, message: MessageId | None) -> Message:
-        """Return the message of this id; make a new one if this call has not emitted it yet."""
+        """Return the message with this id; create it if this call has not emitted it yet."""
         if message is not None and message in self._own:
             return self._own[message]
         # Kept first: this message, too, was delivered, and fails with the others.

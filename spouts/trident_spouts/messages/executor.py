@@ -24,12 +24,12 @@ from trident_spouts.user_calls import call
 logger = logging.getLogger("trident.spouts")
 
 ACKS = 5
-"""The number of times that an `ack` which raises is called."""
+"""How often an `ack` that raises is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Messages that were gathered into one batch; it is not committed yet."""
+    """Messages that were gathered into one batch, which is not committed yet."""
 
     messages: tuple[MessageId, ...]
     emission: Emission
@@ -54,9 +54,9 @@ class MessageExecutor(SpoutExecutor):
         self._batches: dict[int, _Batch] = {}
         """The batches of this run that are not committed, by number."""
         self._numbers: dict[int, int] = {}
-        """The number of the batch that was planned last for each txid."""
+        """The number of the batch that was last planned for each txid."""
         self._in_flight: set[MessageId] = set()
-        """The messages of these batches."""
+        """The messages of the batches in `_batches`."""
         self._overflow: deque[Message] = deque()
         """Messages that the last call of ``nextTuple`` emitted beyond its batch."""
         self._late: dict[int, list[MessageId]] = {}
@@ -66,10 +66,10 @@ class MessageExecutor(SpoutExecutor):
         self._begun: int | None = None
         """The number of the last batch that was frozen before this run; None before the first plan."""
         self._committed = 0
-        """The greatest number of which it is known that its batch is committed."""
+        """The greatest batch number that is known to be committed."""
         self._opened = self._active = False
         self._wanted = True
-        """True while messages are to be taken: not between `deactivate` and `activate`."""
+        """Whether messages are to be taken: false between `deactivate` and `activate`."""
         claim(spout, self._name)
 
     # --- the life of the spout -----------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class MessageExecutor(SpoutExecutor):
         return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
 
     def _is_void(self, seen: SeenMessages) -> bool:
-        """Return whether a position is that of a batch of this run that has failed since.
+        """Return whether a position is that of a batch of this run that has failed since then.
 
         A run that asks for such a plan does not know of the failure yet, and will not use the plan. Messages that
         failed and come again now would count as seen: they would be left out here, and be acknowledged although no
@@ -128,7 +128,10 @@ class MessageExecutor(SpoutExecutor):
         )
 
     def _planned_ahead(self, number: int) -> _Batch | None:
-        """Return the next batch that was planned ahead. The batch before it has failed, and has no messages left."""
+        """Return the next batch that was planned ahead.
+
+        The batch before it has failed, and has no messages left.
+        """
         later = min((planned for planned in self._batches if planned > number), default=None)
         return None if later is None else self._batches.pop(later)
 
@@ -174,7 +177,10 @@ class MessageExecutor(SpoutExecutor):
         return emitted.calls > 0
 
     def _made(self, batch: list[Message]) -> _Batch:
-        """Make the batch of these messages. Raises SpoutContractError if a tuple does not have the declared fields."""
+        """Create the batch of these messages.
+
+        Raises SpoutContractError if a tuple does not have the declared fields.
+        """
         tuples, where = [each for message in batch for each in message.tuples], f"{self._name}.nextTuple"
         if self._streams:
             table = streams_table(tuples, self._streams, where)
@@ -189,7 +195,10 @@ class MessageExecutor(SpoutExecutor):
         return _Batch((), ArrowEmission(table))
 
     def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
-        """Acknowledge messages that came a second time, if their batch is committed. `again`: the batches' numbers."""
+        """Acknowledge messages that were delivered again, if their batch is committed.
+
+        `again` has the batches' numbers.
+        """
         for message, number in again.items():
             if number <= self._committed:
                 self._ack(message)
@@ -218,7 +227,7 @@ class MessageExecutor(SpoutExecutor):
         self.fail_with_reason(attempt, "the batch failed")
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
-        """Ask the source to deliver a failed attempt's messages again. Untracked ones stay for the next attempt."""
+        """Ask the source to deliver a failed attempt's messages again. Untracked messages stay for the next attempt."""
         number = self._numbers.pop(attempt.txid, None)
         if number is None or number not in self._batches or not self._tracked:
             return
@@ -249,7 +258,7 @@ class MessageExecutor(SpoutExecutor):
             self._unacknowledged[message] = calls
 
     def _tell(self, method: str, message: MessageId, *arguments: str) -> bool:
-        """Call `ack` or `fail`, and return whether it did not raise.
+        """Call `ack` or `fail`, and return whether it succeeded.
 
         An error is only logged, so that the other messages are acknowledged or failed, too.
         """
@@ -262,7 +271,7 @@ class MessageExecutor(SpoutExecutor):
 
 
 def _tracks(spout: RichSpout) -> bool | None:
-    """Return whether messages are tracked; None if they have no ids."""
+    """Return whether messages are tracked; None if messages have no ids."""
     return None if spout.tracking == "none" else spout.tracking == "tracked"
 
 

@@ -16,16 +16,21 @@ Streams: TypeAlias = tuple[tuple[str, StructType], ...]
 """The name and the fields of each stream."""
 
 DEFAULT = "default"
-"""The stream of an emission that names none, as in Storm."""
+"""The stream of an emission that does not name a stream, as in Storm."""
 
 
 def named_streams(fields: Mapping[str, Any]) -> Streams:
-    """Return the streams that a spout declares. Raises TypeDeclarationError if the fields of one cannot be read."""
+    """Return the streams that a spout declares.
+
+    Raises TypeDeclarationError if the fields of a stream cannot be read.
+    """
     return tuple((name, read_schema(declared)) for name, declared in fields.items())
 
 
 def number_of(stream: str | None, names: Sequence[str], where: str) -> int:
-    """Return the number of the stream that an emission names. `where` begins the SpoutContractError if there is none.
+    """Return the number of the stream that an emission names.
+
+    Raises SpoutContractError, which begins with `where`, if the spout has no such stream.
 
     >>> number_of("errors", ["orders", "errors"], "s"), number_of(None, ["default"], "s")
     (1, 0)

@@ -17,7 +17,7 @@ Tracking: TypeAlias = Literal["tracked", "emission", "none"]
 
 
 class RichSpout(ABC):
-    """A source of messages: ``nextTuple`` emits them, and ``ack`` or ``fail`` is called for each one later.
+    """A source of messages: ``nextTuple`` emits them, and later ``ack`` or ``fail`` is called for each.
 
     The library calls all methods on one thread, one at a time. It gathers messages into batches: it calls ``nextTuple``
     until a call emits nothing, or the batch has `maxRows` messages, `maxBytes` bytes, or took `maxSecs` seconds.
@@ -98,19 +98,25 @@ class RichSpout(ABC):
 
     @abstractmethod
     def nextTuple(self, collector: Collector) -> None:
-        """Emit the next message, or several, by ``collector.emit``; nothing if there is none now. Must not wait."""
+        """Emit the next message, or several, by ``collector.emit``; emit nothing if there is none now.
+
+        Must not wait.
+        """
 
     def ack(self, messageId: MessageId) -> None:  # noqa: B027
-        """Acknowledge a message of this run, whose batch is committed. If this raises, it is called again."""
+        """Acknowledge a message of this run, whose batch is committed. If this method raises, it is called again."""
 
     def fail(self, messageId: MessageId, reason: str) -> None:  # noqa: B027
         """Arrange that a message is delivered again, because its batch failed."""
 
     def deactivate(self) -> None:  # noqa: B027
-        """Take no more messages: the run becomes inactive, or ends. Acks and fails of messages under way still come."""
+        """Take no more messages, because the run becomes inactive or ends.
+
+        Acks and fails of messages in flight still come.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Disconnect. Called once at the end of each run. Messages under way are neither acknowledged nor failed."""
+        """Disconnect. Called once at the end of each run. Messages in flight are neither acknowledged nor failed."""
 
 
 def check_limits(spout: Any) -> None:

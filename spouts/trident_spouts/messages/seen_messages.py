@@ -1,4 +1,7 @@
-"""The ids of messages that batches hold, frozen with each batch, to recognise a second delivery of a message."""
+"""The ids of messages in batches.
+
+They are frozen with each batch, so that a second delivery of a message is recognised.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +50,7 @@ class SeenMessages:
         return SeenMessages(self.number + 1, tuple(reversed(kept)))
 
     def to_json(self) -> Metadata:
-        """Return the position as the log keeps it."""
+        """Return the position in the form in which the log keeps it."""
         return {"number": self.number, "batches": [[number, list(ids)] for number, ids in self.batches]}
 
 

@@ -1,4 +1,4 @@
-"""Entries of streams as tuples: the declared fields by their names, and fields for the entry's id, stream and time."""
+"""Entries of streams as tuples: the declared fields by name, and fields for the entry's id, stream and time."""
 
 import decimal
 import hashlib
@@ -38,7 +38,7 @@ def digest_of(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryFormat:
-    """The fields of the tuples: the declared fields of entries, and the names of fields for the rest.
+    """The fields of the tuples: the declared fields of entries, and the names of the fields for everything else.
 
     `id`, `stream` and `time` name fields for the entry's id, its stream, and the milliseconds of the id as a time;
     `others` names a field for a map of what is not declared. None: the tuples have no such field.

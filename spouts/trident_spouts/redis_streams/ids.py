@@ -1,10 +1,10 @@
-"""Ids of entries: text of the form ``<milliseconds>-<sequence>``, which a stream gives out in growing order."""
+"""Ids of entries: text of the form ``<milliseconds>-<sequence>``, which a stream assigns in growing order."""
 
 import datetime
 import re
 
 ZERO = "0-0"
-"""The id before the first one: no entry has it."""
+"""The id before the first id. No entry has it."""
 
 _ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 _GREATEST = (1 << 64) - 1
@@ -12,7 +12,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def order(entry_id: str) -> tuple[int, int]:
-    """Return the key by which ids are compared; their texts do not sort in order.
+    """Return the key by which ids are compared. Their texts do not sort in this order.
 
     >>> order("9-1") < order("10-0")
     True

@@ -1,4 +1,4 @@
-"""Pages: ranges of ids that a plan names and a worker reads, with counts and digests, so that a change is noticed."""
+"""Pages: ranges of ids that a plan names and a worker reads. Counts and digests make changes visible."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -17,7 +17,7 @@ PAGE_ENTRIES = 1000
 """The most entries of a page. The server is busy for about 2 microseconds with each entry that it looks at."""
 
 PAGE_BYTES = 1 << 20
-"""The bytes at which a page ends."""
+"""The number of bytes at which a page ends."""
 
 SHARE_PAGES = 10
 """The most pages that one worker reads one after the other."""
@@ -48,7 +48,7 @@ def shares_of(pages: Sequence[Page]) -> tuple[tuple[Page, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads the pages of a share. `replans`: whether a failed batch is planned again."""
+    """The function by which a worker reads the pages of a share. `replans`: whether a failed batch gets a new plan."""
 
     address: Address
     format: EntryFormat
@@ -56,7 +56,7 @@ class PageReader:
     replans: bool
 
     def __call__(self, pages: Sequence[Page]) -> pa.Table:
-        """Return the tuples of the pages. Raises an error if a page does not hold what was planned."""
+        """Return the tuples of the pages. Raises an error if a page does not hold the planned entries."""
         with closing(StreamServers(self.address, self.patience)) as servers:
             # One page after the other: the garbage collector walks over entries again and again while they are there.
             tables = [self._table(page, servers) for page in pages]
@@ -73,7 +73,7 @@ class PageReader:
             raise MalformedInputError(f"RedisStreamSpout: {error}") from None
 
     def _check(self, page: Page, entries: list[Entry]) -> None:
-        """Raise an error unless these are the entries that were planned."""
+        """Raise an error unless `entries` are the planned entries."""
         if len(entries) == page.entries and digest_of(entries[-1]) == page.digest:
             return
         missing = page.entries - len(entries)

@@ -1,4 +1,4 @@
-"""Plans of batches: pages of several streams in turn, the positions after them, and reports of all losses."""
+"""Plans of batches: pages of several streams in turn, the positions after the pages, and reports of all losses."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ _log = logging.getLogger("trident.spouts")
 OnDataLoss = Literal["fail", "warn"]
 
 LATEST = "latest"
-"""The start of a stream of which only later entries are read."""
+"""The start of a stream of which only entries added later are read."""
 
 _LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
 
 
 @dataclass(slots=True)
 class Plan:
-    """A batch under construction: its pages, the positions of all streams after it, and whether to make a batch of it.
+    """A batch under construction: its pages, the positions of all streams after it, and whether the batch is needed.
 
     A batch without entries is planned if it records a position that a restart could not find again: the beginning of a
     stream, or the place where it continues after a loss.
@@ -52,9 +52,9 @@ class Planner:
         self._servers, self._starts, self._on_data_loss = servers, starts, on_data_loss
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._begun: dict[str, Position] = {}
-        """Where streams begin that no batch of the log has: a plan that is made again must begin there too."""
+        """The beginnings of streams that no batch in the log has: a repeated plan must begin at the same place."""
         self.added: dict[str, int] = {}
-        """The number of entries that were ever added to each stream, when it was last looked at."""
+        """The number of entries ever added to each stream, as of the last look."""
 
     def next(self, known: Mapping[str, Position], txid: int, budget: Budget = NO_LIMIT) -> Plan | None:
         """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
@@ -80,7 +80,7 @@ class Planner:
             self._begun[stream] = begin(look.last if latest and look else start, look)
 
     def _round(self, plan: Plan, waiting: list[str], room: int, bytes_left: int) -> list[str]:
-        """Add a page of each stream as far as there is room, and return the streams that have more entries.
+        """Add a page of each stream while there is room, and return the streams that have more entries.
 
         There is room for `room` entries and `bytes_left` bytes.
         """
@@ -103,7 +103,9 @@ class Planner:
         return later + more
 
     def _checked(self, plan: Plan, stream: str, look: Look | None) -> Position:
-        """Return the stream's position, moved if entries were lost. A loss raises DataLossError, or logs a warning.
+        """Return the stream's position, moved if entries were lost.
+
+        A loss raises DataLossError, or a warning is logged.
 
         The position's id is kept unless the stream no longer reaches it.
         """
@@ -140,7 +142,7 @@ class Planner:
 
 
 def _check_master(replies: Sequence[list[Any]]) -> None:
-    """Raise NotNowError if a replica answered: it may lack entries that were read from its master."""
+    """Raise NotNowError if a replica answered, because it may lack entries that were read from its master."""
     roles = {reply[0] for reply in replies}
     if roles - {b"master"}:
         raise NotNowError("it is a replica, which may lack entries; the url must lead to its master")

@@ -12,22 +12,22 @@ from trident_spouts.redis_streams.ids import ZERO, order
 
 
 class Position(NamedTuple):
-    """The place up to which a stream was read, with what identifies the stream. The log keeps it as JSON."""
+    """The id up to which a stream was read, with data that identify the stream. The log keeps it as JSON."""
 
     id: str
-    """The id of the last entry that was read, or after which reading began."""
+    """The id of the last entry that was read, or the id after which reading began."""
     digest: str | None = None
     """The digest of the entry at `id`; None if it is not known."""
     added: int | None = None
     """The number of entries that were ever added up to `id`; None if it is not known."""
     next: str | None = None
-    """The id of the entry after `id`; None if there was none, or it is not known."""
+    """The id of the entry after `id`; None if there was no such entry, or if it is not known."""
     deleted: str = ZERO
     """The greatest id of a deleted entry that is no new loss: it was deleted before reading began, or was reported."""
 
     @property
     def comparable(self) -> bool:
-        """True if a look can show losses: something is known of the stream at `id`."""
+        """Whether a look can show losses: something is known of the stream at `id`."""
         return self.added is not None or self.next is not None
 
 
@@ -39,9 +39,9 @@ class Look(NamedTuple):
     """The greatest id that was ever given out."""
     added: int
     deleted: str
-    """The greatest id of an entry that XDEL has deleted; `ZERO` if there is none. Trimming is not counted."""
+    """The greatest id of an entry that XDEL deleted; `ZERO` if there is none. Trimmed entries do not count."""
     first: str
-    """The id of the first present entry; `ZERO` if there is none."""
+    """The id of the first present entry; `ZERO` if the stream is empty."""
     digest: str
     """The digest of the entry at the position; empty if there is no such entry."""
     entries: int
@@ -54,12 +54,12 @@ class Look(NamedTuple):
 
     @classmethod
     def of_reply(cls, reply: list[Any]) -> "Look | None":
-        """Return the look in a reply of look.lua, without the role; None if there is no such key."""
+        """Return the look in a reply of look.lua, without the role; None if the key does not exist."""
         parts: list[Any] = [part.decode() if isinstance(part, bytes) else part for part in reply]
         return cls(*parts) if parts else None
 
     def all_behind(self, entry_id: str) -> bool:
-        """Return whether all present entries have greater ids."""
+        """Return whether all present entries have ids greater than `entry_id`."""
         return self.length == 0 or order(self.first) > order(entry_id)
 
 
@@ -75,7 +75,7 @@ def begin(entry_id: str, look: Look | None) -> Position:
 
 
 def begin_again(position: Position, look: Look | None) -> Position:
-    """Return the position at which reading goes on after a loss.
+    """Return the position at which reading continues after a loss.
 
     That is `position`, or the stream's last id if that is before it, or the beginning if the stream is gone.
     """
@@ -99,7 +99,7 @@ def after_page(position: Position, look: Look | None) -> Position:
 
 
 def loss(position: Position, look: Look | None) -> str | None:
-    """Return in words what was lost between `position` and `look`, which was taken there; None if nothing was lost."""
+    """Return in words what was lost between `position` and `look`, a look at that position; None if nothing was."""
     if not position.comparable:
         return None
     if look is None:

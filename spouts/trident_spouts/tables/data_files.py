@@ -26,7 +26,7 @@ from trident_spouts.workers import numbers_of, settle
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 _BATCH_ROWS = 10_000
-"""The number of rows that are read at once: as many as Spark would send to a worker at once."""
+"""The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class DataFile:
     """The size in bytes."""
 
     rows: int | None = None
-    """The number of rows; None if the log does not contain it."""
+    """The number of rows; None if the log does not have it."""
 
     constants: tuple[tuple[str, Any], ...] = ()
-    """The partition columns, which the file itself lacks, each with its value: a Python value, or its text."""
+    """The partition columns, which are not in the file, each with its value (a Python value, or its text)."""
 
 
 class Storage(Protocol):
@@ -137,7 +137,7 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of an error in one line, and without the colours in which some packages write theirs."""
+    """Return the text of an error in one line, without the colour codes that some packages add."""
     return " ".join(_COLOURS.sub("", str(error)).split())
 
 
@@ -180,7 +180,7 @@ def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(metadata: pq.FileMetaData, part: Part) -> list[int]:
-    """Return the row groups whose middle, by their sizes, is in the part, so that each group is in exactly one part."""
+    """Return the row groups whose middle (by size) is in the part. So each group is in exactly one part."""
     if part.parts == 1:
         return list(range(metadata.num_row_groups))
     sizes = [max(1, metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups)]

@@ -1,4 +1,4 @@
-"""The emission of a table's data files, which Spark's workers read, or the driver on the embedded engine."""
+"""The emission of a table's data files. Spark's workers read them, or the driver does on the embedded engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class DataFilesEmission(Emission):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows; None if the table's log lacks it for a file."""
+        """Return the number of rows; None if the table's log does not have the number for every file."""
         rows = [file.rows for file in self.files if file.rows is not None]
         return sum(rows) if len(rows) == len(self.files) else None
 

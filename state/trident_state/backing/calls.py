@@ -1,4 +1,4 @@
-"""Calls of a user's map, one at a time, with a limited number of keys. Results are checked, and errors translated."""
+"""Calls of a user's map: one at a time, with a limited number of keys, checked results and translated errors."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, L
 T = TypeVar("T")
 
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, NotImplementedError)
-"""Errors that show a mistake in the user's program. Any other error may be a temporary trouble of the store."""
+"""Errors that show a mistake in the user's program. Any other error may be a temporary problem of the store."""
 
 
 class MapCalls:
-    """The calls of one user's map, which is made when it is first needed.
+    """The calls of one user's map. The map is created at the first call.
 
     Any thread may call; the map gets one call at a time, with at most `most` keys.
     """
@@ -27,16 +27,16 @@ class MapCalls:
 
     @property
     def fenced(self) -> bool:
-        """True if the map has a conditional put, as a FencedBackingMap has."""
+        """Whether the map has a conditional put, as a FencedBackingMap has."""
         return isinstance(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
-        """True if the map can list and remove its keys."""
+        """Whether the map can list and remove its keys."""
         return isinstance(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value that is stored under each key, None where nothing is stored."""
+        """Return the value that is stored under each key; None if nothing is stored."""
         values: list[bytes | None] = []
         for at in range(0, len(keys), self._most):
             part = list(keys[at : at + self._most])
@@ -69,7 +69,7 @@ class MapCalls:
         return done
 
     def keys(self) -> list[bytes]:
-        """Return the keys of all entries but the meta entry. Raises StateError if the map cannot list its keys."""
+        """Return the keys of all entries except the meta entry. Raises StateError if the map cannot list its keys."""
         user_map = self._listed_map()
         keys = self._call(lambda: list(user_map.keys()), of=user_map.keys)
         return [key for key in keys if key != META]
@@ -81,18 +81,18 @@ class MapCalls:
             self._call(user_map.multiRemove, keys[at : at + self._most])
 
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings of the map about the store behind it; none if the map has no `warnings`."""
+        """Return the map's warnings about the store behind it; no warnings if the map has no method `warnings`."""
         told = getattr(self._made_map(), "warnings", None)
         return () if told is None else tuple(self._call(told))
 
     def close(self) -> None:
-        """Close the map, if it was made and can be closed."""
+        """Close the map, if it was created and can be closed."""
         close = getattr(self._map, "close", None)
         if close is not None:
             self._call(close)
 
     def _made_map(self) -> BackingMap:
-        """Return the map, and make it first if that has not happened yet."""
+        """Return the map. The first call creates it."""
         if self._map is None:
             made = self._call(self._make)
             if not isinstance(made, BackingMap):
@@ -112,7 +112,7 @@ class MapCalls:
         return user_map
 
     def _call(self, function: Callable[..., T], *args: Any, of: object = None) -> T:
-        """Call a function of the map. Errors name the function `of` if it is given, otherwise `function`.
+        """Call a function of the map. Errors name `of` if it is given, otherwise `function`.
 
         Raises UserFunctionError for a mistake of the user's program, StateUnavailableError for any other error.
         """

@@ -95,17 +95,20 @@ class BackingMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept beyond a run: on a "server", which here means the store behind the map."""
+        """The place of the state beyond a run: "server", which here means the store behind the map."""
         return "server"
 
     @property
     def fenced(self) -> bool:
-        """True if the map is known to have a conditional put. Without it a former driver's write is not refused."""
+        """Whether the map is known to have a conditional put.
+
+        Without a conditional put, a former driver's write is not refused.
+        """
         made = _made_by(self.makeMap)
         return made is not None and hasattr(made, "multiPutIf")
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
-        """Return the state's store, which makes the map when it first needs it."""
+        """Return the state's store, which creates the map when it first needs it."""
         return BackingStore(
             identity, shape, self.kind, functools.partial(self.makeMap, identity), self.values, self.most
         )
@@ -126,7 +129,7 @@ def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
 
 
 def _made_by(make: MakeMap) -> object:
-    """Return the class of the maps that `make` returns; None if only a call of `make` would show it."""
+    """Return the class of the maps that `make` returns; None if the class is known only after a call of `make`."""
     make = _unwrapped(make)  # type: ignore[assignment]
     if isinstance(make, type):
         return make

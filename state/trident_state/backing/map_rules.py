@@ -22,7 +22,7 @@ from trident_state.state_shape import StateKind
 
 @dataclass(frozen=True, slots=True)
 class BatchEffect:
-    """The effect of a batch on some keys: which of them it writes (`rows`), and the values to combine with (`base`).
+    """The effect of a batch on some keys: the keys that it writes (`rows`), and the values to combine with (`base`).
 
     The new value of a written key is its `base` combined with the batch's value, and its `base` becomes prev.
     """
@@ -38,7 +38,10 @@ class MapRule(Protocol):
 
     @classmethod
     def turn(cls, stored: Triples, txid: int) -> BatchEffect:
-        """Return the effect of batch `txid` on keys with the `stored` triples, none of which a later batch changed."""
+        """Return the effect of batch `txid` on keys with the triples `stored`.
+
+        No later batch has changed these keys.
+        """
         ...
 
 
@@ -74,7 +77,7 @@ class TransactionalMap:
 
 
 class OpaqueMap:
-    """The rule by which a batch that is applied again computes the values that it wrote anew, from prev.
+    """The rule by which a batch that is applied again recomputes, from prev, the values that it wrote.
 
     Meaning: ``org.apache.storm.trident.state.map.OpaqueMap``.
 

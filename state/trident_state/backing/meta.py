@@ -49,7 +49,7 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
 
 
 def read_meta(text: bytes | None, where: str) -> Meta | None:
-    """Return the meta entry that `text` holds; None if `text` is None, because the map has no meta entry.
+    """Return the meta entry in `text`; None if `text` is None, because the map has no meta entry.
 
     Raises StateCorruptError if this version of the library cannot read the entry.
     """

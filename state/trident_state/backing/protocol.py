@@ -1,4 +1,4 @@
-"""BackingMap: the two methods that a user's map must have, one more for fencing, and two more for scan and reset.
+"""BackingMap: the two methods that a user's map must have, a third for fencing, and two more for scan and reset.
 
 Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values contain the
 txid and the value before it. A map holds one state; its meta entry, under a key that no tuple can have, says which. One
@@ -23,11 +23,11 @@ class BackingMap(Protocol):
     """
 
     def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return one value per key, in the order of the keys; None where nothing is stored."""
+        """Return one value per key, in the order of the keys; None if nothing is stored under a key."""
         ...
 
     def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Store each value under its key, and overwrite what was stored there. Each key comes once."""
+        """Store each value under its key, and overwrite what was stored under it. No key occurs twice."""
         ...
 
 
@@ -40,7 +40,9 @@ class FencedBackingMap(BackingMap, Protocol):
     """
 
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
-        """Store each value under its key if the value under the key `guard` is `expected`; return whether it was.
+        """Store each value under its key if the value under the key `guard` is `expected`.
+
+        Return whether it was, and so whether the values were stored.
 
         The comparison and the writes must be one atomic step. `expected` None means that nothing is stored under the
         key `guard`. `guard` may be one of `keys`.
@@ -50,7 +52,7 @@ class FencedBackingMap(BackingMap, Protocol):
 
 @runtime_checkable
 class ListedBackingMap(BackingMap, Protocol):
-    """A map that can list and remove its keys, as a scan (``items()``, ``toPandas()``) and a reset need."""
+    """A map that can list and remove its keys. A scan (``items()``, ``toPandas()``) and a reset need this."""
 
     def keys(self) -> Iterable[bytes]:
         """Return every key once, in any order. The result is read to its end before the next call of the map."""

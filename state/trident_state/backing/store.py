@@ -39,7 +39,7 @@ from trident_state.store import read_again
 
 
 class _Change(NamedTuple):
-    """The changes by an update to some of its keys: the numbers of the keys to write (`rows`) and their new `records`.
+    """The changes that an update makes to some of its keys: their numbers (`rows`) and their new `records`.
 
     `values` are the values of all these keys after the update, including the keys that are not written.
     """
@@ -50,7 +50,7 @@ class _Change(NamedTuple):
 
 
 class BackingStore:
-    """The store of a BackingMapState (one group). See `trident_state.store.Store` for what each method promises.
+    """The store of a BackingMapState (one group). `trident_state.store.Store` says what each method promises.
 
     If the map has a conditional put and a batch has less than `most` keys, an `apply` is one read and one atomic write
     of entries and marker, on the condition that the meta entry is still the one that was read. Otherwise the meta entry
@@ -106,7 +106,7 @@ class BackingStore:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings that the database may lose confirmed writes, if the map can tell; a start shows them."""
+        """The map's warnings that the database may lose confirmed writes. A start shows them."""
         return self._calls.warnings()
 
     def acquire(self, lease: Lease) -> None:
@@ -133,7 +133,10 @@ class BackingStore:
         return Applied(after, len(written), len(keys) - len(written))
 
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
-        """Return the changes by an update to its keys in `part`; `records` are the stored records of all its keys."""
+        """Return the changes that an update makes to its keys in `part`.
+
+        `records` are the stored records of all its keys.
+        """
         stored = unpack_records(self._records, records[part], self._where)
         check_none_later(self._where, stored.txids, meta.marker, update.txid)
         effect = self._rule.turn(stored, update.txid)
@@ -146,7 +149,7 @@ class BackingStore:
         return _Change((part.start + rows).tolist(), new_records, values)
 
     def _write(self, text: bytes | None, meta: Meta, txid: int, keys: list[bytes], records: list[bytes]) -> None:
-        """Write the entries, and move the marker after them, or with them if the map can do that in one atomic step."""
+        """Write the entries, and move the marker after them, or in one atomic step with them if the map can."""
         done = meta.committed(txid).encoded()
         if self._calls.fenced and len(keys) < self._most:
             self._put([META, *keys], [done, *records], text, meta, txid)
@@ -179,7 +182,7 @@ class BackingStore:
         return (GroupStatus(None, None, None) if meta is None else meta.status,)
 
     def durable(self) -> int:
-        """Return the marker: the library cannot know how durable the map is."""
+        """Return the marker: the library cannot know how durable the user's store is."""
         meta = self._meta()
         return -1 if meta is None else meta.marker
 
@@ -249,7 +252,7 @@ class BackingStore:
             self._lease = None
 
     def leave(self) -> None:
-        """Prevent further writes to the map from beginning. A run calls this at its end if a write does not return."""
+        """Prevent that further writes to the map begin. A run calls this at its end if a write does not return."""
         self._leaving = True
 
     def close(self) -> None:
@@ -275,13 +278,13 @@ class BackingStore:
             )
 
     def _check_next_batch(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
-        """Return the meta entry in `text`. Raises FencedError or StateBehindError if `lease` may not commit `txid`."""
+        """Return the meta entry in `text`. Raises FencedError or StateBehindError if `lease` must not commit `txid`."""
         meta = self._check_present(read_meta(text, self._where))
         check_next_batch(self._where, meta.lease, meta.marker, lease, txid)
         return meta
 
     def _keys(self, update: Update) -> list[bytes]:
-        """Return the encoded keys of an update. Raises StateValueError for wrong types, or a key that comes twice."""
+        """Return the encoded keys of an update. Raises StateValueError for wrong types or if a key occurs twice."""
         check_update_types(self._where, self._shape, update)
         parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
         keys = [key for part in parts for key in part]

@@ -1,4 +1,4 @@
-"""States in the driver's memory; snapshots under the checkpoint make them durable."""
+"""States in the driver's memory. Snapshots under the checkpoint make them durable."""
 
 from trident_state.memory.factory import MemoryMapState
 from trident_state.memory.store import MemoryStore

@@ -22,15 +22,16 @@ from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, 
 from trident_state.state_shape import StateKind
 
 NOTHING = -1
-"""The txid in the triple of a key that has no slot. (A slot that nothing was written to yet has txid 0, and nulls.)"""
+"""The txid in the triple of a key that has no slot. (A new slot has txid 0 and nulls.)"""
 
 _FIRST_CAPACITY = 1024
 _COPY_ENTRIES = 262_144
 """The number of entries that `Entries.copy_of` copies at once."""
 _TABLE_BYTES = 24
-"""The bytes of the hash table per key, on average: a table entry has 8, and a quarter to a half of them are in use."""
+"""The average bytes of the hash table for each key: a table entry has 8, and a quarter to a half of the entries are
+used."""
 _OBJECT_BYTES = 64
-"""The bytes that a Python object takes in addition to those of its value."""
+"""The bytes of a Python object in addition to the bytes of its value."""
 
 _Txids = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -42,11 +43,12 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""For each width in bits the NumPy type in which values are copied, not computed with. NumPy copies complex fast."""
+"""For each width in bits, the NumPy type as which values are copied. Nothing is computed in it. NumPy copies complex
+fast."""
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """The values of some slots as bits or Python objects (`data`), and which of them are not null (`valid`)."""
+    """The values of some slots as bits or Python objects (`data`), and for each whether it is not null (`valid`)."""
 
     data: _Bits
     valid: npt.NDArray[np.bool_]
@@ -59,7 +61,7 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class Column:
-    """The conversion of values of one Arrow type to the form in which a memory store keeps them, and back.
+    """The conversion of values of one Arrow type to the form in which a memory store holds them, and back.
 
     A struct is kept as a NumPy struct of its fields, each with a flag that says whether the field is not null.
     """
@@ -70,10 +72,10 @@ class Column:
         self.dtype = _dtype(kind) if self._fields is None else _struct_dtype(self._fields)
         self._boolean = kinds.is_boolean(kind)
         self.fixed = not self.dtype.hasobject
-        """Whether every value takes the same number of bytes."""
+        """Whether all values have the same number of bytes."""
 
     def pack(self, array: pa.Array) -> Cells:
-        """Return an Arrow array of the column's type as cells."""
+        """Return an Arrow array of the column's type in the form of cells."""
         valid = valid_rows(array)
         if self._fields is not None:
             return Cells(self._pack_struct(array, self._fields), valid)
@@ -177,11 +179,11 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """The number of bytes that one slot's row takes, without the Python objects that it refers to."""
+        """The number of bytes of one slot's row, without the Python objects to which it refers."""
         return self._rows.itemsize
 
     def reserve(self, capacity: int) -> None:
-        """Make room for `capacity` slots in a new array; a reader of the old array sees no change."""
+        """Make room for `capacity` slots in a new array. A reader that has the old array sees no change."""
         larger = np.zeros(capacity, self._rows.dtype)
         larger[: len(self)] = self._rows
         self._rows = larger
@@ -191,7 +193,7 @@ class Rows:
         return self._rows["txid"][:count]
 
     def has_value(self, count: int) -> npt.NDArray[np.bool_]:
-        """Return for each of the first `count` slots whether it holds a value; the array is not a copy."""
+        """Return for each of the first `count` slots whether it holds a value. The array is not a copy."""
         return self._rows["value there"][:count]
 
     def take(self, slots: Slots | slice) -> Triples:
@@ -211,12 +213,12 @@ class Rows:
 
 
 def _as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return rows as plain bytes, which NumPy copies faster than fields; unchanged if they refer to Python objects."""
+    """Return rows as plain bytes, which NumPy copies faster than fields; unchanged if rows refer to Python objects."""
     return rows if rows.dtype.hasobject else rows.view(f"V{rows.itemsize}")
 
 
 class Entries:
-    """The entries of one store. One thread writes them. Writer and readers hold a lock while they use triples."""
+    """The entries of one store. Only one thread writes them. Writer and readers hold a lock while they use triples."""
 
     def __init__(self, value: pa.DataType, kind: StateKind) -> None:
         self.index = KeyIndex()
@@ -232,21 +234,21 @@ class Entries:
 
     @property
     def bytes(self) -> int:
-        """The estimated bytes of all entries. They grow with each entry, unlike the arrays, which grow in leaps."""
+        """The estimated bytes of all entries. They grow with each entry, while the arrays grow in large steps."""
         return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
-        """Return by how much `bytes` grows if the triples of the `encoded` keys change from `before` to `after`."""
+        """Return by how much `bytes` grows if the triples of the keys `encoded` change from `before` to `after`."""
         keys = encoded.filter(pa.array(before.txids == NOTHING))
         return len(keys) * self._slot_bytes + heap_bytes_of(keys) + self._object_growth(before, after)
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` slots. If there is too little, at least double it."""
+        """Make room for `count` slots. If there is too little room, at least double it."""
         if count > len(self._rows):
             self._rows.reserve(max(count, 2 * len(self._rows)))
 
     def take(self, slots: Slots | slice) -> Triples:
-        """Return a copy of the triples in the given slots; txid NOTHING and nulls for slot -1, which means no slot."""
+        """Return a copy of the triples in the given slots. Slot -1 means no slot: txid NOTHING and nulls."""
         triples = self._rows.take(slots)  # for slot -1 this takes the last row, which is overwritten below
         if not isinstance(slots, slice) and len(absent := (slots < 0).nonzero()[0]):
             triples.txids[absent] = NOTHING
@@ -260,11 +262,11 @@ class Entries:
         self._rows.put(slots, triples)
 
     def account(self, before: Triples, after: Triples) -> None:
-        """Add to `bytes` the difference in size between the Python objects of the triples `after` and `before`."""
+        """Add to `bytes` the size of the Python objects of the triples `after`, minus that of the triples `before`."""
         self._object_bytes += self._object_growth(before, after)
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Assign slots to new keys, and return the slots, which hold no triples yet. Each key must come once."""
+        """Assign slots to new keys, and return the slots, which hold no triples yet. No key may occur twice."""
         self.reserve(len(self) + len(encoded))
         return self.index.insert(encoded, hashes)
 
@@ -283,7 +285,7 @@ class Entries:
         return np.flatnonzero(present & (txids > expired) if expired > 0 else present)
 
     def copy_of(self, live: Slots) -> "Entries":
-        """Return a copy of the entries in the `live` slots; a reader of the old entries sees no change."""
+        """Return a copy of the entries in the slots `live`. A reader that has the old entries sees no change."""
         fresh = Entries(self.value.kind, StateKind.OPAQUE if self.versioned else StateKind.NON_TRANSACTIONAL)
         fresh.reserve(len(live))
         for at in range(0, len(live), _COPY_ENTRIES):

@@ -74,11 +74,11 @@ class MemoryMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept beyond a run: in the "checkpoint", with its snapshots and the log."""
+        """The place of the state beyond a run: the "checkpoint", with snapshots and the log."""
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:
-        """Return the state's store, which loads the last snapshot when it is first acquired or read."""
+        """Return the state's store. It loads the last snapshot when it is first acquired or read."""
         return MemoryStore(identity, shape, self.kind, home, self.maxBytes, ttl=self.ttlSecs)
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from trident_state.binary import Bytes, Offsets, buffers_of
 Slots = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Heads = npt.NDArray[np.complex128]
-"""Heads of keys. Complex is the 16-byte type that NumPy copies fast."""
+"""The heads of keys. Complex is the 16-byte type that NumPy copies fast."""
 HEAD_BYTES = 16
 
 _INLINE = np.uint64(12)
@@ -38,7 +38,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class StoredKeys(msgspec.Struct, frozen=True):
-    """The keys of a store as they stood at one moment: their heads by slot, and the bytes of the long keys."""
+    """The keys of a store at one moment: their heads by slot, and the bytes of the long keys."""
 
     heads: Heads
     long: pa.LargeBinaryArray
@@ -47,11 +47,11 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
     @property
     def heap_bytes(self) -> int:
-        """The number of bytes that the long keys take in addition to their heads."""
+        """The number of bytes of the long keys, in addition to their heads."""
         return self.end + 8 * len(self.long)
 
     def equal(self, encoded: pa.Array, heads: Heads, slots: Slots) -> npt.NDArray[np.bool_]:
-        """Return for each key, given with its head, whether it equals the key stored in the slot given for it."""
+        """Return for each key, given with its head, whether it equals the key in the slot given for it."""
         wanted, stored = _words(heads), _words(self.heads.take(slots))
         alike = np.equal(wanted[:, 0], stored[:, 0])
         equal = alike & np.equal(wanted[:, 1], stored[:, 1])
@@ -76,7 +76,7 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
 
 class KeyHeap:
-    """The growing arrays of heads and bytes, of which each `StoredKeys` shows a part. One thread appends."""
+    """The growing arrays of heads and bytes. Each `StoredKeys` shows a part of them. Only one thread appends."""
 
     def __init__(self) -> None:
         self._heads = np.zeros(1024, np.complex128)
@@ -110,7 +110,7 @@ class KeyHeap:
 
 
 def heap_bytes_of(encoded: pa.Array) -> int:
-    """Return the number of bytes that the given keys take in the heap, in addition to their heads."""
+    """Return the number of heap bytes for the given keys, in addition to their heads."""
     words = _words(heads_of(encoded))
     lengths = words[_is_long(words), 0] & _LENGTH
     return int(lengths.sum()) + 8 * len(lengths)
@@ -144,12 +144,12 @@ def _large(data: Bytes, offsets: Offsets) -> pa.LargeBinaryArray:
 
 
 def take_rows(encoded: pa.Array, rows: Slots) -> pa.Array:
-    """Return the keys of the given rows, which must ascend; `encoded` itself if these are all of its rows."""
+    """Return the keys of the given rows, which must ascend; `encoded` itself if they are all of its rows."""
     return encoded if len(rows) == len(encoded) else encoded.take(pa.array(rows))
 
 
 def _with_room(array: npt.NDArray[T], used: int, more: int) -> npt.NDArray[T]:
-    """Return `array` if it has room for `more` elements after the `used` ones, else a copy at least twice as large."""
+    """Return `array` if it has room for `more` elements after `used` ones, else a copy at least twice as large."""
     if used + more <= len(array):
         return array
     larger = np.zeros(max(2 * len(array), used + more), array.dtype)
@@ -161,7 +161,7 @@ def _with_room(array: npt.NDArray[T], used: int, more: int) -> npt.NDArray[T]:
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The index of a store's keys as it stood at one moment: the hash table, and the first `count` keys.
+    """The index of a store's keys at one moment: the hash table, and the first `count` keys.
 
     A table of 2**b positions has an entry of 64 bits at each: 0 if the position is free, otherwise the leading 64 - b
     bits of a key's hash and, below them in b bits, the key's slot + 1. The entry of a key is at the position that the
@@ -178,7 +178,7 @@ class Keys(msgspec.Struct, frozen=True):
         return len(self.stored.heads)
 
     def find(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Return the slot of each key, -1 for a key that has none."""
+        """Return the slot of each key; -1 for a key without a slot."""
         # until the bytes of the two keys have been compared, `slots` holds the slot of a key that may be the same
         slots = np.full(len(encoded), -1, np.int64)
         if not self.count:
@@ -192,7 +192,7 @@ class Keys(msgspec.Struct, frozen=True):
         return slots
 
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
-        """Advance each row's position to the next entry that may be the row's key, and put its slot into `candidates`.
+        """Advance each row's position to the next entry that may be its key; put that entry's slot into `candidates`.
 
         For a row whose search ends at a free position, `candidates` stays as it is.
         """
@@ -219,11 +219,11 @@ class KeyIndex:
 
     @property
     def keys(self) -> Keys:
-        """The present keys. Keys that are inserted later do not show in the result."""
+        """The keys at present. Keys that are inserted later are not part of the result."""
         return self._keys
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Assign slots to keys that have none yet, and return the slots. Each key must come once.
+        """Assign slots to keys that have none yet, and return the slots. No key may occur twice.
 
         After a failed insert, the next one may have the same keys or others. The table entries that the failed insert
         left behind name slots that hold no key, or another key by now. A look-up rejects such an entry because the
@@ -245,12 +245,12 @@ class KeyIndex:
 
 
 def _slot_bits(table: Hashes) -> np.uint64:
-    """Return the mask of an entry's low bits, which hold slot + 1."""
+    """Return the mask of the low bits of an entry, which hold slot + 1."""
     return np.uint64(len(table) - 1)
 
 
 def _first_position(hashes: Hashes, table: Hashes) -> Slots:
-    """Return for each hash, or for each table entry given as a hash, the position at which a search for it begins."""
+    """Return the position at which a search begins for each hash. Table entries may be given as hashes."""
     return (hashes >> np.uint64(65 - len(table).bit_length())).astype(np.int64)
 
 
@@ -259,7 +259,7 @@ def _next_position(positions: Slots, table: Hashes) -> Slots:
 
 
 def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
-    """Write each entry at the first free position from its own in `positions` on.
+    """Write each entry at the first free position from its position in `positions` on.
 
     If several entries want the same free position, one of them gets it and the others go on.
     """
@@ -271,7 +271,7 @@ def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
 
 
 def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
-    """Return a new table with spare room for keys, given by the leading bits of their hashes and by slot + 1.
+    """Return a new table, with spare room, for keys given by the leading bits of their hashes and by slot + 1.
 
     One pass over the sorted entries lays out the table: each entry lies at the position where the search for it begins,
     or right after the entry before it.

@@ -22,11 +22,14 @@ from trident_state.header import Header
 FORMAT = 1
 
 _NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
-"""The name of a segment: txid, epoch, and the uuid of the log that both count in. Version 0.1.0 left the uuid out."""
+"""The name of a segment: txid, epoch, and uuid of the log that counts both. Version 0.1.0 had no uuid in it."""
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A segment as a manifest describes it. It holds the entries that changed after batch `since`, up to `txid`."""
+    """A segment as a manifest describes it.
+
+    It holds the entries that changed after batch `since`, up to batch `txid`.
+    """
 
     name: str
     since: int
@@ -37,7 +40,7 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A snapshot of a state as it stood after batch `txid`: its segments, and its expiry.
+    """A snapshot of a state as of batch `txid`: its segments, and its expiry.
 
     An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
     driver that wrote the manifest (seconds), for readers from outside the run. `most` belonged to a kind of state that
@@ -52,7 +55,7 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:
-    """Return the manifest that `text` holds.
+    """Return the manifest in `text`.
 
     Raises StateCorruptError if `text` is no manifest, has another format, or names a file that cannot be a segment.
     """
@@ -76,7 +79,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
 def write_segment(
     files: FileStore, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
 ) -> Segment:
-    """Write the entries in `batches` as a new segment, durably, and return its description for a manifest.
+    """Write the entries in `batches` as a new segment, durably. Return its description for a manifest.
 
     The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file is left behind.
     """
@@ -115,12 +118,12 @@ def read_segment(files: FileStore, segment: Segment, schema: pa.Schema, where: s
 
 
 def delete_segments(files: FileStore, names: Iterable[str]) -> None:
-    """Delete segments that no manifest names any more. A file that is gone already is not an error."""
+    """Delete segments that no manifest names any more. Files that are already gone are not an error."""
     files.delete(names)
 
 
-def strays(files: FileStore, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
-    """Return the names of segments in `files` that `manifest` does not name, and that drivers before `epoch` wrote.
+def unnamed_segments(files: FileStore, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
+    """Return the names of segments in `files` that `manifest` does not name and that drivers before `epoch` wrote.
 
     Only segments of `log` are returned ("": of any log), because epochs of different logs cannot be compared. A segment
     of a later driver is left out, because that driver may be about to publish a manifest that names it. If `epoch` is

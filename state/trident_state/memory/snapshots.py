@@ -1,4 +1,4 @@
-"""Snapshots of a memory state: the choice of entries for the next segment, the publishing and the loading.
+"""Snapshots of a memory state: choosing the entries of the next segment, publishing and loading.
 
 Only entries that changed since the last snapshot are written, so that the cost grows with the changes and not with the
 state. A new segment also includes, and replaces, the last segments before it that are not much larger than itself, so
@@ -31,7 +31,7 @@ from trident_state.memory.segments import (
     delete_segments,
     read_manifest,
     read_segment,
-    strays,
+    unnamed_segments,
     write_segment,
 )
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -40,11 +40,11 @@ from trident_state.store import Home
 _log = logging.getLogger("trident.state")
 
 _ROWS = 65_536
-"""The number of entries in a record batch of a segment: so few that no call into Arrow takes long."""
+"""The number of entries in a record batch of a segment. It is so small that no call into Arrow takes long."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A copy of the entries that changed after batch `since`, as they stood after batch `txid`."""
+    """A copy of the entries that changed after batch `since`, as of batch `txid`."""
 
     lease: Lease
     txid: int
@@ -57,7 +57,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """The snapshots of one state: its segments and its manifest. One thread at a time uses this object."""
+    """The snapshots of one state: its segments and its manifest. One thread at a time calls it."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Snapshots:
         return self._manifest
 
     def refresh(self) -> bool:
-        """Read the manifest again, and return whether it has changed. An empty manifest counts as none."""
+        """Read the manifest again, and return whether it has changed. An empty manifest counts as no manifest."""
         text = (self._home.manifest() if self.files is not None else None) or None
         if text == self._text:
             return False
@@ -94,7 +94,7 @@ class Snapshots:
         return True
 
     def seconds_since_last(self) -> float:
-        """Return the seconds since a snapshot was last published or loaded, or since the last attempt failed."""
+        """Return the seconds since a snapshot was last published or loaded, or since an attempt last failed."""
         return self._clock.monotonic() - self._last
 
     def postpone(self) -> None:
@@ -102,12 +102,15 @@ class Snapshots:
         self._last = self._clock.monotonic()
 
     def create_manifest(self, lease: Lease, birth: int) -> None:
-        """Publish the manifest of an empty state that begins after txid `birth`; do nothing without a place."""
+        """Publish the manifest of an empty state that begins after txid `birth`.
+
+        Do nothing if the state has no place.
+        """
         if self.files is not None:
             self._publish(lease, birth, (), Expiry())
 
     def delete(self, lease: Lease | None) -> None:
-        """Delete the manifest, if `lease` is not None, and then every segment of this state.
+        """Delete every segment of this state, and before that the manifest if `lease` is not None.
 
         Without a lease the manifest stays until the log is deleted, and names missing files. Raises FencedError, and
         deletes nothing, if `lease` is not in force.
@@ -117,11 +120,11 @@ class Snapshots:
         if lease is not None:
             self._home.publish(b"", lease)
         self._manifest, self._text = None, self._home.manifest() or None
-        delete_segments(self.files, strays(self.files, None, self._identity.log, None))
+        delete_segments(self.files, unnamed_segments(self.files, None, self._identity.log, None))
         self.files.remove_empty()
 
     def publish_ttl(self, lease: Lease) -> None:
-        """Publish the manifest again with this driver's time to live, if the manifest has another one."""
+        """Publish the manifest again with this driver's time to live, if the manifest has a different one."""
         manifest = self._manifest
         if self.files is not None and manifest is not None and manifest.ttl != self._ttl:
             self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
@@ -129,12 +132,12 @@ class Snapshots:
     def delete_strays(self, lease: Lease) -> None:
         """Delete the segments that drivers before `lease` wrote for this log and that no manifest names."""
         if self.files is not None:
-            delete_segments(self.files, strays(self.files, self._manifest, self._identity.log, lease.epoch))
+            delete_segments(self.files, unnamed_segments(self.files, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def since(self, entries: Entries) -> int:
-        """Return the txid after which an entry must have changed to go into the next segment.
+        """Return the txid after which an entry must have changed to be part of the next segment.
 
         It is the txid before the segments that the next one replaces. These are the last segments that are at most
         twice as large as all that comes after them, and all segments from the first damaged file on, which must be
@@ -150,7 +153,7 @@ class Snapshots:
         return since
 
     def _intact(self, segment: Segment) -> bool:
-        """Return whether the file of a segment has its full size; if not, log that its entries are written again."""
+        """Return whether the file of a segment has its full size. If not, log that its entries are written again."""
         assert self.files is not None
         intact = self.files.size(segment.name) == segment.bytes
         if not intact:
@@ -170,7 +173,7 @@ class Snapshots:
         return manifest.segments[0].txid if manifest.segments else manifest.txid
 
     def incomplete(self) -> bool:
-        """Return whether a file that the manifest names is gone, or has not its full size."""
+        """Return whether a file that the manifest names is missing, or does not have its full size."""
         named = self._manifest.segments if self._manifest is not None and self.files is not None else ()
         return not all(map(self._intact, named))
 
@@ -217,7 +220,7 @@ class Snapshots:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def load(self) -> Entries:
-        """Return the entries of the segments that the manifest names; no entries without a manifest.
+        """Return the entries in the segments that the manifest names; no entries without a manifest.
 
         Raises StateOwnedError if the snapshot is that of another state, and StateShapeError if it has another shape or
         kind.
@@ -265,7 +268,7 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:
-    """Put the rows of a segment into `entries`, except expired rows, which are those of batch `expired` and earlier."""
+    """Put the rows of a segment into `entries`. Rows of batch `expired` and earlier have expired, and are left out."""
     if expired > 0:
         batch = batch.filter(pc.greater(batch.column("txid"), expired))
     keys, txids, *columns = batch.columns

@@ -1,4 +1,4 @@
-"""MemoryStore: a state in the driver's memory; snapshots under the run's checkpoint make it durable."""
+"""MemoryStore: a state in the driver's memory. Snapshots under the run's checkpoint make it durable."""
 
 import logging
 import threading
@@ -26,10 +26,11 @@ from trident_state.store import Home, read_again
 _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
-"""The entries that an `apply` writes before it lets readers continue: so few that a reader waits far less than 1 ms."""
+"""The entries that `apply` writes before it lets readers continue. They are so few that a reader waits far less than 1
+ms."""
 
 _COLLECT_FROM = 4096
-"""With fewer entries than this, the store does not look for entries that no read can see any more."""
+"""The least number of entries with which the store looks for entries that no read can see any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Pace:
 
 
 class MemoryStore:
-    """The store of a MemoryMapState (one group). See `trident_state.store.Store` for what each method promises.
+    """The store of a MemoryMapState (one group). `trident_state.store.Store` says what each method promises.
 
     **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
     on: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
@@ -84,7 +85,7 @@ class MemoryStore:
         self._identity, self._shape, self._kind = identity, shape, kind
         self._ttl, self._expiry = ttl, Expiry()
         self._collect_at = _COLLECT_FROM
-        """The number of entries at which the next collection looks for entries that no read can see any more."""
+        """The number of entries from which the store looks again for entries that no read can see any more."""
         self._max_bytes, self._pace, self._start_thread = maxBytes, pace or Pace(), start_thread or _start_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl)
         self._writing = threading.RLock()
@@ -132,7 +133,10 @@ class MemoryStore:
             self._snapshots.delete_strays(lease)
 
     def _load(self) -> Entries:
-        """Return the entries. Load them from the last snapshot if none are loaded, or another driver published it."""
+        """Return the entries.
+
+        They are loaded from the last snapshot if none are loaded, or if another driver published it.
+        """
         changed, manifest = self._snapshots.refresh(), self._snapshots.manifest
         ours = manifest is not None and manifest.lease == self._lease
         if self._entries is None or (changed and not ours):
@@ -143,7 +147,7 @@ class MemoryStore:
         return self._entries
 
     def _loaded(self) -> Entries:
-        """Return the entries, and load them first if that has not happened yet."""
+        """Return the entries. They are loaded first if that has not happened yet."""
         if self._entries is None:
             with self._writing:
                 return self._load() if self._entries is None else self._entries
@@ -182,7 +186,7 @@ class MemoryStore:
         return Applied(after, written, len(update.deltas) - written)
 
     def _check_next_batch(self, lease: Lease, txid: int) -> int:
-        """Return the marker, -1 if there is none.
+        """Check that `lease` may apply batch `txid`, and return the marker; -1 if there is no marker.
 
         Raises FencedError or StateBehindError if the driver with `lease` may not commit `txid` now.
         """
@@ -226,7 +230,7 @@ class MemoryStore:
         return before if self._snapshots.files is None else min(before, self._snapshots.base_txid())
 
     def _room_error(self, entries: Entries, changes: list[Change]) -> StateFullError | None:
-        """Return an error if the changes would go beyond `maxBytes`; None if there is room for them."""
+        """Return an error if the changes would exceed `maxBytes`; None if there is room for them."""
         if self._max_bytes is None:
             return None
         growth = sum(entries.growth(change.encoded, change.before, change.after) for change in changes)
@@ -286,7 +290,7 @@ class MemoryStore:
         return self.scan(txid - 1, time=time)
 
     def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None, time: float | None = None) -> pa.Array:
-        """Return the values in the given slots as of `asOf`, null where a value has expired.
+        """Return the values in the given slots as of `asOf`; null for values that have expired.
 
         With `time`, the time of batch `asOf` + 1, return the values that this batch reads before it writes: values that
         expire with it are null, too.
@@ -320,7 +324,9 @@ class MemoryStore:
         return -1 if manifest is None else manifest.txid
 
     def snapshot(self) -> int:
-        """Take a snapshot now if batches came after the last one, or one of its files is missing; return `durable()`.
+        """Take a snapshot now if there are batches after the last one, or if one of its files is missing.
+
+        Return `durable()`.
 
         If a snapshot is under way, wait for its end first. Raises OSError, FencedError, or an error of the log.
         """
@@ -332,7 +338,7 @@ class MemoryStore:
         return self.durable()
 
     def _snapshot_if_due(self) -> None:
-        """Start a thread that takes a snapshot, if one is due and none is under way.
+        """Start a thread that takes a snapshot, if one is due and no thread is taking one.
 
         The caller holds the writer's lock, under which this method copies the cut. The thread writes the cut without
         that lock, and releases `_snapshotting`, which this method acquires.
@@ -352,7 +358,7 @@ class MemoryStore:
         self._start_thread(f"snapshot of {self._where}", lambda: self._save_in_thread(cut))
 
     def _dirty(self) -> bool:
-        """Return whether there are committed batches after the last snapshot, and this driver may still publish one."""
+        """Return whether this driver has batches to publish: committed ones after the last snapshot."""
         behind = self._marker is not None and self._marker > self.durable()
         return behind and self._entries is not None and self._fenced is None
 

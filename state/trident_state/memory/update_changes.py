@@ -1,4 +1,4 @@
-"""The changes that an update makes to the entries of a memory store, computed before any entry is written."""
+"""The changes that an update makes to the entries of a memory store. They are computed before any entry is written."""
 
 from functools import partial
 
@@ -34,7 +34,7 @@ class Change(msgspec.Struct, frozen=True):
 def changes_of(
     update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str
 ) -> list[Change]:
-    """Return the changes of an update: one for the whole update, or several for parts if one array cannot hold it."""
+    """Return the changes of an update: one for all of it, or one for each part if one array cannot hold them."""
     check_update_types(where, shape, update)
     return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
 
@@ -64,7 +64,7 @@ def _change(
 
 
 def _triples_after(entries: Entries, before: Triples, values: pa.Array, txid: int, expired: int) -> Triples:
-    """Return the triples of keys to which batch `txid` gives `values`.
+    """Return the triples of keys after batch `txid` sets them to `values`.
 
     The value before becomes prev, unless it has expired because its txid is at or before `expired`.
     """

@@ -1,4 +1,4 @@
-"""Records as JSON, for programs other than this library: ``{"txid":7,"value":3,"prev":2}``, or the bare value.
+"""Records as JSON for programs other than this library: ``{"txid":7,"value":3,"prev":2}``, or the bare value.
 
 Decimals are strings, binary is base64, dates and times are ISO 8601, a struct is an object, a map is an array of
 [key, value] pairs, NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
@@ -21,7 +21,8 @@ from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 
 _Convert = Callable[[Any], Any]
-_typed_dict: Any = TypedDict  # called at run time, which type checkers do not follow
+_typed_dict: Any = TypedDict
+"""`TypedDict` as Any: `_python_type` makes types from field names at run time, and type checkers refuse such calls."""
 
 
 class Documents:
@@ -47,7 +48,7 @@ class Documents:
         return join_columns(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples that JSON texts hold; a null in place of a text stands for a key that is not stored.
+        """Return the triples in JSON texts. A null in place of a text stands for a key that is not stored.
 
         Raises StateCorruptError if a text is not a record of this type.
         """
@@ -91,7 +92,7 @@ def _finite(value: float) -> float | str:
 
 
 def _converter(kind: pa.DataType, of_float: _Convert) -> _Convert | None:
-    """Return a function that applies `of_float` to every float in a value; None if the type `kind` holds no floats."""
+    """Return a function that applies `of_float` to all floats in a value; None if the type `kind` has no floats."""
     if kinds.is_floating(kind):
         return of_float
     if is_list(kind):
@@ -116,7 +117,7 @@ def _nullable(python: Any) -> Any:
 
 
 def _python_type(kind: pa.DataType) -> Any:
-    """Return the Python type of values of `kind`, which msgspec checks while it reads a record."""
+    """Return the Python type that msgspec uses to check values of `kind` while it reads a record."""
     if is_list(kind):
         return list[_nullable(_python_type(kind.value_type))]  # type: ignore[misc]
     if kinds.is_map(kind):

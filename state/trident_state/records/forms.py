@@ -55,15 +55,15 @@ class Records(Protocol):
 
     @property
     def number(self) -> bytes | None:
-        """The format by which scripts in Redis read a value ("<i8" or "<d"); None if they cannot read this form."""
+        """The format in which scripts in Redis read a value ("<i8" or "<d"); None if they cannot read this form."""
         ...
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        """Return one record per row, with `txid` and the row's value and prev."""
+        """Return one record per row, with `txid` and the row's value and previous value."""
         ...
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples that records hold; a null in place of a record stands for a key that is not stored."""
+        """Return the triples in records. A null in place of a record stands for a key that is not stored."""
         ...
 
 
@@ -115,7 +115,7 @@ class FixedRecords:
         return triples.spread(present) if records.null_count else triples
 
     def unpack_rows(self, rows: bytes) -> Triples:
-        """Return the triples of the records that `rows` holds one after the other."""
+        """Return the triples of records that are in `rows`, one after the other."""
         if len(rows) % self.width:
             raise StateCorruptError(f"records are not {self.width} bytes long")
         return self._triples(np.frombuffer(rows, np.uint8))
@@ -132,7 +132,7 @@ class FixedRecords:
         return Triples(txids, values, self._column(rows[:, 9:17], flags & 1 != 0))
 
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-        """Return the values as 8-byte numbers, null as 0."""
+        """Return the values as 8-byte numbers; nulls are 0."""
         if kinds.is_floating(self.kind):
             return np.asarray(to_numbers(column.cast(pa.float64()), np.float64))
         return to_integers(column)

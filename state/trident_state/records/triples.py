@@ -12,7 +12,7 @@ NOTHING = -1
 
 
 class Triples(msgspec.Struct, frozen=True):
-    """The triples of several keys, one per row. Without a stored triple a key has txid NOTHING and nulls."""
+    """The triples of several keys, one per row. The row of a key without a stored triple has txid NOTHING and nulls."""
 
     txids: npt.NDArray[np.int64]
     values: pa.Array
@@ -24,7 +24,7 @@ class Triples(msgspec.Struct, frozen=True):
         return cls(np.zeros(len(values), np.int64), values, pa.nulls(len(values), values.type))
 
     def spread(self, present: npt.NDArray[np.bool_]) -> "Triples":
-        """Return one row for each entry of `present`: the next triple where it is True, NOTHING and nulls elsewhere."""
+        """Return one row for each entry of `present`: the next triple if it is True, otherwise NOTHING and nulls."""
         txids = np.full(len(present), NOTHING, np.int64)
         txids[present] = self.txids
         return Triples(txids, spread_rows(present, self.values), spread_rows(present, self.prevs))

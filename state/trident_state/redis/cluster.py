@@ -13,7 +13,7 @@ from trident_state.redis.wire import command
 
 
 class Servers:
-    """The servers behind an address, and which of them holds each hash slot.
+    """The servers behind an address, with the hash slots that each of them holds.
 
     The servers are asked for their slots when that is first needed, and again after `forget`. Any thread may call.
     `where` begins the message of every error.
@@ -27,7 +27,7 @@ class Servers:
 
     @property
     def cluster(self) -> bool:
-        """Whether the servers were a cluster when they were last asked."""
+        """Whether the servers were a cluster when they last answered."""
         return bool(self._known)
 
     def slots(self) -> SlotMap:
@@ -41,7 +41,7 @@ class Servers:
             return known
 
     def forget(self, slots: SlotMap | None = None) -> None:
-        """Let the next call of `slots` ask the servers again; not if another thread has learned other slots by now.
+        """Let the next call of `slots` ask the servers again, unless another thread has learned other slots meanwhile.
 
         This method takes no lock, because another thread may hold the lock while it asks a server that hangs.
         """

@@ -1,4 +1,4 @@
-"""Routing: each of many commands goes to the server of its key, and the replies come in the order of the commands.
+"""Routing: each of many commands goes to the server of its key. The replies come back in the order of the commands.
 
 A command goes to the server that holds the hash slot of its first key; a single server holds all slots. This module
 sends only reads again: the store decides whether a write may be sent again.
@@ -29,7 +29,9 @@ _LONGEST_PAUSE = 0.1
 
 
 class Link:
-    """The connections of one thread at a time: one to each server, opened when it is first needed or after a failure.
+    """The connections of one thread at a time: one to each server.
+
+    A connection is opened when needed, or after a failure.
 
     `scripts` are loaded into a server when the connection to it is opened.
     """
@@ -64,7 +66,7 @@ class Link:
         return replies
 
     def _send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
-        """Send the commands, and return for each command the connection on which its reply comes."""
+        """Send the commands. Return for each command the connection on which its reply arrives."""
         if not slots.cluster:
             only = self._connection(slots.master_of(0), 0)
             return [only] * only.send(commands)
@@ -89,7 +91,7 @@ class Link:
         return targets
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
-        """Send a command without keys to every server, and return the reply of each."""
+        """Send a command without keys to every server, and return all replies."""
         slots = self._servers.slots()
         try:
             replies = [(server, self._connection(server, 0).ask(packed)[0]) for server in slots.servers]
@@ -101,7 +103,7 @@ class Link:
         return replies
 
     def load(self) -> None:
-        """Load the scripts into all connected servers again; a server that was restarted has forgotten them."""
+        """Load the scripts into all connected servers again, because a restarted server has forgotten them."""
         try:
             for connection in self._open.values():
                 self._load(connection)
@@ -114,7 +116,7 @@ class Link:
         return check(reply, self._servers.where, self._servers.address)
 
     def succeeded(self, reply: Reply) -> bool:
-        """Return whether the reply says that a script has done its work. For scripts whose work may also be done later.
+        """Return whether the reply says that a script has succeeded. For scripts whose work can also be done later.
 
         The result is False if the server had forgotten the script, which is then loaded again, and if the script
         refused; then the next write gets the reason. Any other error is raised.
@@ -150,7 +152,7 @@ class Link:
 
 
 class Links:
-    """A pool of links for readers, which any thread may use; the writer has a link of its own."""
+    """A pool of links for readers. Any thread may use it; the writer has a link of its own."""
 
     def __init__(self, servers: Servers, patience: float = 10.0) -> None:
         self._servers, self._patience = servers, patience
@@ -158,7 +160,7 @@ class Links:
         self._closed = False
 
     def exchange(self, commands: Sequence[bytes], errors: bool = False) -> list[Reply]:
-        """Send commands, which must be reads, and return one reply per command, like `Link.exchange`.
+        """Send commands that only read, and return one reply per command, like `Link.exchange`.
 
         The commands are sent again if the connection was closed while it was idle, and, for at most `patience` seconds,
         while a cluster moves their keys from one server to another. If a reply is an error, the first such error is
@@ -176,7 +178,7 @@ class Links:
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
-        """Send a command without keys to every server, and return the reply of each. Raises the first error of them."""
+        """Send a command without keys to every server, and return all replies. Raises the first error among them."""
         replies = self._attempt(lambda link: link.everywhere(packed))
         for server, reply in replies:
             check(reply, self._servers.where, server)
@@ -205,16 +207,16 @@ class Links:
         return replies
 
     def check_all(self, replies: Iterable[Reply]) -> None:
-        """Raise the state's error for the first of the replies that is an error."""
+        """Raise the state's error for the first reply that is an error."""
         check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
-        """Ask for the servers again and connect anew, because the address leads to other servers now."""
+        """Ask for the servers again, and connect anew, because the address now belongs to other servers."""
         self._servers.forget()
         self._close_idle()
 
     def close(self) -> None:
-        """Close the idle connections, and each connection in use when its thread gives it back."""
+        """Close the idle connections now, and each connection in use when its thread returns it."""
         self._closed = True
         self._close_idle()
 

@@ -1,4 +1,4 @@
-"""One connection to one server, over which packed commands go out and replies come in.
+"""One connection to one server. It sends packed commands and receives replies.
 
 redis-py opens the connection (authentication, TLS) and parses replies. The retries of redis-py are off: they would
 silently repeat a write whose reply was lost.
@@ -41,7 +41,7 @@ class Connection:
             raise unavailable(where, server, error) from error
 
     def add(self, packed: bytes) -> None:
-        """Take a packed command, and send all waiting commands if their bytes are worth a system call.
+        """Add a packed command. Send all waiting commands if their bytes are worth a system call.
 
         So the server can begin while the next commands are being packed.
         """
@@ -60,7 +60,7 @@ class Connection:
         return count
 
     def flush(self) -> None:
-        """Send the commands that were added and not sent yet."""
+        """Send the commands that were added and are not sent yet."""
         if self._waiting:
             data, self._waiting, self._size = b"".join(self._waiting), [], 0
             try:

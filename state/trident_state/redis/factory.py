@@ -32,7 +32,7 @@ class RedisOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class RedisMapState:
-    """A state in Redis or Valkey, which outlives the run and which other programs can read.
+    """A state in Redis or Valkey. It outlives the run, and other programs can read it.
 
     Make a RedisMapState by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. It
     connects to no server before the topology starts. Meaning: ``org.apache.storm.redis.trident.state.RedisMapState``,
@@ -89,7 +89,7 @@ class RedisMapState:
 
     @property
     def sendable(self) -> bool:
-        """Return whether the url may be sent to other processes: it holds no password, or says where the url is."""
+        """Whether the url may be sent to other processes: it holds no password, or only names the place of the url."""
         return redacted(self.url) == self.url
 
     def _check_numbers(self) -> None:
@@ -168,11 +168,11 @@ class RedisMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept beyond a run: on the "server"."""
+        """The place of the state beyond a run: the "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:
-        """Return the state's store, which connects to the server when it is first used."""
+        """Return the state's store. It connects to the server when it is first used."""
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
         layout = Layout(self.prefix, identity, self.buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self.values, self.ttlSecs)
@@ -186,5 +186,5 @@ class RedisMapState:
 
 
 def _made(kind: StateKind, url: str, options: Mapping[str, Any]) -> RedisMapState:
-    """Return a state with these options, whose durations are still as the user wrote them."""
+    """Return a state with these options, whose durations are still in the form in which the user wrote them."""
     return RedisMapState(kind, url, **options)

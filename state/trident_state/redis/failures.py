@@ -25,13 +25,13 @@ def check(reply: Reply, where: str, address: Address) -> Reply:
 
 
 def check_all(replies: Iterable[Reply], where: str, address: Address) -> None:
-    """Raise the state's error for the first of the replies that is an error."""
+    """Raise the state's error for the first reply that is an error."""
     for reply in replies:
         check(reply, where, address)
 
 
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
-    """Return the error for a server that cannot be reached or did not answer, for the given reason."""
+    """Return the error for a server that cannot be reached or did not answer. `reason` says why."""
     return StateUnavailableError(
         f"{where}: the server at {address.shown} does not answer ({reason}); "
         f"commits wait for it. Check that it runs, and the address"
@@ -39,7 +39,7 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
 
 
 def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
-    """Return whether a reply says that the keys of its command are on another server of the cluster, or moving there.
+    """Return whether a reply says that its command's keys are on another server of the cluster, or moving there.
 
     With `inside`, the elements of list replies are checked, too (the reply to EXEC, the values of many keys). A command
     with such an answer has had no effect.

@@ -1,4 +1,4 @@
-"""Inspection of a server's keys under a state's names, before anything is changed: the state's, foreign ones, or none.
+"""Inspection of a server's keys under a state's names, before any change: the state's own keys, foreign keys, or none.
 
 A key is ours if this library wrote it for this state, and foreign otherwise.
 """
@@ -29,14 +29,14 @@ class Inspector:
         self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
 
     def report(self) -> StoreReport:
-        """Return what is stored of the state.
+        """Return what the server stores of the state.
 
         Raises StateOwnedError if a key is foreign, StateShapeError if the state was created with other options.
         """
         return _twice_if_foreign(self._report)
 
     def stored_layouts(self) -> list[Layout]:
-        """Return the layouts of all that is stored of the state, to delete it.
+        """Return the layouts of everything that the server stores of the state, in order to delete it.
 
         They may differ from the declared layout. There are several if a part of the state was rewound to a time when
         it had another layout. Raises StateOwnedError if a key is foreign.
@@ -70,7 +70,7 @@ class Inspector:
         return StoreReport(meta.identity, meta.fingerprint, StateKind(meta.kind) if meta.kind else None, groups)
 
     def _unused(self, meta: Meta) -> bool:
-        """Return whether no batch came to a group since it was created, by a driver of this log or of one not known."""
+        """Return whether a group has had no batch since its creation by a driver of this log, or of an unknown log."""
         ours = self._identity.log in ("", meta.log)
         return ours and meta.keys == "0" and meta.open is None and meta.marker == meta.birth
 
@@ -95,12 +95,12 @@ class Inspector:
         return [meta for meta in self._metas(names, kinds, read) if meta is not None]
 
     def _metas(self, names: list[bytes], kinds: list[Reply], read: list[Reply]) -> list[Meta | None]:
-        """Return the meta hash under each name, from the replies to TYPE and HMGET; None if it does not exist."""
+        """Return the meta hash under each name, from the replies to TYPE and HMGET; None if there is no such hash."""
         present = self._hashes(names, kinds)
         return [self._meta(name, reply) if name in present else None for name, reply in zip(names, read, strict=True)]
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
-        """Return which of the keys exist, by the replies to TYPE. Raises StateOwnedError if a key is not a hash."""
+        """Return which of the keys exist, from the replies to TYPE. Raises StateOwnedError if a key is not a hash."""
         self._links.check_all(kinds)
         present = set[bytes]()
         for name, kind in zip(names, kinds, strict=True):
@@ -129,7 +129,7 @@ class Inspector:
         return meta
 
     def _check_empty(self, buckets: set[bytes]) -> None:
-        """Refuse buckets that exist without a meta hash, and a state that was created with another number of groups.
+        """Refuse buckets without a meta hash, and a state that was created with another number of groups.
 
         Only this check reads the meta hash that such a state has. A cluster keeps it in another hash slot, which may
         be moving or without a server, so no other method should depend on it.
@@ -156,7 +156,7 @@ def _kinds(names: list[bytes]) -> list[bytes]:
 
 
 def _twice_if_foreign(inspect: Callable[[], T]) -> T:
-    """Return the result of `inspect`, which is called a second time if the first call finds foreign keys.
+    """Call `inspect` and return its result. If it finds foreign keys, call it a second time.
 
     Another driver may have created the state between two commands of the first inspection.
     """

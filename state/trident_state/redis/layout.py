@@ -19,7 +19,8 @@ from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity
 
 LEGEND = b""
-"""The field of a bucket that is the legend and not a key (legend.lua): no key is encoded as the empty string."""
+"""The field of a bucket that holds the legend (legend.lua). It is no key, because no key is encoded as the empty
+string."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -43,7 +44,7 @@ class Layout:
             )
 
     def base(self, group: int) -> str:
-        """Return the text with which the names of a group's meta hash and buckets begin."""
+        """Return the beginning of the names of a group's meta hash and buckets."""
         tag = f"{self.identity.topology}/{self.identity.name}{'' if self.groups == 1 else f'/{group}'}"
         return f"{self.prefix}:{{{tag}}}"
 
@@ -52,12 +53,12 @@ class Layout:
         return f"{self.base(group)}:m".encode()
 
     def bucket(self, bucket: int) -> bytes:
-        """Return the name of a bucket, given by its number in the state; its group is `bucket // per_group`."""
+        """Return the name of a bucket. `bucket` is its number in the state; its group is `bucket // per_group`."""
         group, number = divmod(bucket, self.per_group)
         return f"{self.base(group)}:b:{number}".encode()
 
     def buckets_of(self, group: int) -> range:
-        """Return the numbers, in the state, of the buckets of a group."""
+        """Return the numbers of a group's buckets in the state."""
         return range(group * self.per_group, (group + 1) * self.per_group)
 
     @property
@@ -66,7 +67,7 @@ class Layout:
 
     @cached_property
     def all_metas(self) -> list[bytes]:
-        """The names of the meta hashes, one for each group."""
+        """The names of the meta hashes of all groups."""
         return [self.meta(group) for group in range(self.groups)]
 
     @cached_property
@@ -85,7 +86,7 @@ class Layout:
         return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
-        """Return the name of the first meta hash that the state would have with several groups instead of one.
+        """Return the name of the first meta hash that the state would have with several groups in place of one.
 
         If this layout has several groups, return the name for one group.
         """

@@ -1,4 +1,4 @@
-"""The meta hash of a group: the state it belongs to, the state's layout, the group's fence, marker and open record."""
+"""The meta hash of a group: its state, the state's layout, the group's fence, marker and open record."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ NOTHING_FORGOTTEN = Expiry()
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """The fields of a meta hash, as text; a field is None if the hash does not have it, or does not exist."""
+    """The fields of a meta hash, as text. A field is None if the hash does not have it, or if there is no hash."""
 
     format: str | None
     topology: str | None
@@ -55,7 +55,10 @@ class Meta(msgspec.Struct, frozen=True):
         return _count(self.groups, where, "groups")
 
     def parsed_expiry(self, where: str) -> Expiry:
-        """Return the expiry of the state as of the group's marker. Raises StateCorruptError if it cannot be read."""
+        """Return the expiry of the state as of the group's marker.
+
+        Raises StateCorruptError if the field cannot be read.
+        """
         if self.expiry is None:
             return NOTHING_FORGOTTEN
         try:
@@ -65,11 +68,11 @@ class Meta(msgspec.Struct, frozen=True):
 
     @property
     def _begun(self) -> int | None:
-        """The txid of the open record; without one, the txid of a batch that has moved keys but not the marker."""
+        """The txid of the open record; otherwise the txid of a batch that has moved keys but not the marker."""
         return _number(self.moving if self.open is None and self.moved not in (None, "0") else self.open)
 
     def status(self, where: str) -> GroupStatus:
-        """Return the lease, marker and open record of the group. Raises StateCorruptError if one cannot be read."""
+        """Return the lease, marker and open record of the group. Raises StateCorruptError if a field cannot be read."""
         try:
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
@@ -83,19 +86,19 @@ _NAMES = bulks([field.encode() for field in _FIELDS])
 
 
 def read_meta(packed_name: bytes) -> bytes:
-    """Return the command that reads a meta hash; its name is packed as an argument already."""
+    """Return the command that reads a meta hash. `packed_name` is its name, packed as an argument."""
     return b"".join([_REQUEST, packed_name, _NAMES])
 
 
 def parse_meta(reply: list[bytes | None]) -> Meta:
-    """Return the meta hash that the reply to the command `read_meta` holds."""
+    """Return the meta hash in the reply to the command `read_meta`."""
     return Meta(*[None if value is None else value.decode("utf-8", "replace") for value in reply])
 
 
 def identity_fields(
     identity: StateIdentity, fingerprint: str, kind: StateKind, values: str, buckets: int, groups: int
 ) -> list[bytes]:
-    """Return the names and values of those fields of a new meta hash that never change, as name, value, name, value."""
+    """Return the constant fields of a new meta hash as a flat list: name, value, name, value."""
     owner = (FORMAT, identity.topology, identity.name, identity.log)
     fields = (*owner, fingerprint, kind.value, values, buckets, groups, identity.batchGroup)
     return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]

@@ -1,4 +1,4 @@
-"""A batch that is open in every group of a state, for other processes than the driver that put its keys.
+"""A batch that is open in every group of a state, so that processes other than the driver can put its keys.
 
 The driver opens the batch and commits it; between the two, any number of processes put parts of it. Every put carries
 the driver's lease and the txid, which the scripts compare with the group's meta hash in the same atomic step. So a put
@@ -63,7 +63,7 @@ class OpenBatch(SharedState):
 
 
 def summed(counts: Iterable[Sequence[int]]) -> list[int]:
-    """Return the sum of counts by group.
+    """Return the sums of counts by group.
 
     >>> summed([[1, 2], [3, 4]])
     [4, 6]

@@ -1,4 +1,4 @@
-"""A state as of one txid, for other processes than the driver that read it."""
+"""A state as of one txid, for processes other than the driver that read it."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -22,10 +22,10 @@ class OpenSnapshot(SharedState):
 
     asOf: int
     cutoff: int | None = None
-    """The txid up to which values have expired; None for what the state itself says as of the snapshot's txid."""
+    """The txid up to which values have expired; None: the state's own cutoff as of the snapshot's txid applies."""
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return the values of keys as of the snapshot's txid, over connections that are closed at the end."""
+        """Return the values of keys as of the snapshot's txid. The connections are closed at the end."""
         placed = place_keys(encode_checked_keys(self.where, self.shape.keys, keys), self.layout)
         with self._reading() as reader:
             values, _ = reader.read(placed, self.asOf, self.lease, self.cutoff)

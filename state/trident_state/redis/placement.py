@@ -1,4 +1,4 @@
-"""Placement of a batch's keys: they are sorted by bucket, and cut into chunks, each of which one command carries.
+"""Placement of a batch's keys: they are sorted by bucket, and cut into chunks. Each chunk is sent in one command.
 
 The bucket of a key is the hash of its encoding modulo the number of buckets. Because keys are sorted, a chunk touches
 few buckets.
@@ -20,7 +20,7 @@ from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 
 PUT_KEYS = 1000
-"""The most keys in a script call, which then takes about 2 ms: meanwhile the server answers no other client."""
+"""The most keys in a script call, which takes about 2 ms. In that time the server answers no other client."""
 READ_KEYS = 10_000
 """The most keys that are read in one transaction."""
 _PUT_BYTES = 4 * 1024 * 1024
@@ -28,7 +28,7 @@ _MAX_FIELD = 256 * 1024 * 1024
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """The rows [start, stop) of a placement, the buckets in which they lie, and how many of them lie in each bucket."""
+    """The rows [start, stop) of a placement, the buckets that have them, and how many each bucket has."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ class Chunk(msgspec.Struct, frozen=True):
         return slice(self.start, self.stop)
 
     def runs(self) -> Iterator[tuple[int, slice]]:
-        """Yield each bucket of the chunk with the rows that lie in it."""
+        """Yield each bucket of the chunk with its rows."""
         at = self.start
         for bucket, count in zip(self.buckets, self.counts, strict=True):
             yield bucket, slice(at, at + count)
@@ -70,24 +70,24 @@ class Placement:
         return len(self._order)
 
     def arranged(self, values: pa.Array) -> pa.Array:
-        """Return values that come in the order of the batch, rearranged into the order of the placement."""
+        """Return values, given in the order of the batch, in the order of the placement."""
         if self._rows is None:
             return values if len(values) == len(self) else values.slice(0, len(self))
         return values.take(self._rows)
 
     def restored(self, values: pa.Array) -> pa.Array:
-        """Return values that come in the order of the placement, rearranged into the order of the batch."""
+        """Return values, given in the order of the placement, in the order of the batch."""
         return values if self._positions is None else values.take(self._positions)
 
     @cached_property
     def _rows(self) -> pa.Array | None:
-        """For each key of the placement its row in the batch; None if the keys are the batch's first rows, in order."""
+        """The row in the batch of each key of the placement; None if the keys are the batch's first rows, in order."""
         order = self._order
         return None if np.array_equal(order, np.arange(len(order))) else pa.array(order)
 
     @cached_property
     def _positions(self) -> pa.Array | None:
-        """For each row of the batch its row in the placement; None if the two orders are the same."""
+        """The row in the placement of each row of the batch; None if the two orders are the same."""
         if self._rows is None:
             return None
         positions = np.empty(len(self), np.int64)
@@ -95,19 +95,19 @@ class Placement:
         return pa.array(positions)
 
     def group(self, group: int) -> slice:
-        """Return the rows of the placement whose keys lie in the given group."""
+        """Return the rows of the placement whose keys are in the given group."""
         per = self.layout.per_group
         first, last = bisect_left(self._ids, group * per), bisect_left(self._ids, (group + 1) * per)
         return slice(self._starts[first], self._starts[last])
 
     def filter(self, rows: npt.NDArray[np.bool_]) -> "Placement":
-        """Return a placement of only the given rows, whose `restored` gives the order of this placement."""
+        """Return a placement of only the given rows. Its `restored` returns the order of this placement."""
         placement = object.__new__(Placement)
         placement._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
         return placement
 
     def chunks(self, rows: slice, keys: int, ends: npt.NDArray[np.int64] | None = None) -> Iterator[Chunk]:
-        """Yield the rows in chunks of at most `keys` rows, cut between two buckets where that is possible.
+        """Yield the rows in chunks of at most `keys` rows, cut between two buckets if possible.
 
         With `ends`, the number of bytes from the first row of the placement to the end of each row, a chunk also has at
         most 4 MB, or one row if that has more.
@@ -132,7 +132,7 @@ def place_keys(encoded: pa.Array, layout: Layout) -> Placement:
 
 
 def place_distinct_keys(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
-    """Return the placement of encoded keys. Raises StateValueError if a key comes twice or is too long."""
+    """Return the placement of encoded keys. Raises StateValueError if a key occurs twice or is too long."""
     hashes = hash_keys(encoded)
     check_distinct_keys(where, encoded, hashes, txid)
     if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:

@@ -1,4 +1,4 @@
-"""Reads of a state: one transaction per group reads entries and meta hash, whose fence and marker are then checked.
+"""Reads of a state. One transaction per group reads entries and meta hash; then fence and marker are checked.
 
 No read runs a script or writes anything.
 """
@@ -28,11 +28,11 @@ _SCAN_BUCKETS = 1024
 
 
 class LayoutChanged(StateRecoveringError):
-    """The error of a read that finds a state, or a part of it, with another number of buckets than the reader knows."""
+    """A read found a state, or a part of it, with another number of buckets than the reader knows."""
 
 
 class Reader:
-    """The reads of one state, over other connections than those that write. Any thread may call."""
+    """The reads of one state, over connections that are not the writer's. Any thread may call."""
 
     def __init__(self, links: Links, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
         self._links, self._where, self._shape, self._records = links, where, shape, records
@@ -59,8 +59,8 @@ class Reader:
                 f"back to before it was dropped, and has to be healed"
             )
 
-    def counted(self, layout: Layout) -> tuple[Layout, list[Meta]]:
-        """Return the same as `current`, after a check that the buckets hold as many keys as the meta hashes count.
+    def current_with_all_keys(self, layout: Layout) -> tuple[Layout, list[Meta]]:
+        """Return the same as `current`, but check that the buckets hold as many keys as the meta hashes count.
 
         Raises StateLostError if they do not. A store that adds or deletes a key counts it, so keys are missing only if
         the server evicted or expired them, or another client removed them.
@@ -87,7 +87,7 @@ class Reader:
     def read(
         self, keys: Placement, asOf: int | None, lease: Lease | None, cutoff: int | None = None
     ) -> tuple[pa.Array, int]:
-        """Return the values of the keys, in the order of the placement, and the txid as of which the values are.
+        """Return the values of the keys, in the order of the placement, and the txid as of which they were read.
 
         If `lease` is given, the fence of every group must be equal to it. A value has expired at `cutoff`, or, if that
         is None, at the cutoff that the state had as of the txid of the read.
@@ -115,7 +115,7 @@ class Reader:
         txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield all entries in tables of at most `rows` rows; `metas` are the meta hashes that `current` returned.
+        """Yield all entries in tables of at most `rows` rows. `metas` are the meta hashes that `current` returned.
 
         With `txids`, each table is as of the last txid that all groups had committed when the table was read; that txid
         is appended to `txids` before the table is yielded. `lease` and `cutoff` mean the same as in `read`.
@@ -183,7 +183,9 @@ class Reader:
         return np.repeat([cutoffs[group] for group, _ in sizes], [rows for _, rows in sizes]).astype(np.int64)
 
     def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
-        """Send reads of buckets; return the meta hashes of all groups and the replies, each group as of one moment.
+        """Send reads of buckets.
+
+        Return the meta hashes of all groups, and the replies; each group is read at one moment.
 
         Groups may lie on different servers, and be read at different moments. Together they show the state as of one
         txid, because each group can be read as of that txid.
@@ -205,7 +207,7 @@ class Reader:
         return metas, results
 
     def check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
-        """Return the txid as of which groups with the given meta hashes were read: `asOf`, or else the least marker.
+        """Return the txid as of which groups with these meta hashes were read: `asOf`, or for None the least marker.
 
         Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`.
         """

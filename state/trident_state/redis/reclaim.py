@@ -1,4 +1,4 @@
-"""Deletion of keys that no read can see any more, because their value has expired or was removed."""
+"""Deletion of keys that no read can see any more, because their value expired or was removed."""
 
 import math
 from collections import deque
@@ -16,19 +16,19 @@ from trident_state.redis.scripts import CLEAR, SWEEP
 from trident_state.redis.wire import Blob, call
 
 SWEEP_FIELDS = 500
-"""The fields that a call of the sweep script looks at. It takes far less than 1 ms, and blocks all other clients."""
+"""The fields that one call of the sweep script looks at. The call blocks all other clients for far less than 1 ms."""
 SWEEP_CALLS = 16
 """The most calls of the sweep script in one request."""
 _MAX_CALLS = 256
 _ROUNDS = 4
-"""How often the whole state is swept within a time to live, as far as `_MAX_CALLS` calls a second permit."""
+"""How often the whole state is swept within a time to live, as far as `_MAX_CALLS` calls a second allow."""
 
 CLEAR_KEYS = 64_000
 """The most removed keys that are deleted in one request."""
 
 
 class ExpiredValues:
-    """The deletion of one state's expired values, bucket by bucket. The caller holds the writer's lock."""
+    """The deletion of one state's expired values, bucket by bucket. The caller must hold the writer's lock."""
 
     def __init__(self, link: Link, form: str, ttl: float) -> None:
         self._link, self._form, self._ttl = link, form.encode(), ttl
@@ -40,7 +40,9 @@ class ExpiredValues:
         return min(_MAX_CALLS, math.ceil(round_calls * _ROUNDS / max(self._ttl, float(_ROUNDS))))
 
     def sweep(self, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int) -> int:
-        """Delete values last changed at or before `cutoff`, with at most `calls` script calls; return how many.
+        """Delete values last changed at or before `cutoff`, with at most `calls` script calls.
+
+        Return the number of deleted values.
 
         `marker` is the marker that was read together with the cutoff. The script refuses to delete anything if the
         server was rewound to an earlier marker since.
@@ -61,7 +63,7 @@ class ExpiredValues:
         return deleted
 
     def _next_bucket(self, layout: Layout) -> int:
-        """Return the number of the next bucket to sweep. A bucket's scan continues where its previous call stopped."""
+        """Return the number of the next bucket to sweep. The scan of a bucket continues where its last call stopped."""
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
         self._bucket = (self._bucket + 1) % layout.buckets
@@ -69,7 +71,7 @@ class ExpiredValues:
 
 
 class RemovedKeys:
-    """The deletion of one state's removed keys, from a queue. The caller holds the writer's lock.
+    """The deletion of one state's removed keys, from a queue. The caller must hold the writer's lock.
 
     The queue is in memory: if a driver is killed, the keys that were removed in its last second stay in the server
     until they are removed again.
@@ -93,7 +95,9 @@ class RemovedKeys:
         self._waiting.clear()
 
     def clear(self, layout: Layout, lease: Lease, marker: int) -> bool:
-        """Delete the first of the queued keys that were removed before batch `marker`, which all groups have reached.
+        """Delete the first of the queued keys that were removed before batch `marker`.
+
+        All groups have reached that batch.
 
         Return False, upon which the caller stops, if there are none to delete now or the script refused. The script
         deletes only keys without a value, so a key that has got a value from a later batch stays.

@@ -1,4 +1,4 @@
-"""Translation of the answer with which a script refuses into an error of the state."""
+"""Translation of a script's refusal into an error of the state."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from trident_state.checks import fenced_error
 
 @dataclass(frozen=True, slots=True)
 class ScriptAnswer:
-    """The answer of a script (answer.lua): a status, and fields of the group's meta hash as the script read them."""
+    """The answer of a script (answer.lua): a status, and fields of the group's meta hash that the script read."""
 
     status: str
     token: str
@@ -35,7 +35,7 @@ class ScriptAnswer:
 def script_error(  # noqa: C901 (one table: a case per status)
     answer: ScriptAnswer, lease: Lease, txid: int, where: str
 ) -> StateError | FencedError | LogMismatchError:
-    """Return the state's error for a script that refused to work for batch `txid` of the driver with `lease`."""
+    """Return the state's error for a script that refused batch `txid` of the driver with `lease`."""
     marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
     match answer.status:
         case "FENCED":

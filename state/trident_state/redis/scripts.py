@@ -1,4 +1,4 @@
-"""The Lua scripts that run inside the server. Their text is constant: data reaches a script only as KEYS and ARGV."""
+"""The Lua scripts that run inside the server. Their text is constant: they get data only as KEYS and ARGV."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _LUA = files("trident_state.redis") / "lua"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The name and text of a script, and the SHA-1 by which the server knows it."""
+    """The name and text of a script, and the SHA-1 by which the server identifies it."""
 
     name: str
     source: bytes
@@ -18,7 +18,7 @@ class Script:
 
     @classmethod
     def of(cls, name: str, *parts: Traversable) -> "Script":
-        """Return the script whose text is that of the given files, one after the other."""
+        """Return the script whose text is the content of the given files, one after the other."""
         source = b"\n".join(part.read_bytes() for part in parts)
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 

@@ -1,4 +1,4 @@
-"""The part of a state that other processes than its driver need to reach it."""
+"""The part of a state that processes other than its driver need to reach it."""
 
 from dataclasses import dataclass
 
@@ -35,11 +35,11 @@ class SharedState:
 
     @property
     def records(self) -> Records:
-        """The form of the state's records, which have a txid."""
+        """The form of the state's records, which include a txid."""
         return records_of(self.shape.value, self.form, bare=False)
 
     def check_reached(self) -> None:
-        """Raise StateUnavailableError or StateError if this process does not reach the driver's own state."""
+        """Raise StateUnavailableError or StateError if this process does not reach the state that the driver uses."""
         link = Link(Servers(self.address, self.where))
         try:
             meta = self.layout.meta(0)

@@ -1,4 +1,4 @@
-"""The hash slots of a Redis Cluster: in which slot a command's key lies, and which server holds a slot."""
+"""The hash slots of a Redis Cluster: the slot of a command's key, and the server of a slot."""
 
 from binascii import crc_hqx
 from bisect import bisect_right
@@ -50,7 +50,7 @@ class SlotMap:
 
     @classmethod
     def from_reply(cls, reply: list[Any], asked: Address) -> "SlotMap":
-        """Return the slot map in a reply to CLUSTER SLOTS; a server without a host has the host that was asked."""
+        """Return the slot map in a reply to CLUSTER SLOTS. A server without a host gets the host that was asked."""
         starts, masters, replicas, after = list[int](), list[Address | None](), list[Address](), 0
         for first, last, *servers in sorted(reply, key=lambda part: int(part[0])):
             if first > after:
@@ -81,5 +81,5 @@ class SlotMap:
 
     @property
     def servers(self) -> list[Address]:
-        """All masters, each once."""
+        """All masters, without duplicates."""
         return list(dict.fromkeys(master for master in self.masters if master is not None))

@@ -1,4 +1,4 @@
-"""States on a server, found by their names and without a topology: a state's meta hashes describe it in full."""
+"""States on a server, found by name and without a topology: a state's meta hashes describe it completely."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -45,7 +45,7 @@ class FoundState:
 
 
 def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state with the given name; None if there is none. Raises StateError or a subclass on failure."""
+    """Return the state with the given name; None if it does not exist. Raises StateError or a subclass on failure."""
     where = f"state {state!r}"
     servers = Servers(address, where)
     failed: StateUnavailableError | None = None
@@ -69,7 +69,7 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
 
 
 def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state with the given name by the meta hash of any group, for a state whose first group is gone.
+    """Return the state with the given name, found by the meta hash of any group: its first group may be gone.
 
     The user of the server needs the right to SCAN. Errors are those of `find_state`.
     """

@@ -39,11 +39,11 @@ _log = logging.getLogger("trident.state")
 Result = TypeVar("Result")
 
 _CLEARED_LATER = 4 * CLEAR_KEYS
-"""The most removed keys that wait for the next `groups_of` to delete them; if there are more, a batch deletes some."""
+"""The most removed keys that wait for the next `groups_of` to delete them. If there are more, a batch deletes some."""
 
 
 class RedisStore:
-    """The store of a RedisMapState. See `trident_state.store.Store` for what each method promises.
+    """The store of a RedisMapState. `trident_state.store.Store` says what each method promises.
 
     One link writes and others read; no connection is opened before it is needed. Every write is a script that, in the
     same step, compares the lease and the txid with the group's meta hash. A thread holds the lock `_writing` while it
@@ -76,7 +76,7 @@ class RedisStore:
         self._ttl, self._expired = ttl, None if ttl is None else ExpiredValues(self._link, form, ttl)
         self._removed = RemovedKeys(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
         self._expiries: dict[int, Expiry] | None = None
-        """For the marker of each group the state's expiry as of that txid, as it was last read or written."""
+        """The state's expiry, last read or written, as of the marker of each group."""
         self.warnings: tuple[str, ...] = ()
         self._checked = False
 
@@ -102,12 +102,12 @@ class RedisStore:
         self._lease, self._stored_layout = lease, layout
 
     def acquire(self, lease: Lease) -> None:
-        layout, metas = self._with_layout(self._reader.counted)
+        layout, metas = self._with_layout(self._reader.current_with_all_keys)
         self._call_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
         self._lease, self._expiries = lease, self._expiries_of(metas)
 
     def check_server(self) -> tuple[str, ...]:
-        """Refuse servers that cannot keep a state; return warnings about settings with which they would keep it better.
+        """Refuse servers that cannot keep a state. Return warnings about settings that should be changed.
 
         The start of a run shows the warnings. If later checks find others, they are logged.
         """
@@ -127,7 +127,7 @@ class RedisStore:
     def _call_groups(
         self, script: Script, layout: Layout, lease: Lease, txid: int, args: list[bytes], groups: Iterable[int]
     ) -> None:
-        """Run a script for each of the groups, and then raise the error of the first that refused."""
+        """Run a script for each of the groups. Then raise the error of the first group that refused."""
         metas = layout.packed_metas
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
@@ -165,7 +165,7 @@ class RedisStore:
         return Applied(after, written, len(update.deltas) - written)
 
     def open_batch(self, lease: Lease, update: Update) -> OpenBatch:
-        """Open a batch in every group; see `trident_state.store.Shared`. `update` has the batch's time, and no keys."""
+        """Open a batch in every group; see `trident_state.store.Shared`. `update` has the batch's time and no keys."""
         if self._kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
                 f"{self._where}: only the driver writes a nonTransactional state: a doubled put would count"
@@ -191,7 +191,7 @@ class RedisStore:
         return OpenSnapshot(address, where, shape, self._kind, self._form, layout, log, self._lease, asOf, cutoff)
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
-        """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""
+        """Commit a batch whose keys were all put; see `trident_state.store.Shared`."""
         counts = summed([[0] * batch.layout.groups, *(put.counts for put in puts)])
         with self._writing:
             before, _ = self._expiry_of(update)
@@ -204,7 +204,7 @@ class RedisStore:
         return Applied(None, moved, sum(counts) - moved)
 
     def _expiry_of(self, update: Update) -> tuple[Expiry | None, Expiry | None]:
-        """Return the expiry as of the batch before, if it is known, and that as of the batch, if values expire."""
+        """Return the expiry as of the previous batch, if it is known, and as of this batch, if values expire."""
         before, ttl = self._expiry_at(update.txid - 1), update.life(self._ttl)
         if before is not None and (ttl is not None or before.cutoff > 0):
             return before, before.after(update.txid, update.time, ttl, self._where)
@@ -215,7 +215,7 @@ class RedisStore:
             self._expiries = {txid: expiry or before}
 
     def _write(self, task: Task) -> Applied:
-        """Write an update, or a part of one, and queue the keys that it leaves without a value."""
+        """Write an update, or a part of one, and queue the keys that are left without a value."""
         written, placed = self._writer.write(task), task.keys
         removed = written.removed
         # `removed` lacks keys that an earlier try wrote if its reply was lost; where possible, the deltas tell them all
@@ -269,7 +269,7 @@ class RedisStore:
     def _sweep(
         self, expired: ExpiredValues, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int
     ) -> None:
-        """Delete expired values with `calls` script calls, a few at a time; stop when a batch is being written."""
+        """Delete expired values with `calls` script calls, a few at a time. Stop when a batch is being written."""
         while calls > 0 and self._writing.acquire(blocking=False):
             try:
                 expired.sweep(layout, lease, marker, cutoff, calls)
@@ -278,7 +278,7 @@ class RedisStore:
             calls -= SWEEP_CALLS
 
     def _clear(self, layout: Layout, lease: Lease, marker: int) -> None:
-        """Delete removed keys, some at a time; stop when a batch is being written."""
+        """Delete removed keys, some at a time. Stop when a batch is being written."""
         more = len(self._removed) > 0
         while more and self._writing.acquire(blocking=False):
             try:
@@ -327,7 +327,7 @@ class RedisStore:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all entries in tables of at most `pageRows` rows, each table with the txid as of which it is.
+        """Yield all entries in tables of at most `pageRows` rows, each table with the txid as of which it was read.
 
         This is for readers that cannot hold commits back: each table is as of the last txid that all groups had
         committed when the table was read.
@@ -344,7 +344,7 @@ class RedisStore:
         txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield all entries like `Reader.scan`. Raises SnapshotMovedError if the state was created anew meanwhile."""
+        """Yield all entries like `Reader.scan`. Raises SnapshotMovedError if the state was re-created meanwhile."""
         layout, metas = self._with_layout(self._reader.current)
         try:
             yield from self._reader.scan(layout, metas, asOf, lease, rows, txids, cutoff)
@@ -395,7 +395,7 @@ class RedisStore:
         return layout
 
     def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
-        """Call `attempt` with the layout; if the state was created anew meanwhile, once more with the new layout."""
+        """Call `attempt` with the layout. If the state was re-created meanwhile, call it again with the new layout."""
         try:
             return attempt(self._layout())
         except LayoutChanged:

@@ -9,11 +9,11 @@ from trident_state.binary import Offsets, buffers_of, join_columns, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536
-"""The number of bytes of waiting commands from which on a system call that sends them is worth its cost."""
+"""The number of waiting bytes from which a system call to send them is worth its cost."""
 
 
 def command(*parts: bytes) -> bytes:
-    """Return a command, given by its name and arguments, as packed bytes."""
+    """Return a command as packed bytes, from its name and arguments."""
     return b"*%d\r\n" % len(parts) + bulks(parts)
 
 
@@ -27,23 +27,23 @@ MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
 
 @cache
 def load_commands(scripts: tuple[Script, ...]) -> bytes:
-    """Return the commands, packed, that load the given scripts into a server."""
+    """Return the packed commands that load the given scripts into a server."""
     return b"".join([command(b"SCRIPT", b"LOAD", script.source) for script in scripts])
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
-    """Return the command, packed, that calls a script. Each of the `keys` is packed already (`bulks`)."""
+    """Return the packed command that calls a script. Each of the `keys` is already packed (by `bulks`)."""
     head = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % (3 + len(keys) + len(args), script.sha)
     return b"".join([head, bulks([b"%d" % len(keys)]), *keys, bulks(args)])
 
 
 def hmget(name: bytes, fields: bytes, count: int) -> bytes:
-    """Return the command that reads `count` fields of a hash. The name and the fields are packed already."""
+    """Return the command that reads `count` fields of a hash. The name and the fields are already packed."""
     return b"".join([b"*%d\r\n$5\r\nHMGET\r\n" % (2 + count), name, fields])
 
 
 class Blob:
-    """A column of values as one run of bytes, of which slices of rows become arguments of script calls.
+    """A column of values as one run of bytes. Slices of its rows become arguments of script calls.
 
     Each value is preceded by its length, so that a script can read the many values in an argument.
     """
@@ -54,7 +54,7 @@ class Blob:
 
     @property
     def ends(self) -> Offsets:
-        """For each value the number of bytes from the beginning of the column to the end of the value."""
+        """For each value the number of bytes from the beginning of the column to the value's end."""
         return self._cuts[1:]
 
     def __getitem__(self, rows: slice) -> bytes:
@@ -62,7 +62,7 @@ class Blob:
 
 
 class Arguments(Blob):
-    """A column of arguments of commands, packed as one run of bytes, of which commands take slices of rows."""
+    """A column of arguments for commands, packed as one run of bytes. Commands take slices of its rows."""
 
     def __init__(self, values: pa.Array) -> None:
         lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())

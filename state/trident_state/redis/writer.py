@@ -1,4 +1,4 @@
-"""Writing of one update, group by group: record the txid as open, write every key, move the marker (commit).
+"""Writing of one update, group by group: record the txid as open, write every key, then move the marker (commit).
 
 There are two ways. Scripts in the server combine sums, minima and maxima of 64-bit numbers: then one round trip does
 everything. Python combines everything else: one round trip opens the txid and reads the keys, a second writes them and
@@ -39,7 +39,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """An update to write, or a part of one: the placement of its keys, and `deltas` in the order of the placement.
+    """An update to write, or a part of one: the placement of its keys, and its `deltas` in the order of the placement.
 
     `wanted` says whether the values after the update are asked for. `expiry` is the state's expiry as of this batch;
     None in a state in which nothing has ever expired. `part` is None for a whole update. An update that is too long for
@@ -67,12 +67,12 @@ class Task(msgspec.Struct, frozen=True):
         return range(self.keys.layout.groups)
 
     def takes(self, group: int) -> bool:
-        """Return whether keys are put into the group, as far as that is known before it was opened."""
+        """Return whether the task puts keys into the group, as far as is known before the group is opened."""
         return self.opened is None or group in self.opened
 
     @property
     def counts(self) -> list[int]:
-        """For each group the number of the update's keys that lie in it."""
+        """For each group, the number of the update's keys that are in it."""
         return [rows.stop - rows.start for rows in map(self.keys.group, self.groups)]
 
 
@@ -91,14 +91,14 @@ class WriteResult(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """The writing of updates to one state, over one link."""
+    """Writes updates to one state, over one link."""
 
     def __init__(self, link: Link, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
         self._link, self._where, self._shape, self._records = link, where, shape, records
         self._bare = kind is StateKind.NON_TRANSACTIONAL
 
     def write(self, task: Task) -> WriteResult:
-        """Write an update, or a part of one. If the server has forgotten the scripts, load them and write again."""
+        """Write an update, or a part of one. If the server has lost the scripts, load them and write again."""
         try:
             return self._write(task)
         except _ScriptsGone:
@@ -106,7 +106,7 @@ class Writer:
             return self._write(task)
 
     def open(self, task: Task) -> frozenset[int]:
-        """Open the task's txid in every group; return the groups that do not hold it yet. `task` has no keys."""
+        """Open the task's txid in every group. Return the groups that do not hold it yet. `task` has no keys."""
         try:
             replies = self._link.exchange([self._open(task, group) for group in task.groups])
             return frozenset(g for g, reply in zip(task.groups, replies, strict=True) if self._is_open(task, reply))
@@ -115,7 +115,7 @@ class Writer:
             return self.open(task)
 
     def commit(self, part: Task, counts: Sequence[int]) -> None:
-        """Commit an update of which all parts were written; `counts` are its keys by group, `part` is any of them."""
+        """Commit an update whose parts were all written. `counts` are its keys by group, `part` is any one part."""
         try:
             self._check_committed(part, self._commits(part, part.groups, counts), counts)
         except _ScriptsGone:
@@ -131,7 +131,7 @@ class Writer:
         raise StateUnavailableError(f"{self._where}: another client keeps changing the keys of txid {task.txid}")
 
     def _merges(self) -> bool:
-        """Return whether a script combines: for sums of longs and doubles, minima and maxima of all 8-byte types."""
+        """Return whether a script combines: sums of longs and doubles, minima and maxima of all 8-byte types."""
         native = self._shape.combine.native
         if self._records.number is None or native in (None, "put"):
             return False
@@ -199,7 +199,7 @@ class Writer:
     # --- combined in Python --------------------------------------------------------------------------------------
 
     def _combine(self, task: Task) -> WriteResult | None:
-        """Read, combine and write; return None if the write was refused because a key has another txid by now."""
+        """Read, combine and write. Return None if the write was refused because a key has another txid now."""
         stored, groups = self._read(task)
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
@@ -230,7 +230,9 @@ class Writer:
         return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
-        """Open the txid in every group and read the keys; return their triples, and the groups in which it is open.
+        """Open the txid in every group and read the keys.
+
+        Return their triples, and the groups in which the txid is open.
 
         If another process opened the groups, the keys of all groups are read, too; the scripts refuse late writes.
         """
@@ -258,7 +260,7 @@ class Writer:
     def _put(
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
     ) -> int | None:
-        """Write a record for each key, and commit; return the number of keys that moved to the task's txid.
+        """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
 
         `txids` are the txids that were read for the keys. Return None, and commit nothing, if a key has another by now.
         """
@@ -299,7 +301,7 @@ class Writer:
             yield self._open(task, group)
 
     def _is_live(self, task: Task, group: int, replies: Iterator[Reply]) -> bool:
-        """Return whether the group takes the txid, by the reply to `_opening` or by what the other process found."""
+        """Return whether the group accepts the txid, by the reply to `_opening` or by what the other process found."""
         return self._is_open(task, next(replies)) if task.opened is None else group in task.opened
 
     def _commit(self, task: Task, group: int, keys: int) -> bytes:
@@ -307,7 +309,7 @@ class Writer:
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _is_open(self, task: Task, reply: Reply) -> bool:
-        """Read a script's reply: True if the group has begun the txid, False if it holds that txid already.
+        """Read a script's reply: True if the group has begun the txid, False if it already holds that txid.
 
         Raises the error that the script names if it refused the write.
         """
@@ -317,7 +319,10 @@ class Writer:
         return True
 
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
-        """Commit the groups that were written. A single group has committed already: `replies` still has its reply."""
+        """Commit the groups that were written.
+
+        A single group has already committed, and its reply is still in `replies`.
+        """
         if groups and task.part is None:
             counts = [task.counts[group] for group in groups]
             self._check_committed(task, list(replies) or self._commits(task, groups, task.counts), counts)
@@ -341,7 +346,7 @@ class Writer:
             self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
-        """Return the reply of a script that has done its work. Raises the state's error if it has not."""
+        """Return the reply of a script that succeeded. Raises the state's error if the script did not."""
         if isinstance(reply, redis.exceptions.NoScriptError):
             raise _ScriptsGone
         self._link.check(reply)
@@ -352,7 +357,7 @@ class Writer:
 
 
 class _ScriptsGone(Exception):
-    """The error of a server that has forgotten the scripts: it was restarted, or its scripts were flushed."""
+    """A server has lost the scripts: it was restarted, or its scripts were flushed."""
 
 
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:

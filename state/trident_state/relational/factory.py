@@ -18,27 +18,27 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
 _WHOLE = 2**31
-"""The most keys of one call of a table: more than a batch has, so that each batch is one transaction."""
+"""The most keys of one call of a table. It is more than a batch has, so that each batch is one transaction."""
 
 
 @dataclass(frozen=True, repr=False)
 class _RelationalState:
-    """The base of the factories for both databases: the kind, and a store over the table of the state."""
+    """The base of the factories for both databases. It has the kind, and opens a store over the table of the state."""
 
     kind: StateKind
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept beyond a run: on a "server", which here means the database."""
+        """The place of the state beyond a run: a "server", which here means the database."""
         return "server"
 
     @property
     def fenced(self) -> bool:
-        """True, because the state refuses a former driver's write in the same transaction."""
+        """True, because a former driver's write is refused in the transaction itself."""
         return True
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
-        """Return the state's store, which connects to the database when it is first used."""
+        """Return the state's store. It connects to the database when it is first used."""
         make = partial(self._table, StateTable(identity, shape, self.kind))
         return BackingStore(identity, shape, self.kind, make, "json", _WHOLE)
 
@@ -48,7 +48,7 @@ class _RelationalState:
 
 @dataclass(frozen=True, repr=False)
 class SqliteMapState(_RelationalState):
-    """A state in a SQLite file, which outlives the run and which SQL can read.
+    """A state in a SQLite file. It outlives the run, and SQL can read it.
 
     Make a SqliteMapState by `opaque`, `transactional` or `nonTransactional`. A file may hold many states. Each batch is
     one transaction, which is on the disk when it is committed. The state is exactly-once, and refuses a former driver.
@@ -110,7 +110,7 @@ class SqliteMapState(_RelationalState):
 
 @dataclass(frozen=True, repr=False)
 class PostgresMapState(_RelationalState):
-    """A state in PostgreSQL, which outlives the run and which SQL can read.
+    """A state in PostgreSQL. It outlives the run, and SQL can read it.
 
     Make a PostgresMapState by `opaque`, `transactional` or `nonTransactional`. Each batch is one transaction, which is
     durable when it is committed. The state is exactly-once, and refuses a former driver. It needs psycopg: ``pip

@@ -20,12 +20,12 @@ from trident_state.records.documents import Documents
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _LONGEST = 63
-"""The bytes of a name in PostgreSQL, which cuts longer ones off without a word."""
+"""The most bytes of a name in PostgreSQL, which cuts longer names without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """A column of the view: its name, its type, and where its value is found, in ``fields`` or in the record's value.
+    """A column of the view: its name, its type, and the place of its value, in ``fields`` or in the record's value.
 
     `field` is the position of a key field, or None for a column of the value; `part` names a field of a struct value.
     """
@@ -58,12 +58,12 @@ class StateTable:
 
     @property
     def view(self) -> str:
-        """The name of the view, which needs no quotes if the names have no capital letters."""
+        """The name of the view. It needs no quotes if the names have no capital letters."""
         return re.sub(r"\W", "_", f"{self.identity.topology}_{self.identity.name}", flags=re.ASCII)
 
     @property
     def bare(self) -> bool:
-        """True if a record is the value alone."""
+        """Whether a record is only the value."""
         return self.kind is StateKind.NON_TRANSACTIONAL
 
     @cached_property
@@ -114,7 +114,7 @@ def quoted(name: str) -> str:
 
 
 def shown(column: str, char: str) -> str:
-    r"""Return the SQL expression by which the view reads the JSON in a column, with U+FFFD for each zero byte.
+    r"""Return the SQL expression by which the view reads the JSON in a column. Zero bytes become U+FFFD.
 
     PostgreSQL's texts cannot hold a zero byte, so one such value would fail every query of the view; SQLite cuts the
     text there. Escaped backslashes are replaced meanwhile by a character that JSON never has, because ``\\u0000`` is

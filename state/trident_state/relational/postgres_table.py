@@ -1,4 +1,4 @@
-"""The table of one state in PostgreSQL: a map with a conditional put, which is one durable transaction."""
+"""The table of one state in PostgreSQL: a map with a conditional put, which is a single durable transaction."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,7 +16,7 @@ from trident_state.relational.layout import StateTable, ViewColumn, literal, quo
 T = TypeVar("T")
 
 _AT_ONCE = 20_000
-"""The keys of one statement."""
+"""The most keys of one statement."""
 
 # For one transaction, so that a pool may lie in between. The lease's row is locked until its end: a driver that hangs
 # or is cut off must not keep its successor out.
@@ -71,7 +71,7 @@ class PostgresTable:
         return [bytes(key) for (key,) in self._read(f"select key from {self._name}", ()) or ()]
 
     def multiRemove(self, keys: list[bytes]) -> None:
-        """Remove the given keys. With the last key, which is that of the meta entry, drop the table and the view."""
+        """Remove the given keys. With the last key, the meta entry's, drop the table and the view."""
 
         def remove(connection: Any) -> None:
             connection.execute(f"delete from {self._name} where key = any(%b::bytea[])", (keys,))
@@ -111,7 +111,7 @@ class PostgresTable:
     # --- transactions ----------------------------------------------------------------------------------------
 
     def _read(self, query: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]] | None:
-        """Return the rows of a query, as of one moment; None if there is no table."""
+        """Return the rows of a query, as of one moment; None if the table does not exist."""
 
         def rows(connection: Any) -> list[tuple[Any, ...]]:
             return list(connection.execute(query, parameters).fetchall())
@@ -125,7 +125,7 @@ class PostgresTable:
         return self._call(rows)  # the server was restarted since the last call: a read may be sent again
 
     def _write(self, work: Callable[[Any], T]) -> T | None:
-        """Return what `work` returns in one transaction; None if there is no table."""
+        """Return the result of `work`, which runs in one transaction; None if the table does not exist."""
 
         def written(connection: Any) -> T:
             connection.execute(_BEGIN)
@@ -183,7 +183,7 @@ class PostgresTable:
             connection.execute(put, (keys[part], fields[part], records[part]))
 
     def _create(self, connection: Any) -> None:
-        """Create the table and view if they are missing, with a lock against other drivers that do so."""
+        """Create the table and the view if they are missing, under a lock against other drivers that do the same."""
         connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._table.name,))
         if connection.execute("select to_regclass(%s)", (self._name,)).fetchone()[0] is not None:
             return
@@ -233,4 +233,4 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (kinds.is_timestamp, "timestamp"),
     (kinds.is_duration, "interval"),
 )
-"""The types of columns; lists, structs and maps stay JSON."""
+"""The SQL types of columns. Lists, structs and maps stay JSON."""

@@ -1,4 +1,4 @@
-"""The table of one state in a SQLite file: a map with a conditional put, which is one transaction synced to disk."""
+"""The table of one state in a SQLite file: a map with a conditional put, one transaction synced to disk."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from trident_state.relational.layout import StateTable, ViewColumn, literal, quo
 T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
-"""How long a call waits for another process that writes the same file."""
+"""The seconds that a call waits for another process that writes the same file."""
 
 
 class SqliteTable:
@@ -64,7 +64,7 @@ class SqliteTable:
         return self._run("BEGIN", read, [])
 
     def multiRemove(self, keys: list[bytes]) -> None:
-        """Remove the given keys. With the last key, which is that of the meta entry, drop the table and the view."""
+        """Remove the given keys. With the last key, the meta entry's, drop the table and the view."""
 
         def remove(db: sqlite3.Connection) -> None:
             if not self._exists(db):
@@ -85,7 +85,7 @@ class SqliteTable:
     # --- transactions ----------------------------------------------------------------------------------------
 
     def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool = False) -> T:
-        """Return what `work` returns in one transaction; `absent` if there is no file, unless `make` creates it."""
+        """Return the result of `work` in one transaction; `absent` if there is no file, unless `make` creates it."""
         try:
             db = self._connected(make)
             if db is None:
@@ -132,7 +132,7 @@ class SqliteTable:
         return db
 
     def _file_there(self) -> tuple[int, int] | None:
-        """Return the device and inode of the file at the path, which no other file has; None if there is no file.
+        """Return the device and inode that identify the file at the path; None if there is no file.
 
         SQLite would go on to write a removed file without an error, and the writes would be lost.
         """
@@ -173,7 +173,10 @@ class SqliteTable:
 
 
 def _turn_to_wal(db: sqlite3.Connection) -> None:
-    """Switch to WAL, so that readers and the writer do not wait for each other. SQLite does not wait for this."""
+    """Switch to WAL, so that readers and the writer do not block each other.
+
+    SQLite itself does not wait for this switch.
+    """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -9,7 +9,7 @@ import pytest
 from tests.state.backing.maps import LeastMap, Meddled, SqliteMap
 from trident.base.errors import FencedError, SnapshotMovedError, StateUnavailableError
 from trident.testing.contracts.stores import FIRST, SECOND, Setting
-from trident.testing.contracts.stores.storage import marker, opened
+from trident.testing.contracts.stores.fixtures import marker, opened
 from trident_state.backing import BackingMap, BackingStore
 
 SETTING = Setting(storage=None)  # type: ignore[arg-type]

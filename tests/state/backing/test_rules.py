@@ -8,7 +8,7 @@ import pytest
 from tests.state.backing.maps import LeastMap, Meddled
 from trident.base.errors import StateCorruptError, StateUnavailableError
 from trident.testing.contracts.stores import FIRST, Setting
-from trident.testing.contracts.stores.storage import COUNT, marker, opened
+from trident.testing.contracts.stores.fixtures import COUNT, marker, opened
 from trident_state.backing import BackingMap, BackingStore
 from trident_state.keys import encode_keys
 from trident_state.records.forms import records_of

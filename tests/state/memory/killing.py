@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.state.memory.homes import MemoryStorage
 from trident.base.attempt import Lease
-from trident.testing.contracts.stores.storage import Setting
+from trident.testing.contracts.stores.fixtures import Setting
 from trident_state.memory import MemoryStore
 
 KEYS = 2_000

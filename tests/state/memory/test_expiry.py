@@ -12,7 +12,7 @@ from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.errors import StateFullError
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
 from trident.testing.contracts.stores.expiring import TTL, put
-from trident.testing.contracts.stores.storage import entries, every_versioned_kind, marker
+from trident.testing.contracts.stores.fixtures import entries, every_versioned_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries

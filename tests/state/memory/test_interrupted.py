@@ -7,7 +7,7 @@ import pytest
 
 from tests.state.memory.homes import MemoryStorage
 from trident.testing.contracts.stores import FIRST, SECOND, Setting
-from trident.testing.contracts.stores.storage import entries, every_kind, every_versioned_kind, marker, opened
+from trident.testing.contracts.stores.fixtures import entries, every_kind, every_versioned_kind, marker, opened
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries

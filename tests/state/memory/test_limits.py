@@ -9,7 +9,7 @@ import pytest
 from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.errors import StateFullError
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
-from trident.testing.contracts.stores.storage import LAST, entries, every_kind, marker
+from trident.testing.contracts.stores.fixtures import LAST, entries, every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.state_shape import StateKind
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
-from trident.testing.contracts.stores.storage import entries, every_kind
+from trident.testing.contracts.stores.fixtures import entries, every_kind
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as memory
 from trident_state.state_shape import StateKind, replacing

@@ -15,7 +15,7 @@ from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateLostError
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
-from trident.testing.contracts.stores.storage import entries, every_kind, marker
+from trident.testing.contracts.stores.fixtures import entries, every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace

@@ -9,7 +9,7 @@ from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
 from trident.testing.contracts.stores import ExpiryContract, Setting, Storage, StoreContract
-from trident.testing.contracts.stores.storage import COUNT, every_kind, marker
+from trident.testing.contracts.stores.fixtures import COUNT, every_kind, marker
 from trident_state.state_shape import Combine, StateKind
 
 

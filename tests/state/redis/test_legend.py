@@ -9,7 +9,7 @@ from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, ope
 from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateLostError
-from trident.testing.contracts.stores.storage import Setting, entries
+from trident.testing.contracts.stores.fixtures import Setting, entries
 from trident_state.redis.layout import LEGEND
 from trident_state.state_shape import replacing
 

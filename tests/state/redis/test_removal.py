@@ -8,7 +8,7 @@ import pytest
 from tests.state.redis.storage import RedisStorage
 from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
-from trident.testing.contracts.stores.storage import SECOND, Combine, Setting, entries, every_kind
+from trident.testing.contracts.stores.fixtures import SECOND, Combine, Setting, entries, every_kind
 from trident_state.redis import store as module
 from trident_state.state_shape import StateKind, replacing
 

@@ -30,7 +30,7 @@ from trident.base.errors import (
 from trident.spouts import FixedBatchSpout
 from trident.state import PostgresMapState, SqliteMapState
 from trident.testing.contracts.stores import FIRST, SECOND, FactoryStorage, Setting
-from trident.testing.contracts.stores.storage import LAST
+from trident.testing.contracts.stores.fixtures import LAST
 from trident.testing.local import start_local
 from trident_state.messages import Update
 from trident_state.relational.postgres_table import PostgresTable

@@ -1,1 +1,1 @@
-"""Aggregates, selections and reducers over columns: many tuples become few."""
+"""Aggregates, selections and reducers over columns: they reduce many tuples to few rows."""

@@ -1,4 +1,4 @@
-"""Combiners that work on whole columns: their calls, checks of the results, and accumulators kept as columns.
+"""Combiners that work on whole columns: their calls, the checks of their results, and accumulators kept as columns.
 
 A combiner of this kind has ``initColumn``, which makes the accumulators of many groups in one call, and may have
 ``combineColumn``, which combines two columns of accumulators. Its ``init`` and ``combine`` mean the same for one value.
@@ -23,13 +23,13 @@ from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident_state.binary import one_chunk, replace_rows
 
 _ROWS, _BYTES = 100_000, 2**25
-"""The number and size of partial accumulators at which they are merged, if they have grown to four times as many."""
+"""The number and the size in bytes of partial accumulators from which they are merged, if they have grown fourfold."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """The place of a tuple in a stream: the txid of its batch, and its number in the batch."""
+    """The position of a tuple in a stream: the txid of its batch, and its number in the batch."""
 
     batch: int = 0
     at: int = 0
@@ -46,7 +46,7 @@ def combines_columns(aggregation: Aggregation) -> bool:
 
 
 class ColumnAccumulators:
-    """One combiner's accumulators, in columns by the numbers of their keys.
+    """One combiner's accumulators, as columns in the order of the numbers of their keys.
 
     Accumulators of the same key are collected, and merged when there are many. A null means no accumulator.
     """
@@ -60,7 +60,7 @@ class ColumnAccumulators:
         self._combine = ColumnCombine(aggregation, where, accumulator)
 
     def add_tuples(self, numbers: Sequence[int], columns: Columns, count: int, position: Position) -> None:
-        """Fold tuples, of which the first has the given position.
+        """Fold tuples. `position` is the position of the first tuple.
 
         `numbers` are the numbers of the tuples' keys, all below `count`.
         """
@@ -71,12 +71,12 @@ class ColumnAccumulators:
         self._add(own, self._initialised(self._inputs(columns, position), groups, len(own)))
 
     def add_partials(self, numbers: Sequence[int], partials: Column, count: int) -> None:
-        """Merge partial accumulators. `numbers` are the numbers of their keys, all below `count`."""
+        """Merge partial accumulators. `numbers` are the numbers of their keys; all numbers are below `count`."""
         self._count = count
         self._add(np.asarray(numbers, np.int64), partials.array())
 
     def column(self) -> Column:
-        """Return the accumulator of each key; null for a key without one."""
+        """Return the accumulator of each key; null for a key without an accumulator."""
         numbers, values = self._merged()
         rows = np.full(self._count, -1, np.int64)
         rows[numbers] = np.arange(len(numbers))
@@ -84,7 +84,7 @@ class ColumnAccumulators:
 
     @property
     def values(self) -> list[Any]:
-        """The accumulator of each key, None for a key without one."""
+        """The accumulator of each key; None for a key without an accumulator."""
         return self.column().values()
 
     def _initialised(self, inputs: pa.RecordBatch, groups: Numbers, count: int) -> pa.Array:
@@ -118,7 +118,7 @@ class ColumnAccumulators:
             self._limits = max(_ROWS, 4 * len(values)), max(_BYTES, 4 * values.nbytes)
 
     def _merged(self) -> tuple[Numbers, pa.Array]:
-        """Merge what was added. Return the numbers of the keys and their accumulators."""
+        """Merge the added accumulators. Return the numbers of the keys and their accumulators."""
         if not self._parts:
             return np.zeros(0, np.int64), pa.array([], self._field.type)
         if len(self._parts) > 1 or len(np.unique(self._numbers[0])) < len(self._numbers[0]):
@@ -130,7 +130,7 @@ class ColumnAccumulators:
 def merged(
     numbers: Numbers, partials: pa.Array, combine: Callable[[pa.Array, pa.Array], pa.Array]
 ) -> tuple[Numbers, pa.Array]:
-    """Return each key's number once, ascending, and its partial accumulators combined in the order of the rows."""
+    """Return each key's number once, ascending, with its partial accumulators combined in the order of the rows."""
     order = np.argsort(numbers, kind="stable")
     ranked = numbers[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=ranked[0] - 1))
@@ -145,7 +145,7 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class ColumnCombine:
-    """The combination of two columns of accumulators, neither of which has a null, row by row."""
+    """The row-by-row combination of two columns of accumulators. Neither column has a null."""
 
     aggregation: Aggregation
     where: Where
@@ -166,7 +166,10 @@ class ColumnCombine:
 
 
 def checked_column(where: Where, given: Any, field: pa.Field, count: int, method: str) -> pa.Array:
-    """Return the result of a method as a column of `count` accumulators. Raises UserFunctionError if it is not one."""
+    """Return the result of a method as a column of `count` accumulators.
+
+    Raises UserFunctionError if the result is not such a column.
+    """
     if isinstance(given, pa.ChunkedArray):
         given = one_chunk(given)
     if isinstance(given, list):
@@ -188,7 +191,7 @@ def _is_series(given: object) -> bool:
 
 
 def _converted(where: Where, given: Any, field: pa.Field, method: str) -> pa.Array:
-    """Return a column as one of the accumulators' type. Numbers may widen; nothing is rounded or parsed."""
+    """Return a column with the accumulators' type. Numbers may be widened; nothing is rounded or parsed."""
     try:
         column = given if isinstance(given, pa.Array) else pa.array(given, from_pandas=_is_series(given))
         if column.type.equals(field.type):

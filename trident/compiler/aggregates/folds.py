@@ -1,4 +1,4 @@
-"""Combiners over columns: tuples are folded to partial accumulators, partial accumulators are merged.
+"""Combiners over columns: tuples are folded to partial accumulators, and partial accumulators are merged.
 
 ``init`` and ``combine`` are called as in Trident: a null accumulator takes the first value as it is. Several combiners
 over the same groups share the work on the keys. Arrow's own grouping is used for many rows, if it agrees with Spark.
@@ -17,21 +17,21 @@ from trident.compiler.aggregates.column_combiners import ColumnAccumulators, Pos
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import bundle_of
 from trident.operations.tuples import tuple_type
 
 _FEW = 256
-"""With this number of rows or more, Arrow counts and sums faster than a Python loop."""
+"""The least number of rows for which Arrow counts and sums faster than a Python loop."""
 
 _START = Position()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldMember:
-    """One combiner as it is sent to the workers.
+    """One combiner, in the form in which it is sent to workers.
 
     `presented_type` is the type of the presented value; None if the accumulator itself is the result.
     """
@@ -62,11 +62,11 @@ class FoldMember:
             return self.aggregation.aggregator.zero()
 
     def column(self, values: list[Any]) -> Column:
-        """Return accumulators as a column. Raises UserFunctionError if one of them is of another type."""
+        """Return accumulators as a column. Raises UserFunctionError if an accumulator has another type."""
         return output_column(self.where, values, self.accumulator)
 
     def presented(self, accumulators: Column) -> Column:
-        """Return the result for each accumulator, by `present` if the aggregator has it; null for null."""
+        """Return the result for each accumulator, computed by `present` if the aggregator has it; null for null."""
         if self.presented_type is None:
             return accumulators
         present = self.aggregation.aggregator.present  # type: ignore[attr-defined]
@@ -77,14 +77,14 @@ class FoldMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldSpec:
-    """Combiners over the same groups, as they are sent to the workers."""
+    """Combiners over the same groups, in the form in which they are sent to workers."""
 
     members: tuple[FoldMember, ...]
     keys: pa.Schema
     schema: pa.Schema
-    """The key fields, then each accumulator under the name of its output."""
+    """The key fields, then one field of accumulators for each member, with the name of the member's output."""
     bundle: pa.Field | None = None
-    """The one field that leaves in place of the accumulators: structs of them. None: each leaves in its own field."""
+    """The only output field if the results form a struct; None: each member has an output field of its own."""
 
     @classmethod
     def of(cls, keys: pa.Schema, *members: FoldMember, bundle: pa.Field | None = None) -> "FoldSpec":
@@ -93,7 +93,7 @@ class FoldSpec:
 
     @classmethod
     def of_state(cls, keys: pa.Schema, where: Where, aggregation: Aggregation) -> "FoldSpec":
-        """Return the spec of a state's aggregation. A bundle is folded by its members into one field."""
+        """Return the spec of a state's aggregation. The members of a bundle are folded into one field."""
         bundle = bundle_of(aggregation)
         if bundle is None:
             return cls.of(keys, FoldMember(where, aggregation))
@@ -103,7 +103,7 @@ class FoldSpec:
 
     @property
     def leaving(self) -> pa.Schema:
-        """The key fields, then the results."""
+        """The key fields, then the fields of the results."""
         if self.bundle is not None:
             return self.keys.append(self.bundle)
         return pa.schema(
@@ -111,13 +111,13 @@ class FoldSpec:
         )
 
     def zeros(self, rows: int = 1) -> Columns:
-        """Return `rows` rows of accumulators for no tuples, without key fields."""
+        """Return `rows` rows with the accumulators of groups without tuples, without key fields."""
         return Columns(
             {member.output: member.column([member.zero() for _ in range(rows)]) for member in self.members}, rows
         )
 
     def with_zeros(self, folded: Columns, parts: Columns | None) -> Columns:
-        """Return the accumulators of an aggregate without group fields: `folded`, and those of parts without a tuple.
+        """Return the accumulators of an aggregate without group fields: `folded`, and zeros for parts without tuples.
 
         `parts` has the keys of all parts, one row each; None: there is one part, without a key.
         """
@@ -125,7 +125,7 @@ class FoldSpec:
             return folded if folded.rows else self.zeros()
         if folded.rows == parts.rows:
             return folded
-        index = KeyIndex(self.keys.types)
+        index = KeyNumbers(self.keys.types)
         index.numbers([folded[name] for name in parts.names], folded.rows)
         seen = len(index)
         numbers = index.numbers([parts[name] for name in parts.names], parts.rows)
@@ -143,7 +143,7 @@ class FoldSpec:
 
 
 class Accumulators:
-    """One combiner's accumulators: `values` holds them at the numbers of their keys."""
+    """One combiner's accumulators. `values` holds each at the number of its key."""
 
     __slots__ = ("member", "values")
 
@@ -152,7 +152,10 @@ class Accumulators:
         self.values: list[Any] = []
 
     def add_tuples(self, numbers: list[int], columns: Columns, count: int, position: Position) -> None:
-        """Fold tuples into the accumulators. `numbers` are the numbers of the tuples' keys, all below `count`."""
+        """Fold tuples into the accumulators.
+
+        `numbers` are the numbers of the tuples' keys; all numbers are below `count`.
+        """
         aggregator = self.member.aggregation.aggregator
         self._grow(count)
         native = self.member.aggregation.native
@@ -188,14 +191,14 @@ class Accumulators:
             counts[number] += 1
 
     def _sum(self, numbers: list[int], values: list[Any]) -> None:
-        """Fold as Sum does, without making a tuple and calling Sum for each row."""
+        """Fold tuples as Sum does, but without creating a tuple and calling Sum for each row."""
         sums = self.values
         for number, value in zip(numbers, values, strict=True):
             addend, stored = 0 if value is None else value, sums[number]
             sums[number] = addend if stored is None else stored + addend
 
     def _gather(self, numbers: list[int], lists: list[list[Any]], gathered: Callable[[list[Any]], Any]) -> None:
-        """Fold the tuples of each key by one call of the aggregator's `gathered` for all of them."""
+        """Fold the tuples of each key by one call of the aggregator's `gathered`."""
         rows: dict[int, list[Any]] = {}
         for number, values in zip(numbers, zip(*lists, strict=True), strict=True):
             rows.setdefault(number, []).append(values)
@@ -212,21 +215,21 @@ class Accumulators:
 
 
 def accumulators_of(member: FoldMember) -> Accumulators | ColumnAccumulators:
-    """Return an empty object for one combiner's accumulators: in columns if the combiner works on columns."""
+    """Return an empty object for one combiner's accumulators: columns of them if the combiner works on columns."""
     if has_columns(member.aggregation):
         return ColumnAccumulators(member.where, member.aggregation, member.accumulator)
     return Accumulators(member)
 
 
 class Fold:
-    """Accumulators by key, fed with columns of tuples or of partial accumulators.
+    """Accumulators by key. Columns of tuples or of partial accumulators are added to it.
 
     `first` is the position of the first tuple, for combiners whose result depends on the order of tuples.
     """
 
     def __init__(self, spec: FoldSpec, first: Position = _START) -> None:
         self._spec = spec
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._folds = [accumulators_of(member) for member in spec.members]
         self.position = first
         """The position of the next tuple."""
@@ -235,14 +238,14 @@ class Fold:
         return len(self._index)
 
     def add_tuples(self, columns: Columns) -> None:
-        """Fold tuples: their key fields and input fields are read."""
+        """Fold tuples. Only their key fields and input fields are read."""
         numbers = self._numbers(columns)
         for fold in self._folds:
             fold.add_tuples(numbers, columns, len(self._index), self.position)
         self.position = self.position._replace(at=self.position.at + columns.rows)
 
     def add_partials(self, columns: Columns) -> None:
-        """Merge the results of other folds, in columns of `spec.schema`."""
+        """Merge the results of other folds, given as columns of `spec.schema`."""
         numbers = self._numbers(columns)
         for member, fold in zip(self._spec.members, self._folds, strict=True):
             fold.add_partials(numbers, columns[member.output], len(self._index))
@@ -258,7 +261,7 @@ class Fold:
 
 
 def folded(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
-    """Fold tuples by a Python loop: return every key with its accumulators."""
+    """Fold tuples by a Python loop, and return every key with its accumulators."""
     fold = Fold(spec, first)
     for part in parts:
         fold.add_tuples(part)
@@ -276,7 +279,7 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 
 
 def fold_columns(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
-    """Fold tuples: return every key with its accumulators.
+    """Fold tuples, and return every key with its accumulators.
 
     Arrow's grouping is used if it is faster and agrees with Spark, otherwise a Python loop.
     """
@@ -300,7 +303,7 @@ def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 
 
 def arrow_can_merge(spec: FoldSpec) -> bool:
-    """Return whether Arrow merges partial accumulators of this spec as Spark does.
+    """Return whether Arrow merges partial accumulators of this spec with the same results as Spark.
 
     It does if there are keys, none of them nested or floating-point, and the accumulators are counts, int64 sums, or
     minima and maxima of whole numbers, strings or dates: values that need no rule for NaN.
@@ -328,7 +331,7 @@ def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
 
 
 def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
-    """Merge the results of `arrow_partial` by key. Keys are equal if they are in Spark."""
+    """Merge the results of `arrow_partial` by key. Keys are equal if they are equal in Spark."""
     if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
         return Columns.of(partials[0], spec.schema)
     return _merge_in_arrow(spec, pa.concat_tables(partials))
@@ -356,7 +359,7 @@ def _member_can_merge(member: FoldMember) -> bool:
 
 
 def _arrow_can_fold(spec: FoldSpec, columns: Columns) -> bool:
-    """Return whether Arrow folds these tuples as Spark does.
+    """Return whether Arrow folds these tuples with the same results as Spark.
 
     It does if there are keys, none of them nested, and the members count, sum whole numbers that cannot overflow, or
     take minima and maxima of whole numbers, strings or dates: values that need no rule for NaN.
@@ -390,7 +393,7 @@ def _cannot_overflow(value: pa.Array) -> bool:
 
 
 def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | None], hows: Sequence[str]) -> pa.Table:
-    """Return one row for each key with each member's accumulator; a member without values counts rows."""
+    """Return one row for each key, with each member's accumulator. A member without values counts rows."""
     names = [f"k{at}" for at in range(len(keys))]
     inputs = {f"v{at}": value for at, value in enumerate(values) if value is not None}
     wanted: list[tuple[Any, str]] = [(f"v{at}", hows[at]) for at, value in enumerate(values) if value is not None]

@@ -1,4 +1,4 @@
-"""Aggregators that see every tuple of a group: reducers, those that emit any number of tuples, and pandas functions.
+"""Aggregators that see every tuple of a group: reducers, emitting aggregators, and pandas functions.
 
 All tuples of a group are in one partition. Tuples are added as they come, and none is kept: each member keeps a state
 for each group, and the tuples that it emits. Only a function over pandas objects has its tuples kept, because it sees
@@ -19,14 +19,14 @@ from trident.compiler.aggregates.folds import FoldMember, accumulators_of
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where, short
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
 from trident.operations.tuples import tuple_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceMember:
-    """A reducer as it is sent to the workers.
+    """A reducer, in the form in which it is sent to workers.
 
     `presented_type` is the type of the values that its `present` returns; None if it has no `present`.
     """
@@ -42,7 +42,7 @@ class ReduceMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmitMember:
-    """An Aggregator as it is sent to the workers."""
+    """An Aggregator, in the form in which it is sent to workers."""
 
     where: Where
     emitting: Emitting
@@ -54,7 +54,7 @@ class EmitMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PandasMember:
-    """A function over pandas objects as it is sent to the workers. `inputs` are the fields that it sees."""
+    """A function over pandas objects, in the form in which it is sent to workers. `inputs` are its input fields."""
 
     where: Where
     function: PandasAggregation
@@ -70,7 +70,7 @@ GatherMember = FoldMember | ReduceMember | EmitMember | PandasMember
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherSpec:
-    """Aggregators of any kind over the same groups, as they are sent to the workers."""
+    """Aggregators of any kind over the same groups, in the form in which they are sent to workers."""
 
     members: tuple[GatherMember, ...]
     keys: pa.Schema
@@ -88,11 +88,11 @@ class MemberRun(Protocol):
         ...
 
     def add(self, numbers: list[int], columns: Columns) -> None:
-        """Add tuples. `numbers` are the numbers of their groups, all of which have begun."""
+        """Add tuples. `numbers` are the numbers of their groups, which have all begun."""
         ...
 
     def result(self) -> tuple[list[Column], list[int] | None]:
-        """Return the member's output fields, group after group, and how many rows each group has in them.
+        """Return the member's output fields, group after group, and the number of rows of each group.
 
         None in place of the numbers of rows: each group has one.
         """
@@ -100,25 +100,27 @@ class MemberRun(Protocol):
 
 
 class Gather:
-    """The groups of one batch, fed with columns of tuples."""
+    """The groups of one batch. Columns of tuples are added to it."""
 
     def __init__(self, spec: GatherSpec) -> None:
         self._spec = spec
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._runs = [_opened(member, spec.batch) for member in spec.members]
 
     def expect(self, keys: Columns) -> None:
-        """Begin the groups of `keys`, which give a result even without a tuple."""
+        """Begin the groups of `keys`. They have a result even without a tuple."""
         self._numbered(keys)
 
     def add(self, columns: Columns) -> None:
-        """Add tuples: their key fields and input fields are read."""
+        """Add tuples. Only their key fields and input fields are read."""
         numbers = self._numbered(columns)
         for run in self._runs:
             run.add(numbers, columns)
 
     def result(self) -> Columns:
-        """Return the results of all groups; for several members, every combination of their results within a group.
+        """Return the results of all groups.
+
+        If there are several members, return all combinations of their results per group.
 
         The results of the last member change fastest. Without key fields there is one group, even without a tuple.
         """
@@ -139,7 +141,7 @@ class Gather:
         return numbers
 
     def _combined(self, counts: Sequence[list[int] | None]) -> tuple[list[int] | None, list[list[int] | None]]:
-        """Return for each result tuple the number of its group, and the row that it takes from each member's output.
+        """Return for each result tuple the number of its group, and the row of each member's output that it contains.
 
         `counts` has for each member its numbers of rows by group. None in place of a returned list stands for 0, 1, 2
         ..., so that no row has to be moved or repeated.
@@ -167,7 +169,7 @@ def _opened(member: GatherMember, batch: int | None) -> MemberRun:
 
 
 class _FoldRun:
-    """The run of a combiner that is used beside members that must see every tuple."""
+    """The run of a combiner beside members that must see every tuple."""
 
     def __init__(self, member: FoldMember, batch: int | None) -> None:
         self._member = member
@@ -293,7 +295,7 @@ class _PandasRun:
         return [value_column(where, values, field)], None
 
     def _groups(self) -> Iterator[Columns]:
-        """Yield the tuples of each group, in the order in which they came."""
+        """Yield the tuples of each group, in the order in which they arrived."""
         inputs = self._member.inputs
         together = concat(self._parts) if self._parts else Columns.of(inputs.empty_table(), inputs)
         numbers = np.asarray(self._numbers, np.int64)

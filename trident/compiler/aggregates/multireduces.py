@@ -1,4 +1,4 @@
-"""Reducers over several streams. A reducer makes a state for each partition, or for each group that has a tuple.
+"""Reducers over several streams. A reducer has a state for each partition, or for each group that has a tuple.
 
 Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced separately.
 """
@@ -17,7 +17,7 @@ from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, short
 from trident.compiler.columns.kernels import Work
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.columns.partitions import PARTITION, by_fields, parts
 from trident.operations.context import OperationContext
@@ -28,7 +28,7 @@ from trident.plan.nodes import MultiReduce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceSpec:
-    """A reducer over several streams as it is sent to the workers."""
+    """A reducer over several streams, in the form in which it is sent to workers."""
 
     step: str
     site: CallSite
@@ -53,7 +53,10 @@ class ReduceSpec:
 
 @contextmanager
 def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
-    """Yield the reducer of one partition; call the user's `prepare` before and `cleanup` after, if there are any."""
+    """Yield the reducer of one partition.
+
+    The user's `prepare` is called before it is yielded, and `cleanup` at the end, if they exist.
+    """
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
     with prepared(works, OperationContext(partition, count)) as (ready,):
@@ -62,24 +65,24 @@ def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> It
 
 
 class PartitionReducer:
-    """The user's reducer with its states of one partition, fed with the tuples of any stream in any order."""
+    """The user's reducer with its states of one partition. Tuples of any stream are added in any order."""
 
     def __init__(self, spec: ReduceSpec) -> None:
         self._spec = spec
         self._collector = ListCollector(len(spec.outputs))
         self._states: list[Any] = []
         self._groups: list[tuple[Any, ...]] = []
-        self._index = KeyIndex(spec.keys.types)
+        self._index = KeyNumbers(spec.keys.types)
         self._makers = [tuple_type(inputs) for inputs in spec.inputs]
         self._group = tuple_type(tuple(spec.keys.names))
 
     def begin(self) -> None:
-        """Without groups, make the state of the partition, which exists even without a tuple."""
+        """Create the state of the partition if there are no groups. That state exists even without a tuple."""
         self._index.numbers([], 1)
         self._add_state(())
 
     def add(self, stream: int, columns: Columns) -> None:
-        """Reduce tuples of the stream with this number; only the stream's group fields and input fields are read."""
+        """Reduce tuples of stream number `stream`. Only the stream's group fields and input fields are read."""
         spec, inputs = self._spec, self._spec.inputs[stream]
         names = spec.groups[stream] if spec.groups else ()
         numbers = self._index.numbers([columns[name] for name in names], columns.rows)
@@ -138,7 +141,7 @@ def multi_reduced(
     count: int | None,
     partitioned: bool,
 ) -> Columns:
-    """Return what the reducer emits, partition by partition, and within one request by request."""
+    """Return what the reducer emits, partition by partition, and within a partition request by request."""
     spec = ReduceSpec.of(node)
     if partitioned and node.groups:
         pairs = zip(node.sources, node.groups, sources, strict=True)
@@ -158,7 +161,7 @@ def multi_reduced(
 def _by_request(
     sources: Sequence[Columns], hidden: Sequence[str], requests: Columns | None
 ) -> Iterator[tuple[dict[str, Column], list[Columns]]]:
-    """Yield for each request a column with its number, and its tuples of each stream.
+    """Yield for each request a column with its number, and the request's tuples of each stream.
 
     Without requests, yield no column and all tuples.
     """

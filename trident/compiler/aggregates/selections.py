@@ -15,7 +15,7 @@ from pyarrow import types as kinds
 from trident.base.errors import UserFunctionError
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, short
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.selections import Extreme, First, Picking
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Pick
@@ -23,7 +23,7 @@ from trident.plan.nodes import Pick
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickSpec:
-    """A selection as it is sent to the workers."""
+    """A selection, in the form in which it is sent to workers."""
 
     where: Where
     picking: Picking
@@ -39,7 +39,7 @@ def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Colum
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}
-    index = KeyIndex([columns[name].kind for name in apart])
+    index = KeyNumbers([columns[name].kind for name in apart])
     for row, number in enumerate(index.numbers([columns[name] for name in apart], columns.rows)):
         groups.setdefault(number, []).append(row)
     selected: list[int] = []
@@ -71,7 +71,7 @@ def _tuples(where: Where, columns: Columns) -> list[Any]:
 
 
 def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
-    """Return a list with the row of the extreme value (empty: all are null); None if Arrow's order is not Spark's."""
+    """Return a list with the row of the extreme value (empty if all are null); None if Arrow orders unlike Spark."""
     kind = column.kind
     if not (kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind)):
         return None
@@ -84,7 +84,7 @@ def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
 
 
 def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int | None:
-    """Return the row of the extreme value among these rows, the last one of several equal; None for no rows."""
+    """Return the row of the extreme value among these rows, the last of several equal ones; None without rows."""
     picking = spec.picking
     assert isinstance(picking, Extreme)
     compare, sign = picking.comparator or _compare, 1 if picking.greatest else -1

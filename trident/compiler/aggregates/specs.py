@@ -1,4 +1,4 @@
-"""Aggregates of the plan as specs of folds or gathers, which are sent to the workers."""
+"""Specs of folds or gathers for the aggregates of a plan. The specs are sent to workers."""
 
 from collections.abc import Iterable
 
@@ -18,14 +18,14 @@ def can_fold(node: Aggregate | PersistentAggregate) -> bool:
 
 
 def inputs_of(node: Aggregate | PersistentAggregate) -> tuple[str, ...]:
-    """Return the fields that an aggregate's aggregators see, each once."""
+    """Return the fields that an aggregate's aggregators read, each once."""
     if isinstance(node, PersistentAggregate):
         return node.inputs
     return tuple(dict.fromkeys(name for member in node.members for name in member.inputs))
 
 
 def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] = ()) -> FoldSpec:
-    """Return the spec of an aggregate of combiners. `hidden` are key fields that come before the group fields."""
+    """Return the spec of an aggregate of combiners. `hidden` are key fields before the group fields."""
     if isinstance(node, PersistentAggregate):
         where = Where(node.step, node.aggregation.site, node.inputs)
         return FoldSpec.of_state(_keys(node, hidden), where, node.aggregation)
@@ -68,6 +68,6 @@ def _presented_type(member: Member, how: Aggregation | Reduction) -> pa.DataType
 
 
 def read_fields(node: Aggregate | PersistentAggregate) -> list[str]:
-    """Return the fields that an aggregate reads from its source: at least one, even if it needs none."""
+    """Return the fields that an aggregate reads from its source: at least one, even if none is needed."""
     wanted = {*node.group, *inputs_of(node)}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]

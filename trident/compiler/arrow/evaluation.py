@@ -1,4 +1,4 @@
-"""Plans evaluated over columns in memory, for the embedded engine and DRPC.
+"""Plans evaluated over columns in memory, for the embedded engine and for DRPC.
 
 A DRPC function answers many requests in one pass, each as if it were alone.
 """
@@ -24,7 +24,7 @@ from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.kernels import Work, catching, kernel, work_of
-from trident.compiler.columns.keys import alike
+from trident.compiler.columns.key_numbers import alike
 from trident.compiler.columns.lifecycle import needs_lifecycle, prepared
 from trident.compiler.columns.partitions import (
     PARTITION,
@@ -52,14 +52,13 @@ from trident.plan.hints import Hints
 from trident.plan.partitions import keeps_partitions, moves, partition_counts
 
 Native = Callable[[nodes.Node, Columns, Columns], Columns]
-"""A function that runs a node which only Spark can run, and returns its output tuples.
-
-It takes the node, its input tuples, and the requests: one row for each, with only the hidden fields."""
+"""A function that runs a node which only Spark can run, and returns its output tuples. Its arguments are the node, the
+node's input tuples, and the requests: one row for each, with only the hidden fields."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One evaluation: its inputs, the states that it may read, and the letters and counts that it collects."""
+    """One evaluation: its inputs, the states that it may read, and the collected letters and counts."""
 
     inputs: Mapping[int, Columns]
     read: Read | None = None
@@ -71,7 +70,7 @@ class Run:
     txid: int = 1
     letters: Letters = field(default_factory=Letters)
     steps: list[StepWork] = field(default_factory=list)
-    """The work of each step that has run, in their order."""
+    """The work of each step that has run, in order."""
     ledger: StepLedger | None = None
 
 
@@ -84,17 +83,20 @@ separately: one row for each part, in hidden fields that the tuples have too; No
 
 
 class Answer(Protocol):
-    """A compiled DRPC function. It takes the requests, a reader of states, and a check that it calls between steps."""
+    """A compiled DRPC function.
+
+    Its arguments are the requests, a reader of states, and a check that it calls between steps.
+    """
 
     def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
 
 
 _P = ParamSpec("_P")
 _OfColumns: TypeAlias = Callable[Concatenate[Columns, _P], Columns]
-"""A kernel, with or without a place for the tuples that it catches."""
+"""A kernel. Some kernels have a second argument for the tuples that they catch."""
 
 _REQUEST = pa.field("\0request", pa.int64())
-"""The field that tells requests apart while they run; users cannot give a field this name."""
+"""The field that distinguishes requests while they run. Users cannot give a field this name."""
 
 
 class Evaluation:
@@ -112,7 +114,7 @@ class Evaluation:
         caught: Mapping[int, Caught] = MappingProxyType({}),
         hints: Hints = MappingProxyType({}),
     ) -> None:
-        """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
+        """Compile the nodes from `entries`, where tuples enter, to `ends`, the nodes whose fields are read.
 
         `hidden` fields pass through every node; they tell the tuples of one request from those of another. `native`
         runs the nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the
@@ -159,7 +161,7 @@ class Evaluation:
         return lambda sources, run: self._placed(node, function(sources, run), count, run)
 
     def _placed(self, node: nodes.Node, columns: Columns, count: int | None, run: Run) -> Columns:
-        """Return a node's output in its new partitions, for a node that moves tuples between partitions."""
+        """Return the output of a node that moves tuples between partitions, in its new partitions."""
         match node:
             case nodes.Repartition() | nodes.MultiReduce():
                 return columns
@@ -172,7 +174,7 @@ class Evaluation:
         return spread(columns, count)
 
     def _unplaced(self, node: nodes.Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
-        """Return the function of a node without the moving of its output to new partitions."""
+        """Return the function of a node, without moving its output to new partitions."""
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
@@ -228,7 +230,7 @@ class Evaluation:
         return with_lifecycle
 
     def _apart(self, work: Work, apply: _OfColumns[_P]) -> _OfColumns[_P]:
-        """Return a kernel that never passes tuples of two requests or partitions to one call of the user's function."""
+        """Return a kernel that never passes tuples of two requests or partitions to one call of user code."""
         if work.operation is None or not work.operation.call.pandas or not self._carried:
             return apply
 
@@ -238,7 +240,7 @@ class Evaluation:
         return apart
 
     def _aggregate_function(self, node: nodes.Aggregate | nodes.PersistentAggregate) -> NodeFunction:
-        """Return the function of an aggregate; without group fields each part gives one row, even an empty part.
+        """Return the function of an aggregate. Without group fields each part has one result row, even an empty part.
 
         A part is a request, a partition, or a partition of a request; without requests and partitions, the whole batch.
         """
@@ -290,7 +292,7 @@ def _folding(node: nodes.Aggregate | nodes.PersistentAggregate, keys: Sequence[p
 
 
 def _gathering(node: nodes.Aggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
-    """Return the function of an aggregate that must see each tuple; `keys` are the hidden fields of its parts."""
+    """Return the function of an aggregate that must see each tuple. `keys` are the hidden fields of its parts."""
 
     def gather(columns: Columns, parts: Columns | None, run: Run) -> Columns:
         gathered = Gather(gather_spec(node, _batch(run), keys))
@@ -303,7 +305,7 @@ def _gathering(node: nodes.Aggregate, keys: Sequence[pa.Field]) -> AggregateFunc
 
 
 def _batch(run: Run) -> int | None:
-    """Return the txid of the batch; None for requests, which belong to no batch."""
+    """Return the txid of the batch; None for requests, which do not belong to a batch."""
     return run.txid if run.requests is None else None
 
 

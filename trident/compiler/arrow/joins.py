@@ -1,4 +1,4 @@
-"""Merge and join of tuples in memory, within one batch, or within each request if several are answered in one pass."""
+"""Merge and join of tuples in memory: within one batch, or within each of several requests answered together."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
@@ -7,16 +7,16 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema
 from trident.compiler.columns.columns import Column, Columns, concat
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
 Picked = Sequence[int | None]
-"""For each tuple of a join's result, the row of one source in it; None if the source has no tuple of that key."""
+"""For each tuple of a join's result, its row in one source; None if the source has no tuple with the key."""
 
 
 def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Columns:
-    """Return the tuples of all sources under the merge's field names; fields match by position."""
+    """Return the tuples of all sources under the merge's field names. Fields correspond by position."""
     schema = arrow_schema(node.schema)
     parts = []
     for number, (source, columns) in enumerate(zip(node.sources, sources, strict=True)):
@@ -32,7 +32,7 @@ def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Co
 
 
 def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after: Collection[str]) -> Columns:
-    """Return every combination of tuples with equal keys, one of each source, with only the fields in `after`."""
+    """Return every combination of tuples with equal keys, one from each source, with only the fields in `after`."""
     matches = list(_matches(node, sources, hidden))
     picked: list[Picked] = [[match[at] for match in matches] for at in range(len(sources))]
     columns_by_name = {}
@@ -46,9 +46,9 @@ def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after:
 
 
 def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
-    """Yield for each joined tuple its row in each source, key by key; None for a source without a tuple of the key."""
+    """Yield for each joined tuple its row in each source, key by key; None for a source that lacks the key."""
     keys = [[*hidden, *key] for key in node.keys]
-    index = KeyIndex([sources[0][name].kind for name in keys[0]])
+    index = KeyNumbers([sources[0][name].kind for name in keys[0]])
     rows: list[dict[int, list[int]]] = []
     for key, columns in zip(keys, sources, strict=True):
         rows_by_key: dict[int, list[int]] = {}
@@ -65,7 +65,7 @@ def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> I
 
 
 def _first_present(columns: Sequence[Column], picked: Sequence[Picked]) -> Column:
-    """Return a value for each joined tuple, from the first source that has a row in it; null if none has one."""
+    """Return a value for each joined tuple, from the first source that has a row in it; null if none has."""
     if len(columns) == 1 and None not in picked[0]:
         return columns[0].take(picked[0])  # type: ignore[arg-type]
     offsets, rows = [0], 0

@@ -1,1 +1,1 @@
-"""Tuples in memory, column by column, and how user code is applied to them."""
+"""Tuples in memory, column by column, and the application of user code to them."""

@@ -1,4 +1,4 @@
-"""Calls of a user's operation over columns, and checks of what comes back.
+"""Calls of a user's operation over columns, and checks of the results.
 
 An operation may return a scalar (one value), a tuple (several values), None (a null) or a generator (many tuples). The
 common case, where every result is a plain value of the declared type, is recognised for a whole column at once; only
@@ -18,8 +18,8 @@ from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
-from trident.compiler.columns.failed_rows import FailedRows, fail_row
 from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
@@ -29,7 +29,7 @@ Lists = Sequence[list[Any]]
 
 
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
-    """Return a function that calls the operation for each row of some lists, and yields the results one by one.
+    """Return a function that calls the operation for each row of lists, and yields the results one by one.
 
     If a call raises, the iterator raises too, and then goes on with the next row. So the iterator is a `map`, not a
     generator, which an exception would end. `width` is the number of values that a collector takes in one emission.
@@ -58,7 +58,7 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
 
 
 class ListCollector:
-    """A collector that keeps what a function emits for one tuple."""
+    """A collector that keeps the tuples which a function emits for one input tuple."""
 
     __slots__ = ("emitted", "_width")
 
@@ -88,7 +88,7 @@ def not_emitted(returned: object) -> TypeError:
 def collect_results(
     where: Where, results: Iterator[Any], lists: Lists, rows: int, failed: FailedRows | None = None
 ) -> list[Any]:
-    """Return all results, one for each row; an exception of the user's code becomes an error that shows the tuple.
+    """Return all results, one for each row. An exception in the user's code becomes an error that shows the tuple.
 
     If `failed` is given, it takes the rows on which the user's code fails; the result of such a row is None.
     """
@@ -117,7 +117,7 @@ class Called:
     ends: list[int] | None = None
 
     def without(self, rows: Iterable[int]) -> "Called":
-        """Return the tuples and results without those of these rows."""
+        """Return the tuples and results, except those at `rows`."""
         return self.within(stretches_without(sorted(rows), self.columns.rows))
 
     def within(self, stretches: Stretches) -> "Called":
@@ -137,7 +137,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """A kernel in two parts, which a step that leaves out failing tuples runs separately.
+    """A kernel in two parts. A step that leaves out failing tuples runs the parts separately.
 
     `call` calls the user's function once for each tuple. If it gets `FailedRows`, these take the rows on which the
     function fails. `finish` checks the function's results and makes the output tuples; it calls no user code, and its
@@ -152,7 +152,7 @@ class CallKernel:
 
 
 def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRows | None], Called]:
-    """Return the first part of a kernel whose function gives one result for each tuple."""
+    """Return the first part of a kernel whose function returns one result for each tuple."""
     call = call_rows(operation, where.inputs)
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:
@@ -166,7 +166,10 @@ def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRow
 
 
 def predicate(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a filter: it keeps the tuples that fulfil the predicate, and only the fields in `after`."""
+    """Return the kernel of a filter.
+
+    It keeps the tuples for which the predicate is true, with only the fields in `after`.
+    """
 
     def filtered(called: Called) -> Columns:
         kept = called.results
@@ -185,14 +188,14 @@ def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Call
 
 
 def _without_null(columns: Columns, names: tuple[str, ...]) -> list[bool]:
-    """Return for each row whether FilterNull keeps it, without making a tuple and a call for each row."""
+    """Return for each row whether FilterNull keeps it, without creating a tuple and calling FilterNull for each row."""
     if not names:
         return [True] * columns.rows
     return [not any(value is None for value in values) for values in zip(*columns.lists(names), strict=True)]
 
 
 def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of an action: it calls the user's function for each tuple and ignores the result."""
+    """Return the kernel of an action. It calls the user's function for each tuple and ignores the result."""
     return CallKernel(_calling(operation, where), lambda called: called.columns.only(after))
 
 
@@ -200,7 +203,7 @@ def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKer
 
 
 def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a function: it adds the emitted fields to the tuples, and keeps the fields in `after`.
+    """Return the kernel of a function. It adds the emitted fields to the tuples, and keeps the fields in `after`.
 
     This is also the kernel of a map: the fields that a map replaces are not in `after`.
     """
@@ -248,7 +251,7 @@ def _output_columns(
 
 
 def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
-    """Return each row once for each of its emissions; `ends` has for each row the number of emissions up to its end."""
+    """Repeat each row as often as it has emissions. `ends` holds for each row the number of emissions up to its end."""
     if not columns.names:
         return Columns({}, ends[-1] if ends else 0)
     counts: Any = numpy.array(ends, numpy.int64)
@@ -286,11 +289,11 @@ def collect_emissions(
 
 
 _NO_EMISSIONS = frozenset({str, bytes, dict})
-"""Types of results that are values, though one can iterate over them."""
+"""Types whose values are results as a whole, although one can iterate over them."""
 
 
 def origin_of(ends: list[int] | None) -> Callable[[int], int]:
-    """Return a function from the number of an emission to the row that it comes from; only errors need it."""
+    """Return a function from the number of an emission to the number of its row. Only errors need it."""
     return (lambda at: at) if ends is None else (lambda at: bisect_right(ends, at))
 
 
@@ -312,7 +315,7 @@ def field_values(
 
 
 def _single(where: Where, result: Any, outputs: pa.Schema, lists: Lists, at: int, origin: Callable[[int], int]) -> Any:
-    """Return the value that a result holds for the only output field."""
+    """Return the value of the only output field in a result."""
     kind = outputs.field(0).type
     if isinstance(result, tuple):
         if len(result) == 1:
@@ -343,7 +346,7 @@ def tuple_column(
     origin: Callable[[int], int],
     exact: bool | None = None,
 ) -> Column:
-    """Return the values of one output field as a column, checked against its declared type.
+    """Return the values of one output field as a column, after a check against its declared type.
 
     `origin` gives the row that a value came from, so that an error can show the tuple. `exact` is what `are_exact`
     returned for these values; None: it was not called yet.
@@ -355,7 +358,7 @@ def tuple_column(
 
 
 def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:
-    """Return the values of one output field as a column, for results that do not belong to single tuples.
+    """Return the values of one output field as a column, for results that belong to no single tuple.
 
     Raises UserFunctionError with the value if one is of another type. `tuple_column` also shows the value's tuple.
     """

@@ -1,4 +1,4 @@
-"""Kernels that leave out the tuples on which a user's function fails, and go on with the others.
+"""Kernels that leave out the tuples on which a user's function fails, and continue with the others.
 
 The function is called once for each tuple, whether tuples fail or not. So a column without a failure costs no more than
 without a policy, and a failure costs little more than the exception.
@@ -10,15 +10,15 @@ from trident.base.errors import UserFunctionError
 from trident.compiler.columns.calls import Called, CallKernel
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failed_rows import FailedRows, Failure
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.row_failures import FailedRows, Failure
 
 _PART = 64
-"""How many tuples are checked together after a result that was not declared; each such result repeats a check."""
+"""How many tuples are checked together after an undeclared result. Each undeclared result repeats one check."""
 
 
 def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callable[[Columns, Letters], Columns]:
-    """Return a kernel that adds the tuples on which its function fails to the letters, and returns the others."""
+    """Return a kernel that adds the tuples on which its function fails to the letters, and returns the other tuples."""
 
     def run(columns: Columns, letters: Letters) -> Columns:
         failed: FailedRows = {}
@@ -36,7 +36,7 @@ def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callabl
         return concat([finished(part, letters) for part in parts])
 
     def finished(called: Called, letters: Letters) -> Columns:
-        """Finish a part of the tuples, without those for which the function returned something not declared."""
+        """Finish a part of the tuples, without those for which the function returned an undeclared result."""
         while True:
             try:
                 return kernel.finish(called)

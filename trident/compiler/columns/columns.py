@@ -18,11 +18,11 @@ Stretches = Sequence[tuple[int, int]]
 """Ranges of rows in ascending order, each from its first row up to, but not including, its end."""
 
 _FEW = 64
-"""Up to this number of rows a Python loop beats a call into Arrow."""
+"""The most rows for which a Python loop is faster than a call into Arrow."""
 
 
 class Column:
-    """One field of several tuples, as an array, a list, or both. Immutable, but a form that is made later is kept."""
+    """One field of several tuples, as an array, a list, or both. Immutable; a form that is created later is kept."""
 
     __slots__ = ("kind", "_array", "_values")
 
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def has_array(self) -> bool:
-        """True if the Arrow form exists already."""
+        """Whether the Arrow form exists already."""
         return self._array is not None
 
     def array(self) -> pa.Array:
@@ -62,7 +62,7 @@ class Column:
         return self._array
 
     def values(self) -> list[Any]:
-        """Return the column as Python values; do not change the list."""
+        """Return the column as a list of Python values, which must not be changed."""
         if self._values is None:
             self._values = to_python(self._array)
         return self._values
@@ -76,7 +76,7 @@ class Column:
         return self if self.kind.equals(kind) else Column(kind, self.array().cast(kind), None)
 
     def take(self, rows: Sequence[int]) -> "Column":
-        """Return the values of these rows, in this order; a row may come several times."""
+        """Return the values of these rows, in this order. A row may occur several times."""
         if self._values is not None and (self._array is None or len(rows) <= _FEW):
             values = self._values
             return Column(self.kind, None, [values[row] for row in rows])
@@ -90,7 +90,7 @@ class Column:
         return Column(self.kind, self._array.filter(pa.array(mask, pa.bool_())), values)
 
     def within(self, stretches: Stretches, mask: pa.Array) -> "Column":
-        """Return the values in these ranges of rows; `mask` is true for the same rows."""
+        """Return the values in these ranges of rows. `mask` is true for the same rows."""
         values = None if self._values is None else joined(self._values, stretches)
         if self._array is None or (values is not None and len(values) <= _FEW):
             return Column(self.kind, None, values)
@@ -98,8 +98,8 @@ class Column:
 
 
 _UNBOUNDED = frozenset({float, bool, bytes})
-"""Python types whose every value fits its column, so that the array can be made later. (An int may be too big, a str
-may hold half a surrogate pair.)"""
+"""Python types of which every value fits the column's type, so that the array can be created later. (An int may be too
+large, a str may hold half a surrogate pair.)"""
 
 
 class Columns:
@@ -113,7 +113,7 @@ class Columns:
 
     @classmethod
     def of(cls, data: pa.RecordBatch | pa.Table, schema: pa.Schema) -> "Columns":
-        """Return the columns of a batch or table under the names of `schema`, matched by position.
+        """Return the columns of a batch or table under the names of `schema`. Columns correspond by position.
 
         A column of a related type is cast to the type in `schema`.
         """
@@ -166,7 +166,7 @@ class Columns:
         return Columns({name: column.within(stretches, kept) for name, column in self._by_name.items()}, rows)
 
     def plus(self, more: Mapping[str, Column]) -> "Columns":
-        """Return these columns and `more`; a column of `more` replaces one of the same name."""
+        """Return these columns and `more`. A column of `more` replaces a column of the same name."""
         return Columns({**self._by_name, **more}, self.rows)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
@@ -187,7 +187,10 @@ Kernel = Callable[[Columns], Columns]
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """Return the rows of all parts, part after part, under the names of the first part; columns match by position."""
+    """Return the rows of all parts, one after the other, with the names of the first part.
+
+    Columns correspond by position.
+    """
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -203,7 +206,7 @@ def concat(parts: Sequence[Columns]) -> Columns:
 
 
 def stretches_without(rows: Sequence[int], count: int) -> Stretches:
-    """Return the ranges of rows, out of `count`, that are left without these rows. `rows` must ascend.
+    """Return the ranges of the rows, out of `count`, that are not in `rows`. `rows` must ascend.
 
     >>> stretches_without([0, 3], 6)
     [(1, 3), (4, 6)]
@@ -218,5 +221,5 @@ def joined(values: Sequence[T], stretches: Stretches) -> list[T]:
 
 
 def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
-    """Yield the tuples that operations see: `make` of each row of these lists, or of `rows` empty rows if none."""
+    """Yield the tuples that operations see: `make` of each row of `lists`, or of `rows` empty rows without lists."""
     return map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in range(rows))

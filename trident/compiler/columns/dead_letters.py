@@ -1,4 +1,4 @@
-"""Tuples on which a user's function failed, on their way from the worker that caught them to the driver."""
+"""Tuples on which a user's function failed, from the worker that caught them to the driver."""
 
 import json
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError
 from trident.compiler.columns.columns import Columns
-from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.columns.row_failures import Failure
 from trident.compiler.tracking.arrivals import Arrivals
 from trident.compiler.tracking.ledger import is_report
 from trident_state.records.documents import Documents
@@ -34,7 +34,9 @@ LetterRecord = dict[str, Any]
 
 @dataclass(slots=True)
 class Letters:
-    """Dead letters, and counts of skipped tuples by step; on the driver of a batch, on a worker of a partition.
+    """Dead letters, and counts of skipped tuples by step.
+
+    On the driver they are those of a batch, on a worker of a partition.
 
     `arrivals`: on a worker, the rows that entered its partition, if the batch has a ledger.
     """
@@ -44,7 +46,7 @@ class Letters:
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def add(self, where: Where, caught: Caught, tuples: Columns, failures: Sequence[Failure]) -> None:
-        """Add tuples on which a step's function failed: as dead letters, or to the count of skipped tuples."""
+        """Add tuples on which a step's function failed, as dead letters or to the count of skipped tuples."""
         if not caught.dead:
             self.skipped[where.step] = self.skipped.get(where.step, 0) + tuples.rows
             return

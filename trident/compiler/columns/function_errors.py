@@ -1,4 +1,4 @@
-"""Errors of user functions: their messages, and their way from a worker to the driver.
+"""Errors of user functions: their messages, and their transport from a worker to the driver.
 
 A worker cannot raise a typed error in the driver, because Spark passes on only text. So the error travels in the text,
 as one line of JSON after a mark, and the driver makes the error from it again.
@@ -21,21 +21,22 @@ from trident.base.values import NotAccepted
 _MARK = "TRIDENT-FAILURE "
 _OURS = os.path.dirname(__file__)
 _LONGEST = 600
-"""The most characters of a message that travel to the driver: Spark Connect cuts longer messages."""
+"""The most characters of a message that is sent to the driver, because Spark Connect cuts longer messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The call of a user's function, as errors name it: the step, the function and the fields that it reads."""
+    """The call of a user's function as errors describe it: the step, the function and the fields that it reads."""
 
     step: str
     site: CallSite
     inputs: tuple[str, ...] = ()
 
     def raised(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> TridentError:
-        """Return the error for a function that raised at this row of its inputs, the first of `rows` in the call.
+        """Return the error for a function that raised `cause` at row `row` of its inputs.
 
-        A FailedException and a UserFunctionError are returned unchanged.
+        If one call had several rows, `row` is the first of `rows` rows. A FailedException and a UserFunctionError are
+        returned unchanged.
         """
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
@@ -43,15 +44,15 @@ class Where:
         return self.error(f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what, cause)
 
     def calling(self, method: str) -> "Calling":
-        """Return a context for calls of a user's method that gets no tuple, or many at once."""
+        """Return a context for calls of a user's method that gets no tuple, or many tuples at once."""
         return Calling(lambda cause: self.error(f"raised {type(cause).__name__}: {cause} in {method}", cause))
 
     def calling_rows(self, lists: Sequence[Sequence[Any]], row: Callable[[], int]) -> "Calling":
-        """Return a context for calls of a user's function row by row; `row` returns the row that is being worked on."""
+        """Return a context for calls of a user's function row by row. `row` returns the current row."""
         return Calling(lambda cause: self.raised(cause, lists, row()))
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
-        """Return the error for a function whose result for this row of its inputs does not fit its declaration."""
+        """Return the error for a function whose result for this row does not match its declaration."""
         error = self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
         error.row = row
         return error
@@ -59,13 +60,13 @@ class Where:
     def error(
         self, what: str, cause: BaseException | None = None, kind: type[UserFunctionError] = UserFunctionError
     ) -> UserFunctionError:
-        """Return an error about this function: the message is the step, the function's name, and `what`."""
+        """Return an error about this function. Its message is the step, the function's name, and `what`."""
         error = kind(f"{self.step}: {self.site} {what}")
         error.__cause__ = cause
         return error
 
     def tuple_text(self, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> str:
-        """Return the tuple at this row, the first of `rows` in one call, short enough to read."""
+        """Return the text of the tuple at this row, the first of `rows` rows in one call. Long texts are cut."""
         if not rows:
             return "it was called without a tuple, for an empty batch, request or partition"
         shown = [f"{name}={short(values[row])}" for name, values in zip(self.inputs, lists, strict=False)]
@@ -74,7 +75,7 @@ class Where:
 
 
 class Calling:
-    """A context for calls of user code: for an exception in it, what `error` makes of the exception is raised.
+    """A context for calls of user code. An exception in it is replaced by the error that `error` returns for it.
 
     A FailedException passes unchanged, and so does an error that already names its step. Entering the context costs
     more than a call of a small function: enter once for a column, never once for a row.
@@ -103,12 +104,12 @@ def short(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Return a value and its type as an error shows them."""
+    """Return a value and its type in the form in which an error shows them."""
     return f"{short(value)} ({type(value).__name__})"
 
 
 def reason(error: NotAccepted) -> str:
-    """Return in parentheses why a column does not take a value; "" if the two types already say it."""
+    """Return in parentheses why a column cannot hold a value; "" if the two types already show it."""
     return f" ({error.why})" if error.why else ""
 
 
@@ -120,7 +121,7 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 class WorkerFailure(Exception):
-    """An error that a worker raises in place of a library error: its text holds a line that `decoded` can read."""
+    """An error that a worker raises in place of a library error. Its text has a line that `decoded` can read."""
 
 
 def encoded(error: TridentError) -> WorkerFailure:
@@ -136,14 +137,14 @@ def _cut(text: str) -> str:
 
 
 def _user_frames(cause: BaseException) -> str:
-    """Return the innermost frames of the traceback, without those of this folder, and the exception itself."""
+    """Return the innermost frames of the traceback, without frames of this folder, and then the exception itself."""
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(_OURS)]
     shown = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames[-4:]]
     return " | ".join([*shown, "".join(traceback.format_exception_only(cause)).strip()])
 
 
 def decoded(text: str) -> TridentError | None:
-    """Return the library's error that the text of a Spark exception carries; None if it carries none."""
+    """Return the library's error in the text of a Spark exception; None if the text has none."""
     for line in _lines_with_mark(text):
         try:
             fields, _ = json.JSONDecoder().raw_decode(line)
@@ -158,7 +159,7 @@ def decoded(text: str) -> TridentError | None:
 
 
 def is_failure(text: str) -> bool:
-    """Return whether the text of a worker's report describes a failure."""
+    """Return whether a line of text from a worker describes a failure."""
     return text.startswith(_MARK)
 
 

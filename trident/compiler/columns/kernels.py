@@ -1,4 +1,4 @@
-"""Python operations as plain functions over columns, made once and used by both engines.
+"""Python operations as plain functions over columns. They are compiled once, and both engines use them.
 
 Adjacent Python operations are one kernel: a field becomes a Python list once, however many functions read the field,
 and a field that no later operation reads is dropped right after its last reader.
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One Python operation, as it is sent to workers: the call alone, without its node and sources."""
+    """One Python operation in the form in which it is sent to workers: the call, without its node and sources."""
 
     verb: Literal["each", "filter", "map", "peek", "project", "split"]
     where: Where
     operation: Operation | None
     outputs: pa.Schema
-    """The fields that the operation adds (each), makes the new tuple of (map, split) or keeps (project)."""
+    """The fields that the operation adds (each), returns as the new tuple (map, split) or keeps (project)."""
     streams: Streams = ()
     """The streams that a split sends tuples to."""
     caught: Caught | None = None
@@ -40,7 +40,7 @@ class Work:
     """The fields that a project renames, as (new name, old name)."""
 
     def before(self, after: set[str]) -> set[str]:
-        """Return the input fields that the operation needs for the output fields in `after`."""
+        """Return the input fields that the operation needs in order to return the output fields in `after`."""
         if self.renamed:
             entering = dict(self.renamed)
             return {entering.get(name, name) for name in after}
@@ -101,7 +101,7 @@ def _kernel(work: Work, after: frozenset[str], letters: Letters | None) -> Kerne
 
 
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
-    """Return the kernel of one work; its result holds only the fields in `after`."""
+    """Return the kernel of one work. Its result has only the fields in `after`."""
     operation = work.operation
     if operation is not None and operation.call.pandas:
         return _pandas_kernel(work, operation, after)
@@ -139,7 +139,7 @@ def _call_kernel(work: Work, operation: Operation, after: frozenset[str]) -> Cal
 
 
 def _renaming(work: Work, after: frozenset[str]) -> Kernel:
-    """Return the kernel of a project that gives fields other names."""
+    """Return the kernel of a project that renames fields."""
     entering = dict(work.renamed)
     leaving = {entering.get(name, name): name for name in after}
 

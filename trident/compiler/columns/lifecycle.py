@@ -1,4 +1,4 @@
-"""Operations with a lifecycle: a copy for each partition, prepared before the tuples and cleaned up after them."""
+"""Operations with a lifecycle. Each partition has a copy, prepared before its tuples and cleaned up after them."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ def needs_lifecycle(works: Sequence[Work]) -> bool:
 
 @contextmanager
 def prepared(works: Sequence[Work], context: OperationContext) -> Iterator[tuple[Work, ...]]:
-    """Yield the works, with prepared copies of operations that have a lifecycle; clean the copies up at the end.
+    """Yield the works, with prepared copies of operations that have a lifecycle. Clean up the copies at the end.
 
     The cleanup runs whether the works succeed or fail. Works without a lifecycle are yielded as they are.
     """

@@ -1,4 +1,4 @@
-"""Calls of functions over pandas objects: one call for a slice of the tuples, and checks of what comes back.
+"""Calls of functions over pandas objects: one call for each slice of the tuples, and checks of the results.
 
 A slice is a record batch on Spark, a batch or partition on the embedded engine, or a DRPC request. A slice is never
 empty, and never holds tuples of two partitions or requests.
@@ -16,8 +16,8 @@ from trident.base.errors import UserFunctionError
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failed_rows import Failure
 from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.row_failures import Failure
 from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
 from trident.operations.functions import Call, Operation
 
@@ -46,12 +46,12 @@ def call_pandas(target: Callable[..., Any], call: Call, where: Where, columns: C
 
 
 def tuple_at(columns: Columns, names: Sequence[str], row: int) -> list[list[Any]]:
-    """Return these fields of one tuple, for errors: a list of one value for each; empty lists if there is no tuple."""
+    """Return these fields of one tuple, for errors: a list of one value per field; empty lists if there is no tuple."""
     return columns.select(names).take([row] if columns.rows else []).lists(names)
 
 
 def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
-    """Return the values that a function returned, one for each group, as a column of their declared type."""
+    """Return the values of a function, one for each group, as a column of the declared type."""
     objects = pd.Series(np.fromiter(values, object, len(values)))  # each value as it is: pandas would make them alike
     try:
         return Column.of(from_series(objects, field.type))
@@ -62,7 +62,7 @@ def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class PandasKernel:
-    """A kernel that calls a function over pandas objects once for all tuples that it gets.
+    """A kernel that calls a function over pandas objects once, for all of its input tuples.
 
     `outputs` are the function's output fields; a filter has none. The result holds only the fields in `after`.
     """
@@ -130,7 +130,7 @@ class PandasKernel:
         return [result]
 
     def _of_frame(self, frame: pd.DataFrame, fields: pa.Schema) -> "list[pd.Series[Any]]":
-        """Return a DataFrame's columns by name; by position if none of its columns has a text as its name."""
+        """Return a DataFrame's columns by name; by position if no column has a text as its name."""
         labels = list(frame.columns)
         if not any(isinstance(label, str) for label in labels) and len(labels) == len(fields):
             return [frame.iloc[:, at] for at in range(len(labels))]
@@ -171,7 +171,7 @@ class PandasKernel:
         return mask
 
     def _leaving(self, columns: Columns, fields: list[Column]) -> Columns:
-        """Return the tuples with the fields of the function's result."""
+        """Return the tuples with only the fields of the function's result."""
         added = {name: column for name, column in zip(self.outputs.names, fields, strict=True) if name in self.after}
         rest = columns.only(self.after - added.keys())
         if not self.operation.many:

@@ -24,7 +24,7 @@ PARTITION = "\0partition"
 """The hidden column; users cannot give a field this name."""
 
 CHOICE = "__trident_partition"
-"""The field that holds the partition chosen by a user's function."""
+"""The field with the number of the partition that a user's function chose."""
 
 _KIND = pa.int32()
 PARTITION_FIELD = pa.field(PARTITION, _KIND)
@@ -34,13 +34,13 @@ PARTITION_FIELD = pa.field(PARTITION, _KIND)
 
 
 def batch_partition(txid: int, count: int) -> int:
-    """Return the partition for a whole batch: the same at every attempt; different txids use all partitions."""
+    """Return the partition for a whole batch. It is the same at every attempt; different txids use all partitions."""
     return (txid * 0x9E3779B97F4A7C15 >> 32) % count
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A user's function that chooses partitions. It also gets their number, and its choice is checked."""
+    """A user's function that chooses partitions. It also gets the number of partitions, and its choice is checked."""
 
     function: Callable[..., Any]
     count: int
@@ -85,14 +85,14 @@ def by_fields(columns: Columns, names: Sequence[str], schema: pa.Schema, count: 
 
 
 def in_one(columns: Columns, partition: int) -> Columns:
-    """Return the tuples, all of them in one partition."""
+    """Return all tuples in one partition."""
     return _placed(columns, numpy.full(columns.rows, partition))
 
 
 def repartitioned_columns(
     node: Repartition, columns: Columns, count_before: int | None, count: int | None, txid: int
 ) -> Columns:
-    """Return the tuples in the partitions that this step sends them to. A custom grouping calls the user's function.
+    """Return the tuples in the partitions to which this step sends them. A custom grouping calls the user's function.
 
     `count_before` and `count` are the numbers of partitions before and after the step; None if no hint was given.
     """
@@ -121,7 +121,7 @@ def repartitioned_columns(
 
 
 def in_order(columns: Columns) -> Columns:
-    """Return the tuples sorted by the partition that each carries; within a partition they keep their order."""
+    """Return the tuples sorted by the partition in the hidden column. Within a partition their order stays the same."""
     return _placed(columns, columns[PARTITION].array().to_numpy(zero_copy_only=False))
 
 
@@ -151,7 +151,7 @@ def every_partition(requests: Columns | None, count: int) -> Columns:
 
 
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
-    """Return the number and the tuples of each partition that has any."""
+    """Yield the number and the tuples of each partition that has tuples."""
     if PARTITION not in columns.names:
         return [(0, columns)] if columns.rows else []
     partitions = columns[PARTITION].array().to_numpy(zero_copy_only=False)
@@ -163,7 +163,7 @@ def parts(columns: Columns) -> list[tuple[int, Columns]]:
 
 
 def _placed(columns: Columns, partitions: Any) -> Columns:
-    """Return the tuples in `partitions` (one for each tuple): sorted by partition, with it as the hidden column."""
+    """Return the tuples sorted by `partitions` (one for each tuple), which becomes the hidden column."""
     order = numpy.argsort(partitions, kind="stable")
     ordered = pa.array(numpy.asarray(partitions)[order].astype(numpy.int32), _KIND)
     moved = columns if (order == numpy.arange(len(order))).all() else columns.take(order.tolist())

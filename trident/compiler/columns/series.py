@@ -18,14 +18,14 @@ from trident.compiler.columns.columns import Column, Columns
 
 
 class WrongDtype(TypeError):
-    """A Series has a dtype whose values a column of the declared type does not take."""
+    """A Series has a dtype whose values a column of the declared type cannot hold."""
 
 
 # --- from columns -------------------------------------------------------------------------------------------------
 
 
 def to_series(column: Column, name: str) -> "pd.Series[Any]":
-    """Return a column as a Series that a user's function may change."""
+    """Return a column as a Series that the user's function may change."""
     series = _viewed(column, name)
     return series if series.dtype == object else series.copy()  # Arrow's memory is not for writing
 
@@ -37,7 +37,7 @@ def to_frame(columns: Columns, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _viewed(column: Column, name: str) -> "pd.Series[Any]":
-    """Return a column as a Series, which may share Arrow's memory."""
+    """Return a column as a Series. The Series may share Arrow's memory."""
     if kinds.is_nested(column.kind):
         series: pd.Series[Any] = pd.Series(column.values(), dtype=object)
     else:
@@ -93,7 +93,7 @@ def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _plain(value: Any, whole: bool, row: int, kind: pa.DataType) -> Any:
-    """Return an object in a Series in the form that a function of tuples would return."""
+    """Return an object of a Series in the form in which a function of tuples would return it."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float):  # numpy.float64 too

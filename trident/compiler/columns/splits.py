@@ -1,4 +1,4 @@
-"""Splits: one table for all streams, with a row for each tuple that the split's function sends, in order of sending."""
+"""Splits: one table for all streams, with a row for each tuple that the split's function sends, in that order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from trident.compiler.columns.calls import (
     tuple_column,
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failed_rows import FailedRows
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.row_failures import FailedRows
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Part
@@ -45,7 +45,7 @@ def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
 
 
 def splitting(operation: Operation, where: Where, streams: Streams, after: frozenset[str]) -> CallKernel:
-    """Return the kernel of a split: it returns the tuples of all streams, with only the fields in `after`."""
+    """Return the kernel of a split. It returns the tuples of all streams, with only the fields in `after`."""
     if operation.call is Call.FUNCTION:
         call = _collected(operation, where, streams)
     else:
@@ -59,14 +59,14 @@ def splitting(operation: Operation, where: Where, streams: Streams, after: froze
 
 
 def _as_pairs(result: Any) -> Iterable[Any]:
-    """Return the pairs (stream, values) in a function's result for a tuple, which may be one pair or many."""
+    """Return the pairs (stream, values) in a function's result for a tuple. The result may be one pair or many."""
     many = type(result) is GeneratorType or isinstance(result, list | Iterator)
     return result if many else (result,)
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The second part of a split's kernel: it turns the pairs from the function into the tuples of all streams."""
+    """The second part of a split's kernel: it converts the function's pairs into the tuples of all streams."""
 
     where: Where
     streams: Streams
@@ -136,7 +136,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class OfStream(Where):
-    """The call of a split's function, as errors name it, together with the stream to which it sent a tuple."""
+    """The call of a split's function as errors describe it, with the stream to which it sent a tuple."""
 
     stream: str = ""
 
@@ -162,7 +162,7 @@ def _collected(operation: Operation, where: Where, streams: Streams) -> Callable
 
 
 class StreamsCollector:
-    """A collector that keeps what a Function sends to streams for one tuple."""
+    """A collector that keeps the tuples which a Function sends to streams for one input tuple."""
 
     __slots__ = ("pairs", "_widths")
 
@@ -187,5 +187,5 @@ class StreamsCollector:
         self.pairs.append((stream, tuple(values)))
 
     def emit(self, values: Sequence[Any]) -> None:
-        """Raise TypeError: a tuple needs the name of a stream, which only `emitTo` takes."""
+        """Raise TypeError: a tuple needs the name of a stream, and only `emitTo` has it."""
         raise TypeError(f"emit names no stream: write emitTo({next(iter(self._widths))!r}, [...])")

@@ -1,4 +1,4 @@
-"""Columns of keys from keys as user code writes them: a tuple or list of values, or the value of a single field."""
+"""Columns of keys from the keys that user code writes: tuples or lists of values, or values of a single field."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
 
 
 def _of_one(keys: Sequence[Any], kind: pa.DataType) -> list[Sequence[Any]]:
-    """Return keys of a single field as rows.
+    """Return the keys of a single field as rows.
 
     A key is the value itself, or a tuple that holds only the value (or a list, unless the field itself is a list).
     """

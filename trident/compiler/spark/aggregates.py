@@ -34,7 +34,7 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
 
 
 def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> PendingFunction:
-    """Return one row for each group; Python merges the partial accumulators in `frame`.
+    """Return one row for each group: Python merges the partial accumulators in `frame`.
 
     Without key fields there is one row, even without a tuple.
     """
@@ -42,7 +42,7 @@ def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Pending
 
 
 def gathered_by_key(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, profile: Profile) -> PendingFunction:
-    """Return the results of aggregators that see every tuple of a group; `frame` holds tuples of the fields `entering`.
+    """Return the results of aggregators that see every tuple of a group. `entering` are the fields of `frame`.
 
     Every group is whole in one partition.
     """
@@ -77,7 +77,7 @@ def gathered_in_partitions(tuples: PendingFunction, spec: GatherSpec) -> Pending
 
 
 def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataFrame:
-    """Return the rows with equal keys in one partition.
+    """Return the rows, those with equal keys in one partition.
 
     Without keys all rows are in one partition, which exists even if `frame` has no partition.
     """
@@ -87,7 +87,7 @@ def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataF
 
 
 def catalyst(member: FoldMember, partial: bool) -> str:
-    """Return a built-in aggregate in SQL, over tuples, or over partial accumulators where `partial` is true."""
+    """Return a built-in aggregate in SQL: over tuples, or over partial accumulators if `partial` is true."""
     native, kind = member.aggregation.native, type_ddl(member.aggregation.type)
     if native == "count" and not partial:
         return f"CAST(count(1) AS {kind})"
@@ -112,7 +112,7 @@ def _total(field: str, kind: str) -> str:
 
 
 def _average(member: FoldMember, field: str, partial: bool) -> str:
-    """Return an average in SQL: sum and count, or the quotient that presents them, which is null for no tuples."""
+    """Return an average in SQL: the accumulator (sum and count), or its quotient, which is null for no tuples."""
     total_kind, _ = (type_ddl(field.dataType) for field in member.aggregation.type.fields)  # type: ignore[attr-defined]
     total = _total(f"{field}.total" if partial else field, total_kind)
     count = f"coalesce(sum({field}.count), 0L)" if partial else f"count({field})"

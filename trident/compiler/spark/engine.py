@@ -40,10 +40,10 @@ from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
 
 INLINE_BYTES = 32 << 20
-"""An output whose result was larger is written by the executors the next time, if they reach the checkpoint."""
+"""If an output's result was larger than this, executors write the next one into files, if they reach the checkpoint."""
 
 _INTERRUPT_AGAIN = 0.05
-"""Seconds between interruptions: a job that was not yet submitted at one interruption is stopped by the next."""
+"""Seconds between interruptions. A job that was not submitted yet at one interruption is stopped by the next."""
 
 
 class SparkEngine:
@@ -80,7 +80,7 @@ class SparkEngine:
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
-        """Return the folder for this attempt's large results; None where the executors do not reach it."""
+        """Return the folder for this attempt's large results; None if the executors do not reach the run's files."""
         if self._folders is None:
             return None
         with self._lock:
@@ -89,7 +89,7 @@ class SparkEngine:
         return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
 
     def ledger(self, attempt: str) -> Ledger | None:
-        """Return the ledger of one job of an attempt; None where the run keeps none."""
+        """Return the ledger of one job of an attempt; None if the run keeps no ledger."""
         return None if self._secret is None else Ledger(self._secret, attempt)
 
     def compile_request(self, plan: RequestPlan) -> Answer:
@@ -101,7 +101,7 @@ class SparkEngine:
         return SparkFrames(self._spark, None if self._folders is None else self._folders.files)
 
     def close(self) -> None:
-        """End the warm-up, and give back the sessions for DRPC steps and puts; the user's session stays open."""
+        """End the warm-up, and close the sessions for DRPC steps and puts. The user's session stays open."""
         if self._warm_up is not None:
             self._warm_up.end()
         if self.puts is not None:
@@ -111,7 +111,7 @@ class SparkEngine:
 
 @dataclass(slots=True)
 class _Job:
-    """One run of a stage: its number in the slot, the failure that one of its tasks reported, and whether it ended."""
+    """A run of a stage: its number in the slot, the failure that a task reported, and whether the run has ended."""
 
     number: int
     failure: str = ""
@@ -164,7 +164,9 @@ class SparkSlot:
             self._running.clear()
 
     def _layout(self, stage: Stage, caught: Mapping[int, Caught], thorough: bool) -> StageLayout:
-        """Return the layout of a stage in which these nodes catch; unless `thorough`, only those that do so at no cost.
+        """Return the layout of a stage in which the nodes of `caught` catch failing tuples.
+
+        Without `thorough`, only those nodes catch that can do so at no cost.
 
         A node catches at no cost if all fields of its tuples come to it in any case.
         """
@@ -192,7 +194,10 @@ class SparkSlot:
         raise better  # not within `except`: Spark's own error would be printed before it
 
     def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
-        """Return the error to raise in place of `error`: of a cancelled attempt, of a failed task, or a translation."""
+        """Return the error to raise in place of `error`.
+
+        It is the attempt's cancellation, a failure that a task reported, or the translation of `error`.
+        """
         if self._cancelled.is_set():
             return AttemptCancelledError(f"attempt {attempt} was cancelled")
         reported = decoded(job.failure) if job.failure else None
@@ -286,11 +291,11 @@ class SparkSlot:
             self.session.interruptAll()
 
     def close(self) -> None:
-        """Give the session back."""
+        """Release the session."""
         released(self.session)
 
 
 def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
-    """Return the number of tuples that enter the stage; None where an input does not know its number."""
+    """Return the number of tuples that enter the stage; None if some input does not know its number."""
     known = [emission.num_rows if isinstance(emission, pa.Table) else emission.rows for emission in inputs.values()]
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)

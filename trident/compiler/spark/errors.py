@@ -51,7 +51,7 @@ _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED"
 
 
 def translated(error: BaseException) -> BaseException:
-    """Return the library's error for an exception of Spark; the exception itself if there is no better error."""
+    """Return the library's error for an exception of Spark; the exception itself if the library has no better error."""
     if isinstance(error, TridentError):
         return error
     text = _text(error)
@@ -76,7 +76,7 @@ def translated(error: BaseException) -> BaseException:
 
 
 def _setup_error(text: str) -> SparkFailedError | None:
-    """Return the error for workers or a session of Spark's that are broken, with the way out; None for other texts."""
+    """Return the error for a text that shows broken workers or a broken session; None for other texts."""
     missing = _MISSING.search(text)
     if missing is not None:
         lacks = f"Spark's Python workers have no module {missing[1]!r}"

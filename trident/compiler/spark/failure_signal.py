@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from trident.compiler.spark.sessions import is_connect
 
 OnFailure = Callable[[int, str], None]
-"""A function that gets the number of a job and the text of its failure; a thread calls it that Spark's scheduler waits
-for."""
+"""A function that gets the number of a job and the text of its failure. Spark's scheduler waits for the thread that
+calls the function."""
 
 _Failures = tuple[tuple[int, str], ...]
 
 
 class _FailureParam(AccumulatorParam[_Failures]):
-    """An accumulator that collects failures on a worker; on the driver it hands them on and keeps nothing."""
+    """An accumulator of failures. On a worker it collects them; on the driver it calls `on_failure` with each."""
 
     def __init__(self, on_failure: OnFailure | None = None) -> None:
         self._on_failure = on_failure
@@ -53,11 +53,11 @@ class FailureSignal:
     job: int = 0
 
     def of(self, job: int) -> "FailureSignal":
-        """Return the signal for the job of this number."""
+        """Return the signal for the job with this number."""
         return replace(self, job=job)
 
     def send(self, text: str) -> None:
-        """Tell the driver of a failure when this task ends."""
+        """Record a failure, which Spark sends to the driver when this task ends."""
         pickle.loads(self.accumulator).add(((self.job, text),))  # noqa: S301  # made by `signal_of`
 
 

@@ -1,4 +1,4 @@
-"""Large results by reference. The workers that have them write files, and each file is durable before it is named.
+"""Large results by reference: the workers that hold them write files. Each file is durable before a result names it.
 
 A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that no result names the file of
 a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
@@ -28,10 +28,10 @@ MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.
 """The row in which a task describes the file that it wrote."""
 
 FROZEN = "frozen"
-"""The folder of all frozen files, in the place of a run's files."""
+"""The folder of all frozen files, relative to the place of the run's files."""
 
 PROBES = (".probe-", ".answer-")
-"""How the names of files begin by which executors show that they reach the place."""
+"""The beginnings of the names of files by which executors show that they reach the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FrozenFolders:
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """The folder for an attempt's large results; `folder` is relative to the place of the run's files."""
+    """The folder for large results of one stage of an attempt. `folder` is relative to the place of the run's files."""
 
     files: FileStore
     folder: str
@@ -79,7 +79,7 @@ class FileFolder:
 def write_frozen(
     batches: Iterator[pa.RecordBatch], files: FileStore, folder: str, part: str, schema: pa.Schema
 ) -> FrozenFile | None:
-    """Write batches to one new file in `folder`, durable with its name.
+    """Write batches to one new file in `folder`. The file and its name are durable.
 
     Returns None, and writes nothing, where there are no rows.
     """
@@ -100,7 +100,7 @@ def write_frozen(
 
 @dataclass(frozen=True, slots=True)
 class FreezeWriter(OnWorker):
-    """A function that writes a partition's batches to a file and yields one manifest row; none without rows."""
+    """A function that writes a partition's batches to a file, and yields a manifest row if there are rows."""
 
     folder: FileFolder
     part: str
@@ -115,7 +115,7 @@ class FreezeWriter(OnWorker):
 
 
 def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
-    """Return a large result by reference, from the manifest rows that its tasks gave."""
+    """Return a large result by reference. `table` holds the manifest rows that the tasks returned."""
     rows = sorted(table.to_pylist(), key=lambda row: str(row["name"]))
     return FrozenFiles(folder, tuple(FrozenFile(**row) for row in rows), schema)
 
@@ -146,7 +146,7 @@ def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
 
 
 def read_whole(files: FileStore, result: Result) -> pa.Table:
-    """Return all rows of a result, from its files where it has some."""
+    """Return all rows of a result; they are read from its files if it has files."""
     if isinstance(result, pa.Table):
         return result
     return pa.concat_tables([result.schema.empty_table(), *read_frozen(files, result)])
@@ -156,7 +156,7 @@ def read_whole(files: FileStore, result: Result) -> pa.Table:
 
 
 def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
-    """Return whether the executors reach the very place of files that the driver does.
+    """Return whether the executors reach the same place of files as the driver.
 
     The executors are asked to read a probe file, and to answer with a file of their own there. Where one of them says
     why it cannot, that is logged.
@@ -188,7 +188,7 @@ def _holds(files: FileStore, name: str, token: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A function that reads a probe and answers with a file, whose name it gives; or it gives the reason why not."""
+    """A function that reads the probe file and writes an answer file. It yields that file's name, or why it failed."""
 
     files: FileStore
     token: str

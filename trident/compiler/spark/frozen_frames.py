@@ -1,4 +1,4 @@
-"""Frozen rows as DataFrames; the files of large results are read by the workers."""
+"""Frozen rows as DataFrames. The workers read the files of large results."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,14 @@ class Frames(Protocol):
     """A maker of DataFrames of frozen rows."""
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
-        """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` is removed."""
+        """Return the rows as a DataFrame of these fields.
+
+        It is valid until the frozen content or `scratch` is removed.
+        """
         ...
 
     def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
-        """Write the rows of frozen files as Parquet files to `target`, and return these files.
+        """Write the rows of frozen files as Parquet files to `target`, and return these Parquet files.
 
         Returns None where the workers do not reach both `target` and the frozen files.
         """
@@ -87,7 +90,7 @@ class SparkFrames:
         return self._reached[files.address]
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
-        """Return the number of each file, in a partition of its own."""
+        """Return a DataFrame of the numbers of the files, each number in a partition of its own."""
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 
@@ -115,19 +118,19 @@ class SparkFrames:
             self.session.interruptAll()
 
     def close(self) -> None:
-        """Give the session back."""
+        """Release the session."""
         released(self.session)
 
 
 def _ours(error: Exception) -> TridentError:
-    """Return the library's error that a failed job stands for; an OutputError where it stands for none."""
+    """Return the library's error for a failed job; an OutputError if no other error fits."""
     better = translated(error)
     return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFrozen(OnWorker):
-    """A function from numbers of files to their rows."""
+    """A function that workers call with numbers of files; it yields the rows of these files."""
 
     files: FileStore
     frozen: FrozenFiles

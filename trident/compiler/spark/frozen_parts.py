@@ -1,4 +1,4 @@
-"""Parts of frozen files for tasks, which put them into a state or read them as inputs of a later stage."""
+"""Parts of frozen files for tasks, which put the rows into a state or read them as inputs of a later stage."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from trident_spouts.shares import SharesEmission
 from trident_state.store import SharedSnapshot
 
 PART_ROWS = 1 << 18
-"""The most rows of a part; a worker holds them in memory in several forms."""
+"""The most rows of a part. A worker holds them in memory in several forms at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a file that one task takes: the number of the file, the first row, and how many they are."""
+    """Some rows of a file, for one task: the number of the file, the first row, and the number of rows."""
 
     file: int
     start: int
@@ -27,7 +27,7 @@ class Part:
 
 
 def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
-    """Divide the files into parts, so that a batch keeps several workers busy even if Spark made one file of it.
+    """Divide the files into parts, so that a batch occupies several workers even if Spark wrote one file.
 
     >>> from trident.compiler.results import FrozenFile
     >>> parts_of(FrozenFiles("", (FrozenFile("a", 1, PART_ROWS + 1, 0),), pa.schema([])))
@@ -48,7 +48,7 @@ class ReadPart:
     frozen: FrozenFiles
 
     def __call__(self, part: Part) -> pa.Table:
-        """Return the rows of a part. Raises LogCorruptError if its file is missing or damaged."""
+        """Return the rows of a part. Raises LogCorruptError if the part's file is missing or damaged."""
         one = FrozenFiles(self.frozen.folder, (self.frozen.files[part.file],), self.frozen.schema)
         (table,) = read_frozen(self.files, one)
         return table.slice(part.start, part.rows)
@@ -56,7 +56,7 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True)
 class AskPart:
-    """The function by which a worker reads a part, and queries a state for its rows."""
+    """The function by which a worker reads a part and queries a state for the part's rows."""
 
     read: ReadPart
     question: Question
@@ -77,13 +77,13 @@ def carried(files: FileStore, frozen: FrozenFiles, schema: StructType, where: st
 
 
 def files_of(tuples: object) -> FrozenFiles | None:
-    """Return the frozen files of which `carried` made an emission; None for any other tuples."""
+    """Return the frozen files from which `carried` made this emission; None for any other tuples."""
     return tuples.read.frozen if isinstance(tuples, SharesEmission) and isinstance(tuples.read, ReadPart) else None
 
 
 def answered(
     files: FileStore, frozen: FrozenFiles, question: Question, snapshot: SharedSnapshot, schema: StructType
 ) -> SharesEmission:
-    """Return the rows of frozen files with the answers of a state, for which the workers ask."""
+    """Return the rows of frozen files, each with its answer from a state. The workers query the state."""
     read = AskPart(ReadPart(files, frozen), question.detached(), snapshot)
     return SharesEmission(parts_of(frozen), read, schema, None, question.step)

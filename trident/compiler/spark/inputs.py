@@ -1,4 +1,4 @@
-"""The inputs of a stage: rows that Spark has or reads, and sources that a Python function reads in the workers."""
+"""The inputs of a stage: rows that Spark has or reads, and sources that Python functions read on the workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from trident_spouts.executor import Emission
 
 
 def _no_reader() -> None:
-    """Return None: there is no reader for an input that Python cannot read on the workers."""
+    """Return None: Python cannot read this input on the workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class StageInput:
 
     @classmethod
     def of_frame(cls, frame: DataFrame, rows: int | None = None) -> "StageInput":
-        """Return the input of a DataFrame that exists."""
+        """Return the input for an existing DataFrame."""
         return cls(lambda: frame, rows=rows)
 
     @classmethod
     def of_reader(cls, reader: PendingFunction, rows: int | None = None) -> "StageInput":
-        """Return the input of a source that only Python reads."""
+        """Return the input for a source that only Python can read."""
         return cls(reader.frame, lambda: reader, True, rows=rows)
 
 
 def stage_input(
     node: Node, names: Sequence[str], source: Emission | pa.Table, session: SparkSession, scratch: Path
 ) -> StageInput:
-    """Return the input of a stage at this node. `names` are the fields that are read of it."""
+    """Return the input of a stage at this node. `names` are the fields of the input that are read."""
     emission = ArrowEmission(source) if isinstance(source, pa.Table) else source
     emission.check_planned()
     if emission.python_only(session):
@@ -84,7 +84,10 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
 
 
 def count_branches(step: str, source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
-    """Yield a branch for each part of a source whose tuples only the workers see: it counts them."""
+    """Yield a branch for each part of a source whose tuples only the workers see.
+
+    The branch counts the part's tuples.
+    """
     if isinstance(source, pa.Table):
         return
     for number, (counter, counted) in enumerate(source.counters(session)):

@@ -1,4 +1,4 @@
-"""The Java that Spark's launcher would start: ``$JAVA_HOME/bin/java`` or, without JAVA_HOME, ``java`` on the path."""
+"""The Java that Spark's launcher starts: ``$JAVA_HOME/bin/java`` or, without JAVA_HOME, ``java`` on the path."""
 
 import os
 import re
@@ -11,13 +11,13 @@ LEAST = 17
 
 
 def machine_java() -> str | None:
-    """Return the path of the java binary that Spark's launcher would take, or None if there is none."""
+    """Return the path of the java binary that Spark's launcher would start, or None if there is none."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def java_version(java: str) -> int:
-    """Return the feature release of a java binary (8, 17, 21, ...); 0 if it does not run.
+    """Return the feature release of a java binary (8, 17, 21, ...); 0 if the binary does not run.
 
     >>> java_version("/no/such/java")
     0
@@ -31,7 +31,7 @@ def java_version(java: str) -> int:
 
 
 def why_no_java() -> str | None:
-    """Return, in words for messages, why Spark has no Java here and what to do; None if it has one."""
+    """Return a text that says why Spark has no Java here and what to do; None if Spark has one."""
     own = machine_java()
     version = java_version(own) if own else 0
     if version >= LEAST:

@@ -14,7 +14,7 @@ from trident.plan.nodes import Join, Merge
 
 
 def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
-    """Return the rows of all frames with the fields `names`, in the merge's types; fields match by position."""
+    """Return the rows of all frames with the fields `names`, in the merge's types. Fields correspond by position."""
     needed = set(names)
     fields = [(position, field) for position, field in enumerate(node.schema.fields) if field.name in needed]
     parts = []
@@ -30,7 +30,7 @@ def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> Da
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of all frames; columns match by position."""
+    """Return the rows of all frames. Columns correspond by position."""
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 
@@ -41,7 +41,7 @@ def _item(source: StructField, field: StructField) -> str:
 
 
 def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]], names: Sequence[str]) -> DataFrame:
-    """Return the joined tuples with the fields `names`. `used` are the fields that the join reads of each frame.
+    """Return the joined tuples with the fields `names`. `used` holds, for each frame, the fields that the join reads.
 
     Streams that must have a tuple are joined first, by inner joins, so that only keys that all of them have remain. A
     stream that may be missing is then joined by a left join, wherever it is in the list. If all streams may be missing,
@@ -74,7 +74,7 @@ def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]
 
 
 _FOR_NULL = {"bigint": "-9223372036854775807L", "int": "-2147483647", "string": "'__trident_null'"}
-"""A value that stands for null while keys are compared."""
+"""A text that stands for null while keys are compared."""
 
 
 def _keys_equal(left: str, right: str, kind: DataType) -> str:

@@ -1,4 +1,4 @@
-"""Updates of a state by Spark's workers, key by key: one job, from the frozen tuples to files of the results.
+"""Updates of a state by Spark's workers, key by key: one job reads the frozen tuples and writes the results into files.
 
 A first task for each part of the tuples reads it, and cuts it by key; what it sends on is a row for each second task,
 with the tuples as bytes: Spark moves a few large rows, and no type changes on the way. A second task has all tuples of
@@ -29,10 +29,10 @@ from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.store import SharedSnapshot
 
 TASK_ROWS = 1 << 17
-"""The number of tuples for one task, on average; a worker holds them as Python objects."""
+"""The average number of tuples of a task. A worker holds them as Python objects."""
 
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary())])
-"""The row in which the tuples of a part travel to the task that has their keys."""
+"""The row that carries tuples of one part to the task that has their keys."""
 
 REPORT = pa.schema(
     [
@@ -43,12 +43,12 @@ REPORT = pa.schema(
         ("refusal", pa.string()),
     ]
 )
-"""The row in which a task tells how many tuples it had, and describes a file that it wrote; or why it could not."""
+"""The row in which a task tells how many tuples entered and describes a file that it wrote, or tells why it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedResult:
-    """The results of an update by reference. `emitted` is None where nobody wants the tuples that it emits."""
+    """The results of an update by reference. `emitted` is None if nobody reads the tuples that the update emits."""
 
     puts: FrozenFiles
     emitted: FrozenFiles | None
@@ -57,7 +57,7 @@ class KeyedResult:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The files that an update is to write: their folder, and the fields of the puts and of the tuples that it emits.
+    """The files that an update must write: their folder, the fields of the puts, and the fields of the emitted tuples.
 
     `emitted` is None where nobody wants these tuples.
     """
@@ -80,7 +80,7 @@ class KeyedJob:
 
     @property
     def tag(self) -> str:
-        """The tag of the job in Spark: no other job of the session has it."""
+        """The tag of the job in Spark. No other job of the session has this tag."""
         return f"trident-{self.wanted.folder.folder.replace(',', '_')}"
 
     @property
@@ -90,13 +90,13 @@ class KeyedJob:
         return len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """Return the reports of the tasks, as a job that did not run yet."""
+        """Return the reports of the tasks as a DataFrame. The job has not run yet."""
         cut, update = self.functions(self.tasks)
         parts = numbers_frame(session, len(self.tuples.shares)).mapInArrow(cut, spark_schema(_CUT))
         return parts.repartitionById(self.tasks, "task").mapInArrow(update, spark_schema(REPORT))
 
     def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
-        """Return the function that cuts parts of the tuples for so many tasks, and that of each of these tasks."""
+        """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
         update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, self.wanted.folder, self._outputs)
         return CutByKey(self.update, self.tuples, tasks), update
 
@@ -105,7 +105,7 @@ class KeyedJob:
         return tuple(schema for schema in (self.wanted.puts, self.wanted.emitted) if schema is not None)
 
     def result(self, reports: pa.Table) -> KeyedResult:
-        """Return what the tasks report. Raises the error with which one of them refused."""
+        """Return the update's result from the reports of its tasks. Raises the first error that a task reported."""
         rows = reports.to_pylist()
         for row in rows:
             if row["refusal"] is not None:
@@ -126,7 +126,7 @@ class KeyedJob:
 
 @dataclass(frozen=True, slots=True)
 class CutByKey(OnWorker):
-    """A function from numbers of parts to their tuples, in a row for each task that has keys of them."""
+    """A function from numbers of parts to their tuples: one row for each part and task that has keys of the part."""
 
     update: KeyedUpdate
     tuples: SharesEmission
@@ -157,7 +157,7 @@ def _packed(tuples: pa.Table) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class UpdateKeys(OnWorker):
-    """A function from all tuples of some keys to reports on the files with what the update makes of them.
+    """A function from all tuples of some keys to reports. It updates the state's values of these keys and writes files.
 
     A refusal is a row and not a failure of the task: Spark would run a task again that cannot succeed.
     """

@@ -1,4 +1,4 @@
-"""A stage's plan as DataFrames: new ones for every attempt.
+"""A stage's plan as DataFrames, which are made anew for every attempt.
 
 Native operations become Columns, adjacent Python operations one ``mapInArrow``, aggregates either Catalyst's own or
 partial folds in Python.
@@ -100,7 +100,7 @@ class Lowering:
         self._thorough = thorough
         self._checkpoints: list[DataFrame] = []
         self.reports: list[DataFrame] = []
-        """For each Python function whose tuples were kept so far, a frame of its reports: a row for each."""
+        """A frame of reports for each Python function whose tuples were kept so far. Each row is a report."""
 
     def frame(self, node: Node) -> DataFrame:
         """Return this node's output, with the fields that any step reads and perhaps more."""
@@ -129,7 +129,7 @@ class Lowering:
         return frame if count is None else partitions.spread(frame, count)
 
     def _repartitioned_by_hint(self, node: Node) -> DataFrame:
-        """Return a node's output, repartitioned if a hint asks for it and the node moves tuples."""
+        """Return a node's output. It is repartitioned if a hint asks for that and the node moves tuples."""
         frame, count = self._lowered(node), self.layout.partitions[id(node)]
         if count is None or self._keeps_partitions(node):
             return frame
@@ -142,16 +142,18 @@ class Lowering:
         return partitions.spread(frame, count)
 
     def _keeps_partitions(self, node: Node) -> bool:
-        """Return whether a node's tuples stay in the partitions in which the node makes them: no hint moves them."""
+        """Return whether no hint moves a node's tuples out of the partitions in which the node creates them."""
         here = keeps_partitions(node) or isinstance(node, Repartition | StateStep | MultiReduce)
         return here or self.layout.partitions[id(node)] is None
 
     def keep_input(self, node: Node) -> None:
-        """Evaluate an input at once and keep the frame, so that it is read only once, however many nodes use it."""
+        """Evaluate an input now and keep the frame, so that it is read once even if several nodes use it."""
         self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """Return the frame, evaluated at once and kept, so that it is read only once, however many nodes use it.
+        """Evaluate the frame now and keep it, so that it is read once even if several nodes use it.
+
+        Return the kept frame.
 
         Spark would fill a lost cache again, perhaps with other values. It does not fill a checkpoint again: a job that
         reads a lost part of a checkpoint fails.
@@ -174,7 +176,7 @@ class Lowering:
             unpersist(self._checkpoints.pop())
 
     def _kept_function(self, pending: PendingFunction) -> DataFrame:
-        """Return the tuples that a Python function gives, evaluated now and once.
+        """Return the tuples that a Python function emits. The function is evaluated now, and only once.
 
         Reports of the function are rows of the evaluated frame; only the driver reads these rows, from `reports`.
         """
@@ -186,7 +188,7 @@ class Lowering:
         return both.where(f"{REPORT} IS NULL").drop(REPORT)
 
     def _sending(self, pending: PendingFunction, where: str, ids: bool = True) -> tuple[PendingFunction, Edge | None]:
-        """Return a function with reports among its rows, and the edge over which its rows are sent, for the ledger."""
+        """Return the function with reports among its rows, and the edge over which the ledger expects its rows."""
         if self._ledger is None:
             return pending.reporting(self._signal), None
         if pending.root is not None:
@@ -196,14 +198,17 @@ class Lowering:
 
     @property
     def _shuffling(self) -> Profile:
-        """The profile by which rows of the ledger are brought together: by a shuffle, in a small batch too.
+        """The profile for moving the ledger's rows together: always by a shuffle, even in a small batch.
 
         A coalesce would give several partitions to one task, and the number of this task to all of them.
         """
         return self.profile if self._ledger is None else replace(self.profile, small=False)
 
     def _root(self, node: Node, below: Node) -> Root | None:
-        """Return the way of a source's tuples into a chain that ends in this node, if the batch has a ledger."""
+        """Return the ledger's root for a source whose tuples enter a chain that ends in `node`.
+
+        None if the batch has no ledger, or if no input of the stage is below the chain.
+        """
         while self._ledger is not None and id(below) not in self._inputs and moves(below):
             (below,) = sources_of(below)
         source = self._inputs.get(id(below))
@@ -212,7 +217,7 @@ class Lowering:
         return Root(f"{below.step} to {node.step}", source.rows)
 
     def _frame_of(self, pending: PendingFunction) -> DataFrame:
-        """Return the tuples that a Python function gives, for Spark to go on with.
+        """Return the tuples that a Python function emits, as a DataFrame for further steps of Spark.
 
         Spark would treat reports as tuples. So the result of a function that catches failing tuples is kept, which is
         slow; or the function does not catch, and if it fails, the stage runs again with a function that does.
@@ -227,14 +232,14 @@ class Lowering:
     # --- Python operations -----------------------------------------------------------------------------------------
 
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
-        """Return the Python operations that end in this node as one function, and the DataFrame that it runs over.
+        """Return the Python operations that end in this node as one function, and the DataFrame that is its input.
 
         Returns None where the node was lowered already, or where Python has nothing to do.
         """
         return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """Return the chain that ends in this node and gives the fields `leaving`, and the DataFrame that it runs over.
+        """Return the chain of operations that ends in this node and emits `leaving`, and its input as a DataFrame.
 
         Where Python can read the source, the chain reads it in the same worker.
         """
@@ -259,7 +264,7 @@ class Lowering:
         return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
 
     def _reader(self, node: Node) -> PendingFunction | None:
-        """Return the function that reads a source in Python; None where a hint gives the source's partitions.
+        """Return the function that reads a source in Python; None if a hint sets the number of the source's partitions.
 
         It is also None for a source with several readers that only Python can read: such a source is read once and
         kept. A source that Spark can read, too, is read again instead, which costs no more.
@@ -274,7 +279,7 @@ class Lowering:
         return self._readers[id(node)]
 
     def pending(self, node: Node) -> PendingFunction | None:
-        """Return the Python function that this node ends in, not yet part of a DataFrame.
+        """Return the Python function whose output is this node's output and which is not yet part of a DataFrame.
 
         Returns None where Spark itself does the node's work, or where the node was lowered already.
         """
@@ -361,7 +366,7 @@ class Lowering:
         return merged_by_key(self._frame_of(folding), spec, self.profile)
 
     def _ends(self, node: Node) -> bool:
-        """Return whether a node's output goes to the driver, so that reports may come with it.
+        """Return whether the driver alone reads a node's output, so that reports may be among its rows.
 
         An aggregate within the plan carries reports only for the ledger.
         """
@@ -421,7 +426,7 @@ class Lowering:
         return PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
-        """Return whether Python folds a partition's tuples, and not Catalyst.
+        """Return whether Python, and not Catalyst, folds a partition's tuples.
 
         Python does where only Python can, or where the tuples are in Python already.
         """
@@ -433,11 +438,11 @@ class Lowering:
         return chain is not None or not all_native(node)
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
-        """Return the Python operations before an aggregate that nothing else reads: the fold can run with them."""
+        """Return the Python operations before an aggregate, if nothing else reads their output; otherwise None."""
         return self._unshared_chain(node.source, read_fields(node))
 
     def _as_they_are(self, node: Node, source: Node, names: Sequence[str]) -> tuple[Chain, DataFrame]:
-        """Return the output of `source` for a function of `node`, with a chain that changes nothing."""
+        """Return the output of `source` as the input of `node`'s function, with a chain that changes nothing."""
         schema = arrow_schema(select(source.schema, names))
         return Chain((), schema, schema, root=self._root(node, source)), self.select(source, names)
 
@@ -465,7 +470,7 @@ class Lowering:
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
     def _coalesce_input(self, node: Node) -> None:
-        """Coalesce the input behind this node if it is one partition, and nothing else reads or repartitions it.
+        """Coalesce the input below this node, if the input is one partition and no other node reads or repartitions it.
 
         Spark does not know that the input is one partition, and would shuffle the tuples for an aggregate. A coalesce
         anywhere after the input would split what Spark runs as one loop.
@@ -480,7 +485,7 @@ class Lowering:
             (node,) = sources_of(node)
 
     def _pane_fold(self, node: WindowPanes) -> PendingFunction | None:
-        """Return panes folded by Python, where only Python can or where the tuples are in Python already; else None."""
+        """Return the panes folded by Python; None if Catalyst can fold them and Python does not have the tuples."""
         reads = set(entering_panes(node))
         names = [name for name in node.source.schema.names if name in reads] or node.source.schema.names[:1]
         chain = self._unshared_chain(node.source, names)
@@ -502,7 +507,7 @@ class Lowering:
         return partitions.repartitioned(node, self.frame(node.source), names, before, count, own, self._txid)
 
     def _choosing(self, node: Repartition, names: list[str], count: int) -> PendingFunction:
-        """Return the tuples with one more field: the partition that the user's function chooses."""
+        """Return the tuples with one more field: the number of the partition that the user's function chooses."""
         choice = choice_of(node, count)
         entering = list(dict.fromkeys([*names, *node.names]))
         leaving = arrow_schema(select(node.schema, names)).append(choice.outputs.field(0))

@@ -26,7 +26,7 @@ from trident.plan.nodes import MultiReduce
 
 _STREAM = "__trident_stream"
 _NO_STREAM = -1
-"""The stream of a row that only makes its partition exist: Spark has no partition without rows."""
+"""The stream number of a row that exists only because Spark has no partition without rows."""
 
 
 def multi_reduced(
@@ -81,7 +81,10 @@ class MultiReducing(OnWorker):
             yield from self._emitted(reducer, 1)
 
     def _emitted(self, reducer: PartitionReducer, least: int) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples emitted since the last call in batches of a bounded size, if there are at least `least`."""
+        """Yield the tuples emitted since the last call, in batches of bounded size; nothing if they are too few.
+
+        `least` is the least number of tuples to yield.
+        """
         emitted = reducer.emitted(least)
         if emitted is not None:
             yield from sliced(emitted, self.spec.outputs)
@@ -100,7 +103,7 @@ class MultiReducing(OnWorker):
 
 
 def _names(groups: Sequence[Sequence[str]], inputs: Sequence[Sequence[str]], stream: int) -> dict[str, str]:
-    """Return the fields that the reducer reads of a stream, each by its name there, with its name in the union."""
+    """Return the fields of a stream that the reducer reads: the field's name in the stream -> its name in the union."""
     names = {name: f"__trident_{stream}_{position}" for position, name in enumerate(inputs[stream])}
     return names | {name: _key(position) for position, name in enumerate(groups[stream] if groups else ())}
 
@@ -115,7 +118,7 @@ def _columns(node: MultiReduce) -> dict[str, DataType]:
 
 
 def _rows(node: MultiReduce, at: int, frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
-    """Return the rows of one stream in the columns of the union: null in the columns of other streams."""
+    """Return the rows of one stream in the columns of the union. The columns of other streams are null."""
     names = {} if at == _NO_STREAM else _names(node.groups, node.inputs, at)
     own = {inner: name for name, inner in names.items()}
     items = [f"{at} AS {_STREAM}"]

@@ -21,7 +21,7 @@ from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
 Learned = dict[tuple[int, str], str]
-"""What was learned with the first batch, by a node's id and a question: "form", "types" or "seen"."""
+"""What the first batch showed, by a node's id and a question: "form", "types" or "seen"."""
 
 _STRUCT = "__trident_struct"
 _NO_GENERATOR = ("MULTI_ALIAS_WITHOUT_GENERATOR", "UNSUPPORTED_GENERATOR", "NUM_COLUMNS_MISMATCH")
@@ -70,7 +70,7 @@ class Expressions:
         return result.selectExpr(*all_quoted(before), *items)
 
     def _typed(self, node: Each | Map, result: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
-        """Return `result` with the declared types. Raises UserCodeError if a cast to them could lose something."""
+        """Return `result` with the declared types. Raises UserCodeError if a cast to them could lose information."""
         known = self._learned.get((id(node), "types"))
         if known is None:
             where = where_of(node, node.function)
@@ -114,7 +114,7 @@ class Expressions:
 
 
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:
-    """Return "same" if the result has the declared types, and "cast" if it may be cast to them.
+    """Return "same" if the result has the declared types, and "cast" if it can be cast to them without loss.
 
     Raises UserCodeError for any other result.
     """
@@ -153,7 +153,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
 
 
 def where_of(node: Node, operation: Operation | None) -> Where:
-    """Return what errors about this function name: the step, the function and the fields it reads.
+    """Return what error messages about this function name: the step, the function and the fields that it reads.
 
     An expression has no source line of its own, so the line of the verb's call is used.
     """
@@ -166,7 +166,7 @@ def where_of(node: Node, operation: Operation | None) -> Where:
 
 @contextlib.contextmanager
 def analysed(node: Node) -> Iterator[None]:
-    """Raise Spark's errors about a step's plan as UserCodeErrors that name the step, within this context."""
+    """Raise Spark's errors about a step's plan as UserCodeErrors that name the step, within this block."""
     try:
         yield
     except TridentError:

@@ -1,4 +1,4 @@
-"""Tuples combined by pane and group by Catalyst, where it has the window's combiner."""
+"""Tuples that Catalyst combines by pane and group, where Catalyst has the window's combiner."""
 
 import datetime
 from typing import Any
@@ -17,14 +17,17 @@ _COUNT = "__trident_count"
 
 
 def _literal(micros: int, node: WindowPanes) -> str:
-    """Return microseconds since 1970 as an SQL literal of the type of the window's times; a zoned one is in UTC."""
+    """Return a time as an SQL literal of the type of the window's times.
+
+    `micros` are microseconds since 1970; a zoned time is in UTC.
+    """
     zoned = isinstance(node.schema.fields[0].dataType, TimestampType)
     shown = (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)).isoformat(" ")
     return f"timestamp_ltz'{shown}Z'" if zoned else f"timestamp_ntz'{shown}'"
 
 
 def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
-    """Return the panes of a frame's tuples."""
+    """Return the panes that the tuples of a frame form."""
     spec = pane_spec(node)
     keys: list[Any] = list(all_quoted(node.group))
     (member,) = spec.fold.members

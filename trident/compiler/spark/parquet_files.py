@@ -1,4 +1,4 @@
-"""Frozen rows as Parquet files: written by the driver, or by the workers that read the frozen files.
+"""Frozen rows as Parquet files, written by the driver or by the workers that read the frozen files.
 
 On a disk a file keeps a dot before its name until the driver has listed it, so that no reader sees files that cancelled
 or repeated tasks left. On an object store a file has its final name from the start: the name follows from the frozen
@@ -41,7 +41,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""OSErrors that do not pass by waiting; others (a lost connection, a timeout, a full disk) may."""
+"""The errno values of OSErrors that do not pass by waiting. Others (a lost connection, a timeout, a full disk) may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def hidden(self) -> str:
-        """The path of the file until the driver has listed the file."""
+        """The path of the file until the driver lists the file."""
         folder, file = os.path.split(self.name)
         return os.path.join(folder, f".{file}")
 
@@ -64,17 +64,17 @@ class Target(Protocol):
 
     @property
     def place(self) -> FileStore:
-        """The place that workers must reach to write there."""
+        """The place that workers must reach to write the files."""
         ...
 
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
-        """Write a file durably: the rows of the frozen file of this number that belong into a subfolder."""
+        """Write one file durably, with those rows of frozen file `number` that belong into the subfolder."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FolderTarget:
-    """A folder of the batch's own, which is there, and which no reader sees yet."""
+    """The batch's own folder. It exists, and no reader sees it yet."""
 
     folder: Path
 
@@ -105,7 +105,10 @@ class FolderTarget:
 
 @dataclass(frozen=True, slots=True)
 class ObjectTarget:
-    """The objects of one batch, which readers see one by one. `mark` is the start of the log's uuid."""
+    """The objects of one batch.
+
+    Readers see each object as soon as it is written. `mark` is the start of the log's uuid.
+    """
 
     files: ObjectFiles
     mark: str
@@ -118,7 +121,7 @@ class ObjectTarget:
         return self.files.address
 
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
-        """Write an object, unless it is there already with the same rows; see `Target.write`.
+        """Write an object, unless an object with the same rows already exists; see `Target.write`.
 
         Raises OutputConflictError if the object has other rows: then an old copy of the log is at work.
         """
@@ -138,7 +141,7 @@ class ObjectTarget:
 
 
 def _encoded(rows: pa.Table) -> bytes:
-    """Return rows as a Parquet file. Equal rows give equal bytes, as long as the writer's version is the same."""
+    """Return rows as a Parquet file. Equal rows give equal bytes, as long as the version of the writer is the same."""
     sink = pa.BufferOutputStream()
     # In how many chunks the rows lie, and what was noted beside them, differs between the driver that froze them and
     # one that read them from the log.
@@ -147,7 +150,7 @@ def _encoded(rows: pa.Table) -> bytes:
 
 
 def write_parts(tables: Iterable[tuple[int, pa.Table]], target: Target, partitions: Sequence[str]) -> Iterator[Part]:
-    """Write the table of each frozen file, one file for each combination of values of the fields `partitions`.
+    """Write the table of each frozen file: one Parquet file for each combination of values of the fields `partitions`.
 
     Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full or the place away.
     """
@@ -160,7 +163,7 @@ def write_parts(tables: Iterable[tuple[int, pa.Table]], target: Target, partitio
 
 
 def os_trouble(error: OSError, what: str) -> OutputError:
-    """Return the error for a disk, a file system or an object store that refuses."""
+    """Return the error to raise for an error of a disk, a file system or an object store."""
     if isinstance(error, FilesRefusedError):
         return OutputRefusedError(f"{what}: {error}")
     if error.errno == errno.ENAMETOOLONG:
@@ -171,7 +174,7 @@ def os_trouble(error: OSError, what: str) -> OutputError:
 
 
 def _split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the table's rows by the subfolder that they belong to."""
+    """Yield the table's rows by subfolder."""
     if not partitions:
         if table.num_rows:
             yield "", table
@@ -196,7 +199,9 @@ def _shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as Spark and Hive write it into the name of a folder; NUL too, which no name can hold.
+    """Return a text as Spark and Hive write it into the name of a folder.
+
+    NUL, which no file name can hold, is escaped too.
 
     >>> escaped("a/b=c"), escaped(chr(0))
     ('a%2Fb%3Dc', '%00')
@@ -206,7 +211,10 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriteFrozen(OnWorker):
-    """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each such file."""
+    """A function from numbers of frozen files to Parquet files of the same rows.
+
+    It yields a row for each Parquet file.
+    """
 
     files: FileStore
     frozen: FrozenFiles

@@ -1,4 +1,4 @@
-"""Partitions of DataFrames: exactly as many as a hint asks for, with every tuple where its step wants it."""
+"""Partitions of DataFrames: exactly as many as a hint asks for, and each tuple in the partition that its step needs."""
 
 from collections.abc import Sequence
 
@@ -25,12 +25,12 @@ def by_fields(frame: DataFrame, names: Sequence[str], count: int | None) -> Data
 
 
 def in_one(frame: DataFrame, partition: int, count: int) -> DataFrame:
-    """Return all tuples in the partition of this number; there are `count` partitions, the others empty."""
+    """Return all tuples in partition `partition` of `count` partitions. The other partitions are empty."""
     return frame.repartition(1) if count == 1 else frame.repartitionById(count, F.lit(partition))
 
 
 def side_by_side(frame: DataFrame, count: int) -> DataFrame:
-    """Return a union of frames, each with `count` partitions, as a frame with `count` partitions.
+    """Return a union of frames that each have `count` partitions, as a frame with `count` partitions.
 
     The first partitions of all frames become the first partition, and so on.
     """
@@ -59,7 +59,9 @@ def repartitioned(
     partitions: int,
     txid: int,
 ) -> DataFrame:
-    """Return the tuples in the partitions that this step sends them to, unless a user's function chooses (`chosen`).
+    """Return the tuples in the partitions to which this step sends them.
+
+    Steps with a user's function use `chosen` instead.
 
     `count` is the number of partitions that a hint gives, or None. `partitions` is the engine's own number, for tuples
     that are spread without a hint.
@@ -81,6 +83,6 @@ def repartitioned(
 
 
 def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
-    """Return the tuples with the fields `fields`, and in the field `own` the number of their partition in `frame`."""
+    """Return the tuples with the fields `fields`, and in the field `own` the number of their partition of `frame`."""
     number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
     return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")

@@ -1,4 +1,4 @@
-"""A Python function that is to run over a DataFrame: other functions can still be added, to run in the same worker."""
+"""A Python function that will run over a DataFrame. Until then, others can be added that run in the same worker."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from trident.compiler.tracking.tokens import Edge
 
 @dataclass(frozen=True, slots=True)
 class PendingFunction:
-    """A `function` over the partitions of `source` that gives the fields `leaving`."""
+    """A `function` over the partitions of `source`, whose output has the fields `leaving`."""
 
     source: DataFrame
     function: WorkerFunction
@@ -38,16 +38,18 @@ class PendingFunction:
 
     @property
     def catches(self) -> bool:
-        """Return whether the function has operations that leave out the tuples on which they fail."""
+        """Whether the function has operations that leave out the tuples on which they fail."""
         return catches(self.function)
 
     @property
     def root(self) -> Root | None:
-        """Return the way of the source's tuples into the function if the batch has a ledger; else None."""
+        """The ledger's root for the source whose tuples enter the function; None without a ledger."""
         return self.function.root if isinstance(self.function, OnChain) else None
 
     def reporting(self, signal: FailureSignal | None, edge: Edge | None = None, ids: bool = True) -> "PendingFunction":
-        """Return this function with reports among its rows, in one more field; with `ids`, also ids in another one.
+        """Return this function with reports among its rows, in an added field.
+
+        With `ids`, a second added field holds ids.
 
         `edge` is the edge over which the rows are sent, if the batch has a ledger.
         """
@@ -55,7 +57,7 @@ class PendingFunction:
         return PendingFunction(self.source, function, function.leaving)
 
     def behind_reports(self, edge: Edge | None = None) -> "PendingFunction":
-        """Return this function for a source whose rows are tuples and reports, as `reporting` makes them."""
+        """Return this function for a source whose rows are tuples and reports, as in the output of `reporting`."""
         return PendingFunction(self.source, AfterReports(self.function, edge), self.leaving)
 
 

@@ -51,7 +51,8 @@ PINNED: Mapping[str, str] = MappingProxyType(
 SPECULATION = "spark.speculation"
 
 _warned: set[tuple[str, str]] = set()
-"""Settings (name, user's value) for which a warning was logged: once in a process, though a run has many sessions."""
+"""Settings (name, user's value) about which a warning was logged. It is logged once in a process, though a run has many
+sessions."""
 
 
 def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:

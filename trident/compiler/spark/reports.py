@@ -16,7 +16,7 @@ from trident.compiler.tracking.tokens import Edge
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The reader of a job's reports: a failure is raised, and the letters take what was caught.
+    """The reader of a job's reports. It raises failures, and adds caught tuples to `letters`.
 
     `signal` is what the job's functions send before they report a failure; without one they raise failures.
     """
@@ -26,7 +26,7 @@ class Reports:
     ledger: Ledger | None = None
 
     def read(self, rows: pa.Table) -> None:
-        """Read the reports among the rows, in their last column. Raises the error of the first failure."""
+        """Read the reports in the last column of the rows. Raises the error of the first failure."""
         texts = rows.column(REPORT).drop_null().to_pylist()
         for text in texts:
             if is_failure(text):
@@ -37,16 +37,16 @@ class Reports:
         self.letters.add_lines([text for text in texts if not is_report(text)])
 
     def sink(self, name: str) -> Edge | None:
-        """Return the edge over which a branch's rows come to the driver; None where the batch has no ledger."""
+        """Return the edge over which a branch's rows reach the driver; None if the batch has no ledger."""
         return None if self.ledger is None else self.ledger.sink(name)
 
     def entering(self, root: Root | None) -> None:
-        """Make the ledger expect the tuples of a source, if their number is known."""
+        """Tell the ledger how many tuples of a source to expect, if that number is known."""
         if self.ledger is not None and root is not None:
             self.ledger.root(root)
 
     def arrived(self, edge: Edge | None, rows: pa.Table) -> pa.Table:
-        """Enter rows that came over an edge into the ledger, and return them without their ids."""
+        """Enter the rows that arrived over an edge into the ledger, and return them without their ids."""
         if edge is None or self.ledger is None:
             return rows
         self.ledger.arrive(edge.name, rows.column(ROW_ID).to_numpy())
@@ -54,7 +54,7 @@ class Reports:
 
 
 def tuples_of(rows: pa.Table) -> pa.Table:
-    """Return the rows that are tuples, without the column of the reports."""
+    """Return the tuples among the rows, without the column of the reports."""
     reports = rows.column(REPORT)
     tuples = rows.drop_columns([REPORT])
     return tuples if reports.null_count == len(reports) else tuples.filter(pc.is_null(reports))

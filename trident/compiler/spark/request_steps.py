@@ -1,4 +1,4 @@
-"""Steps of a DRPC function that only Spark can run: each one a small Spark job over the requests' tuples."""
+"""Steps of a DRPC function that only Spark can run. Each is a small Spark job over the tuples of requests."""
 
 import threading
 from dataclasses import dataclass, field, replace
@@ -26,19 +26,19 @@ _SMALL = Profile(small=True, partitions=1)
 
 @dataclass(frozen=True, slots=True)
 class _StepAlone:
-    """One step of a DRPC function as a plan of its own, over the request's number and the fields that it needs."""
+    """One step of a DRPC function as a plan of its own. Its inputs are the request's number and the fields to read."""
 
     step: Node
     entry: Node
     leaving: StructType
     names: list[str]
-    """The final names of the fields that leave."""
+    """The final names of the fields that the step emits."""
     layout: StageLayout
     learned: Learned = field(default_factory=dict)
 
 
 class SparkSteps:
-    """The runner of the native steps of DRPC functions; it makes its Spark session when the first of them runs."""
+    """The runner of the native steps of DRPC functions. It opens a Spark session when the first such step runs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -47,7 +47,7 @@ class SparkSteps:
         self._prepared: dict[Node, _StepAlone] = {}
 
     def __call__(self, node: Node, columns: Columns, requests: Columns) -> Columns:
-        """Run one step over the tuples of many requests; a transform sees the tuples of one request at a time."""
+        """Run one step over the tuples of many requests. A transform gets the tuples of one request at a time."""
         (hidden,) = requests.names
         if isinstance(node, Transform):
             return self._each_alone(node, columns, requests[hidden].values(), hidden)
@@ -99,7 +99,7 @@ class SparkSteps:
             return self._session
 
     def close(self) -> None:
-        """Give the session back, if there is one."""
+        """Release the session, if there is one."""
         with self._lock:
             if self._session is not None:
                 released(self._session)
@@ -107,7 +107,7 @@ class SparkSteps:
 
 
 def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _StepAlone:
-    """Return an expression or a condition as a plan of its own, which passes the request's number on."""
+    """Return an expression or a condition as a plan of its own that keeps the number of the request."""
     (number,) = spark_schema(pa.schema([pa.field(_REQUEST, number_kind)])).fields
     match node:
         case Filter(source=source) | Each(source=source) | Map(source=source):

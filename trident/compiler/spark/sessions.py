@@ -27,20 +27,21 @@ if TYPE_CHECKING:  # workers import this module, and need none of the plan
     from trident.compiler.results import StageResult
 
 SMALL_ROWS = 20_000
-"""A batch with up to this number of tuples is small: one job with few tasks, and nothing re-planned on the way."""
+"""The most tuples of a small batch. It runs as one job with few tasks, and Spark does not re-plan it."""
 
 SMALL_SECONDS = 0.5
 """A batch of unknown size that took less than this is treated as small the next time."""
 
 TINY_ROWS = 5_000
-"""Up to this number of tuples one shuffle partition is enough: the task of a second one costs more than its rows."""
+"""The most tuples for which one shuffle partition is enough: a task for a second partition would cost more than it
+saves."""
 
 
 DRIVER_MERGE_ROWS = 200_000
-"""Up to this number, accumulators are merged faster on the driver than by a shuffle and the tasks behind it."""
+"""The most accumulators that the driver merges faster than a shuffle and its tasks do."""
 
 RELEASE_SECONDS = 5.0
-"""The most seconds that are waited for a Connect server when a session is given back to it."""
+"""The most seconds to wait for a Connect server when a session is released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Profile:
 
     @property
     def confs(self) -> dict[str, str | None]:
-        """The confs of a run's session by their names; None stands for the value that the session had before."""
+        """Spark confs to set in a run's session, by name.
+
+        None restores the value that the session had before `Confs` first changed it.
+        """
         return {
             "spark.sql.adaptive.enabled": "false" if self.small else "true",
             "spark.sql.shuffle.partitions": str(self.partitions),
@@ -67,7 +71,7 @@ class Profile:
 
     @property
     def without(self) -> dict[str, tuple[str, ...]]:
-        """The optimizer rules of Spark that a run's session excludes, by the conf that lists them.
+        """Lists of the optimizer rules of Spark that a run's session excludes, by the conf that takes the list.
 
         These rules turn a plan over no rows into a plan without partitions.
         """
@@ -86,7 +90,7 @@ _PRUNING = {
 
 
 class Confs:
-    """The confs of a run's session, set only where they change: each one is a round trip."""
+    """Sets confs of a run's session. Sets only those that change, because each one is a round trip to Spark."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -94,7 +98,7 @@ class Confs:
         self._set: dict[str, str | None] = {}
 
     def apply(self, profile: Profile) -> None:
-        """Set the session's confs for a batch of this profile."""
+        """Set the confs of the session that a batch with this profile needs."""
         for key, value in profile.confs.items():
             self._apply(key, self._value_before(key) if value is None else value)
         for key, rules in profile.without.items():
@@ -103,7 +107,7 @@ class Confs:
                 self._apply(key, ",".join([*filter(None, [own]), *rules]) or None)
 
     def _value_before(self, key: str) -> str | None:
-        """Return the value that the conf had in the session before this object set it."""
+        """Return the value of the conf in the session before this object changed it."""
         if key not in self._own:
             self._own[key] = self._set[key] = self._session.conf.get(key, None)
         return self._own[key]
@@ -119,7 +123,7 @@ class Confs:
 
 
 def run_session(spark: SparkSession) -> SparkSession:
-    """Return a new session beside `spark`, in which a run starts its own jobs.
+    """Return a new session beside `spark`, in which a run starts its jobs.
 
     It has the runtime confs of `spark` but for the pinned ones, and the same catalog and database.
     """
@@ -162,7 +166,7 @@ def _release(session: SparkSession, views: "_Views") -> None:
 
 _Views: TypeAlias = dict[int, tuple[DataFrame, str]]
 _views: "weakref.WeakKeyDictionary[SparkSession, _Views]" = weakref.WeakKeyDictionary()
-"""For each session of a run the user's frames that are visible in it, by id, with the names of their views."""
+"""For each session of a run: the user's frames that are visible in it, by id, with the names of their views."""
 
 
 def visible_in(session: SparkSession, frame: DataFrame) -> DataFrame:
@@ -183,12 +187,12 @@ def visible_in(session: SparkSession, frame: DataFrame) -> DataFrame:
 
 _run_sessions: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
 _active_before: list[SparkSession] = []
-"""The user's session that was active before a session of a run: at most one."""
+"""The user's session that was active before a run's session became active: at most one."""
 
 
 @contextlib.contextmanager
 def active_session_kept() -> Iterator[None]:
-    """Make the user's active session the active one of the process again, at the end of this context.
+    """Restore the user's active session as the active one of the process when this block ends.
 
     Classic ``createDataFrame`` makes the session that it is called on the active one of the whole process.
     """
@@ -229,14 +233,14 @@ def unpersist(frame: DataFrame) -> None:
 
 
 def is_spark_up() -> bool:
-    """Return whether this process has a Spark session, which `local_session` would return."""
+    """Return whether this process has a Spark session that `local_session` would return."""
     return (
         getattr(SparkSession, "_instantiatedSession", None) is not None or SparkSession.getActiveSession() is not None
     )
 
 
 def local_session(master: str | None = None, confs: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    """Return the session that Spark makes by default, with workers that run this Python.
+    """Return the session that Spark creates by default, with workers that run the Python of this process.
 
     `master` and `confs` hold for a Spark that is not up yet.
     """
@@ -268,7 +272,10 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def local_cores(spark: SparkSession) -> int | None:
-    """Return how many tasks run at once where driver and executors are one process (a ``local`` master); else None."""
+    """Return how many tasks run at once under a ``local`` master, where driver and executors are one process.
+
+    Return None under any other master.
+    """
     master = spark.conf.get("spark.master", "") or ""
     if not master.startswith("local") or master.startswith("local-cluster"):
         return None
@@ -279,7 +286,10 @@ def local_cores(spark: SparkSession) -> int | None:
 
 
 class Sizes:
-    """The sizes of earlier batches, which decide how the next is run; shared by all slots of an engine."""
+    """What earlier batches took (rows, seconds, large results), which decides how the next one is run.
+
+    All slots of an engine share it.
+    """
 
     def __init__(self, spark: SparkSession, inline_bytes: int) -> None:
         self._inline = inline_bytes
@@ -292,7 +302,7 @@ class Sizes:
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
 
     def profile(self, group: str, stage: "Stage", rows: int | None) -> Profile:
-        """Return how to run a batch of this number of tuples (None: the number is not known)."""
+        """Return how to run a batch of `rows` tuples (None: the number is not known)."""
         if rows is None:
             small = self._seconds.get((group, stage.number), SMALL_SECONDS) < SMALL_SECONDS
             partitions = min(4, self._tasks) if small else self._tasks
@@ -302,11 +312,11 @@ class Sizes:
         return Profile(small, partitions, self._one_process)
 
     def large(self, group: str, stage: "Stage") -> frozenset[str]:
-        """Return the outputs whose last result was too large to come to the driver."""
+        """Return the outputs whose last result was too large to be collected on the driver."""
         return self._large.get((group, stage.number), frozenset())
 
     def few(self, group: str, stage: "Stage") -> frozenset[str]:
-        """Return the outputs with so few rows in their last result that all accumulators may come to the driver."""
+        """Return the outputs whose last result had so few rows that all accumulators may be collected on the driver."""
         rows = self._rows.get((group, stage.number), {})
         return frozenset(name for name, count in rows.items() if count * self._tasks <= DRIVER_MERGE_ROWS)
 
@@ -327,7 +337,7 @@ class Sizes:
             self._rows[group, stage.number] = rows
 
     def failed(self, group: str, stage: "Stage", error: BaseException) -> None:
-        """Remember a result that was too large for the driver: the executors write it the next time."""
+        """Remember that a result was too large for the driver, so that executors write the next one into files."""
         if "maxResultSize" in str(error):
             with self._lock:
                 self._large[group, stage.number] = frozenset(output.name for output in stage.outputs)
@@ -335,4 +345,4 @@ class Sizes:
 
 
 _LZ4_RATIO = 4
-"""The greatest factor by which a frozen file may grow in memory: a result comes inline again only if it surely fits."""
+"""The greatest factor by which a frozen file grows in memory. A result is collected again only if it surely fits."""

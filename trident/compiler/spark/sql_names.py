@@ -8,7 +8,7 @@ from trident.base.types import type_ddl
 
 
 def quoted(name: str) -> str:
-    """Return a column's name that SQL takes as it is, dots and all.
+    """Return a column's name quoted for SQL, so that dots in it have no meaning.
 
     >>> quoted("a.b`c")
     '`a.b``c`'
@@ -22,12 +22,12 @@ def all_quoted(names: Iterable[str]) -> list[str]:
 
 
 def cast(what: str, kind: DataType, name: str) -> str:
-    """Return a select item: an expression under a type and a name."""
+    """Return a SELECT item: an expression cast to a type, with a name."""
     return f"CAST({what} AS {type_ddl(kind)}) AS {quoted(name)}"
 
 
 def widens(actual: DataType, declared: DataType) -> bool:
-    """Return whether every value of the type `actual` is one of `declared`, so that a cast loses nothing.
+    """Return whether every value of the type `actual` is also one of the type `declared`, so that a cast loses nothing.
 
     >>> from trident.base.types import parse_type
     >>> widens(parse_type("int"), parse_type("long")), widens(parse_type("long"), parse_type("int"))

@@ -26,11 +26,11 @@ from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
-"""The fields of an effect, which gives no rows."""
+"""The fields of an effect, whose output has no rows."""
 
 
 class StageJob:
-    """One attempt's stage: its DataFrames, run as one job, and its results.
+    """One stage in one attempt: its DataFrames, which run as one job, and its results.
 
     `read`, `lower`, `branches` and `collect` are called once each, in this order; `release` comes last.
     """
@@ -64,7 +64,7 @@ class StageJob:
         self._lowering: Lowering | None = None
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
-        """Make the inputs of the stage."""
+        """Create the inputs of the stage."""
         names = self._layout.names
         self._inputs = list(inputs.values())
         self._stage_inputs = {
@@ -77,7 +77,10 @@ class StageJob:
         ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
-        """Prepare the lowering of the inputs to DataFrames; keep inputs that have several readers and are not cheap."""
+        """Prepare the translation of the stage to DataFrames.
+
+        Keep inputs that several nodes read and that are not cheap to read.
+        """
         layout, inputs_, reports = self._layout, self._stage_inputs, self._reports
         self._lowering = lowering = Lowering(
             layout, inputs_, profile, self._learned, self._txid, reports.signal, self._thorough, reports.ledger
@@ -88,7 +91,7 @@ class StageJob:
                 lowering.keep_input(node)
 
     def branches(self) -> list[Branch]:
-        """Return a branch for each result of the stage. None has run yet."""
+        """Return a branch for each result of the stage. No branch has run yet."""
         stage = self._stage
         branches = [self._output(output) for output in stage.outputs]
         branches += [self._shown(debug) for debug in stage.debugs]
@@ -143,7 +146,7 @@ class StageJob:
         return Branch(frame, spark_schema(output.schema), finish)
 
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
-        """Return whether accumulators of several partitions are better merged on the driver.
+        """Return whether it is better to merge accumulators of several partitions on the driver.
 
         In a small batch, or if there are few accumulators that Arrow can merge, that saves a shuffle and the tasks
         after it; without group fields there is only one accumulator for each partition.
@@ -161,7 +164,7 @@ class StageJob:
             return Branch.of_function(self._lower.folding(node), finish, self._reports, _sink(output))
 
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
-        """Return the branch of a large result, written by the workers that have it."""
+        """Return the branch of a large result. The workers that hold its rows write them into files."""
         number = self._stage.outputs.index(output)
         writer = FreezeWriter(files, f"{number}", output.schema)
         names = output.schema.names
@@ -197,5 +200,5 @@ class StageJob:
 
 
 def _sink(output: Output) -> str:
-    """Return the ledger's name for the way of an output's rows to the driver."""
+    """Return the ledger's name for the edge from an output to the driver."""
     return f"{output.step.step} to the driver"

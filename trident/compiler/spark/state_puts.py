@@ -42,37 +42,40 @@ REPORT = pa.schema(
         ("marker", pa.int64()),
     ]
 )
-"""The row in which a task tells what came of its part: the fields of a `Put`, or why the store refused."""
+"""The row in which a task tells the outcome of its part: the fields of a `Put`, or why the store refused."""
 
 _PROBES = 4
 
 
 class Puts(Protocol):
-    """The workers, as those who put, and who make updates whose results they put."""
+    """The workers in two roles: they put frozen rows into a state, or compute an update and put its results."""
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
-        """Put the rows of every file into the state. Raises the error with which the state refused one of them."""
+        """Put the rows of every file into the state. If the state refused some of them, raise its error."""
         ...
 
     def update(self, job: KeyedJob) -> KeyedResult:
-        """Make an update of a state. Raises the error with which the user's function or the state refused it."""
+        """Compute an update of a state. If the user's function failed or the state refused, raise that error."""
         ...
 
     def cancel(self, job: KeyedJob) -> None:
-        """Stop an update that is under way. Return at once."""
+        """Stop a running update. Return at once."""
         ...
 
     def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. They are asked once."""
+        """Return whether the workers reach the frozen files. They are asked only once."""
         ...
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
-        """Raise StateError if the workers do not reach the frozen files, or the same server as the driver."""
+        """Raise StateError unless the workers reach the frozen files and the same server as the driver."""
         ...
 
 
 class SparkPuts:
-    """Puts by Spark's workers, in a session of its own beside `spark`, opened when it is first needed."""
+    """Puts by Spark's workers, in a session of its own beside `spark`.
+
+    The session is opened when it is first needed.
+    """
 
     def __init__(self, spark: SparkSession, files: FileStore) -> None:
         self._spark, self._files = spark, files
@@ -111,7 +114,7 @@ class SparkPuts:
         return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
 
     def update(self, job: KeyedJob) -> KeyedResult:
-        """Make an update; see `Puts.update`."""
+        """Compute an update; see `Puts.update`."""
         return job.result(self._collected(job.frame, job.tag))
 
     def cancel(self, job: KeyedJob) -> None:
@@ -147,7 +150,7 @@ class SparkPuts:
         return self._collected(lambda session: numbers_frame(session, tasks).mapInArrow(function, schema))
 
     def _collected(self, frame: Callable[[SparkSession], DataFrame], tag: str | None = None) -> pa.Table:
-        """Return the rows of a frame, run as one job, by whose tag another thread can stop it."""
+        """Run a frame as one job and return its rows. Another thread can stop the job by `tag`."""
         with active_session_kept():
             session = self._session
             if tag is not None:
@@ -164,7 +167,7 @@ class SparkPuts:
                     session.removeTag(tag)
 
     def close(self) -> None:
-        """Stop running jobs, and release the session. A task that keeps running is refused, or changes nothing."""
+        """Stop running jobs, and release the session. A task that still runs is refused, or changes nothing."""
         with self._lock:
             self._closed, opened, self._opened = True, self._opened, None
         if opened is not None:
@@ -175,7 +178,7 @@ class SparkPuts:
 
 @dataclass(frozen=True, slots=True)
 class PutFrozen(OnWorker):
-    """A function from numbers of parts to a report on the put of each."""
+    """A function from numbers of parts to reports. It puts each part into the state."""
 
     read: ReadPart
     parts: tuple[Part, ...]
@@ -198,7 +201,7 @@ class PutFrozen(OnWorker):
 
 @dataclass(frozen=True, slots=True)
 class ReachState(OnWorker):
-    """A function that yields a report if this worker does not reach the state."""
+    """A function that yields a report if this worker does not reach the state's server."""
 
     shared: SharedBatch | SharedSnapshot
 
@@ -221,7 +224,7 @@ def _refusal(number: int, error: TridentError) -> pa.RecordBatch:
 
 
 def _refused(report: dict[str, Any]) -> TridentError:
-    """Return the error of a refusal, as the store raised it in the worker."""
+    """Return the error with which the store refused a put in the worker."""
     if report["marker"] is not None:
         error = decoded(report["refusal"])
         return StateBehindError(str(error).removeprefix("StateBehindError: "), report["marker"])

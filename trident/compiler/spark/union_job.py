@@ -1,4 +1,4 @@
-"""Several results of one stage from one Spark job, whose rows carry the number of their branch."""
+"""Several results of one stage from one Spark job. Its rows carry the number of the branch that they belong to."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Branch:
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
-        """Return the branch of a Python function whose rows only the driver reads, so that reports may be among them.
+        """Return the branch of a Python function whose rows only the driver reads. So reports may be among the rows.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
         function raises. `name` is the ledger's name for the way to the driver, different for each branch.
@@ -52,7 +52,7 @@ class Branch:
 
     @classmethod
     def of_reports(cls, frames: Sequence[DataFrame], reports: Reports) -> "Branch":
-        """Return the branch of frames whose rows are all reports."""
+        """Return the branch for frames whose rows are all reports."""
         return cls(union(frames), _REPORTS, reports.read)
 
 
@@ -60,7 +60,7 @@ _REPORTS = StructType([StructField(REPORT, StringType())])
 
 
 def collect(branches: Sequence[Branch]) -> None:
-    """Run all branches as one job, and finish each with its rows."""
+    """Run all branches as one job, and call `finish` of each branch with its rows."""
     if len(branches) == 1:
         branches[0].finish(branches[0].frame.toArrow())
         return
@@ -79,7 +79,7 @@ def collect(branches: Sequence[Branch]) -> None:
 
 
 def _tagged(branch: Branch, number: int, offset: int, fields: Sequence[StructField]) -> DataFrame:
-    """Return a branch's rows in the columns of all branches: its own at their offset, nulls elsewhere."""
+    """Return a branch's rows in the columns of all branches: its values from column `offset` on, nulls elsewhere."""
     own = {offset + at: field.name for at, field in enumerate(branch.schema.fields)}
     items = [f"{number} AS {_TAG}"]
     for at, field in enumerate(fields, 1):

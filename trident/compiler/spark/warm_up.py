@@ -1,4 +1,4 @@
-"""The warm-up of Spark while a topology starts: its JVM, and the Python workers with what their functions import.
+"""The warm-up of Spark while a topology starts: its JVM, and Python workers that import what functions need.
 
 The first job in a Spark process takes seconds: the JVM loads its classes, and each Python worker imports this library.
 A start spends as long on its own imports, on the log and on the states. So both happen side by side. The warm-up runs a
@@ -47,7 +47,7 @@ class WarmUp:
 
     @classmethod
     def begin(cls, spark: "SparkSession | None", nodes: Iterable[Node]) -> "WarmUp | None":
-        """Begin to warm up the Spark of this session, or of the active one, for a topology of these nodes.
+        """Begin to warm up the Spark of this session (None: of the active one) for a topology of these nodes.
 
         Return None if there is no session yet, or if an earlier start has warmed its Spark up.
         """
@@ -66,7 +66,7 @@ class WarmUp:
         return warm_up
 
     def end(self) -> None:
-        """End the warm-up, if it still runs. Its thread gives its session back."""
+        """End the warm-up if it still runs. Its thread releases its session."""
         self._ended.set()
         if self._thread.is_alive() and self._session is not None:
             # In a thread of its own: Spark may take long to answer, and this is called when a run stops.
@@ -116,19 +116,19 @@ class WarmUp:
 
 
 def import_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """Import, in a worker, the modules that functions of batches need; yield the batches unchanged."""
+    """Import the modules that functions over batches need, in a worker. Yield the batches unchanged."""
     importlib.import_module("trident.compiler.spark.worker_aggregates")
     yield from batches
 
 
 _warm: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
-"""For each Spark that a start has warmed up, whether with Python workers. A classic one is known by its context."""
+"""Whether a start warmed up a Spark with Python workers, by Spark. A classic Spark is known by its context."""
 
 _lock = threading.Lock()
 
 
 def _first(spark: "SparkSession", python: bool) -> bool:
-    """Return whether no start has warmed this Spark up, and note that this one does."""
+    """Return whether no start has warmed up this Spark before. Note that this start does."""
     key = getattr(spark, "_sc", spark)
     with _lock:
         if key in _warm and _warm[key] >= python:

@@ -1,4 +1,4 @@
-"""Functions of a worker that turn many tuples into few: over a partition, or over groups that are whole in it."""
+"""Worker functions that reduce many tuples to few rows: over a partition, or over whole groups within a partition."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from trident.compiler.tracking.ledger import Root
 from trident.compiler.windows.panes import PaneSpec
 
 _KEYS = 1_000_000
-"""The number of keys at which a partial fold hands its accumulators on and starts again."""
+"""The number of keys at which a partial fold emits its accumulators and starts again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialFold(OnChain):
-    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time.
+    """A chain whose output is folded in the same worker: one accumulator for each key of a partition.
 
     `batch` is the txid of the tuples' batch.
     """
@@ -62,12 +62,12 @@ class PartialFold(OnChain):
 
 
 def first_position(batch: int) -> Position:
-    """Return the position of the first tuple of this task's partition: partitions follow one another in a batch."""
+    """Return the position in the batch of the first tuple of this task's partition. Partitions follow one another."""
     return Position(batch, partition_id() << 40)
 
 
 class ArrowFold:
-    """Partial accumulators by Arrow's grouping, merged whenever they have become many."""
+    """Partial accumulators that Arrow's grouping computes. They are merged whenever there are many of them."""
 
     def __init__(self, spec: FoldSpec) -> None:
         self._spec = spec
@@ -76,7 +76,7 @@ class ArrowFold:
         self._merged = 0
 
     def add(self, columns: Columns) -> bool:
-        """Fold these tuples and return True; do nothing and return False where Arrow cannot fold them."""
+        """Fold these tuples and return True; if Arrow cannot fold them, do nothing and return False."""
         part = arrow_partial(self._spec, columns)
         if part is None:
             return False
@@ -95,7 +95,7 @@ class ArrowFold:
 
 @dataclass(frozen=True, slots=True)
 class PaneFold(OnChain):
-    """A chain whose tuples are folded in the same worker to accumulators by pane and group; the driver merges them."""
+    """A chain whose output is folded in the same worker to accumulators by pane and group. The driver merges them."""
 
     chain: Chain
     spec: PaneSpec
@@ -146,12 +146,12 @@ class MergePartials(OnWorker):
 
 
 MARK = "__trident_mark"
-"""The hidden last field of a frame of tuples and one more row: true for that row, which is no tuple."""
+"""The hidden last field that marks one extra row in a frame of tuples: true for that row, which is no tuple."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatherGroups(OnWorker):
-    """Aggregators over every tuple of the groups of a partition, where each group is whole.
+    """Aggregators that see every tuple of a group, over a partition that holds each of its groups as a whole.
 
     Without key fields there is one group, even without a tuple. Marked rows are no tuples.
     """
@@ -172,7 +172,7 @@ class GatherGroups(OnWorker):
 
 @dataclass(frozen=True, slots=True)
 class PickTuples(OnWorker):
-    """The tuples that are selected from a partition."""
+    """A selection (`top`, `sample` ...) from the tuples of a partition."""
 
     spec: PickSpec
     entering: pa.Schema

@@ -1,4 +1,4 @@
-"""Functions that are sent to Spark's Python workers: importable callables over record batches, with all that they need.
+"""Functions for Spark's Python workers: importable, picklable callables over record batches.
 
 Each function is made for every batch and pickled with the user's functions in it. The txid is part of such a function,
 never of the plan.
@@ -26,11 +26,11 @@ from trident_spouts.workers import settle
 Batches = Iterator[pa.RecordBatch]
 
 BATCH_ROWS = 10_000
-"""The most rows, roughly, of a batch that goes back to Spark."""
+"""The approximate limit for the rows of a batch that is sent back to Spark."""
 
 
 def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
-    """Yield the batches that `run` yields; raise errors of the library in the form that the driver can read."""
+    """Yield the batches that `run` yields. Raise errors of the library in a form that the driver can decode."""
     settle()
     try:
         yield from run(batches)
@@ -39,7 +39,7 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
 
 
 class OnWorker:
-    """A function that a worker runs over a partition: `_run`, guarded."""
+    """A function that a worker runs over a partition. Subclasses write `_run`; errors are raised as by `guarded`."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class OnChain(OnWorker):
 
     @property
     def root(self) -> Root | None:
-        """The way of a source's tuples into the function, if the batch has a ledger and the tuples enter unchanged."""
+        """The ledger's root for the function's source, if the batch has a ledger and the tuples enter unchanged."""
         return None
 
     def __call__(self, batches: Batches, letters: Letters | None = None) -> Batches:
@@ -84,7 +84,7 @@ def catches(function: WorkerFunction) -> bool:
 
 
 def call(function: WorkerFunction, batches: Batches, letters: Letters | None) -> Batches:
-    """Call a function, with the letters if it takes them."""
+    """Call a function, and pass it `letters` if it accepts them."""
     return function(batches, letters) if isinstance(function, OnChain) else function(batches)
 
 
@@ -92,12 +92,12 @@ REPORT = "__trident_report"
 """The hidden last field of the rows of a `Reporting`: null in a tuple."""
 
 ROW_ID = "__trident_row"
-"""The hidden field before it, where the batch has a ledger: a tuple's id on the edge over which it leaves."""
+"""The hidden field before the report, if the batch has a ledger: a tuple's id on the edge over which it leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """A function that gives reports as rows among its tuples: of the tuples that it caught, and of its failure.
+    """A function that adds reports as rows to its tuples: reports of caught tuples, and of its own failure.
 
     So reports and tuples come from one evaluation, and neither arrives without the other. Only the driver reads the
     rows of reports. A failure in the form of a row avoids retries of the task, and the pages that Spark logs for each
@@ -108,9 +108,9 @@ class Reporting:
     schema: pa.Schema
     signal: FailureSignal | None
     edge: Edge | None = None
-    """The edge over which the rows leave, where the batch has a ledger: the partition reports once, at its end."""
+    """The edge over which the rows leave; None without a ledger. The partition reports once, at its end."""
     ids: bool = True
-    """Whether the rows have ids, so that whoever is at the other end of the edge can tally them."""
+    """Whether the rows have ids, so that the receiver of the edge can tally them."""
 
     @property
     def leaving(self) -> pa.Schema:
@@ -156,7 +156,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class AfterReports(OnChain):
-    """A function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on as its own.
+    """The function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on with its own.
 
     `edge` is the edge over which the rows came, if the batch has a ledger; then the rows have ids.
     """
@@ -173,7 +173,7 @@ class AfterReports(OnChain):
         return self.function(map(lambda batch: self._tuples(batch, letters), batches))
 
     def _tuples(self, batch: pa.RecordBatch, letters: Letters) -> pa.RecordBatch:
-        """Return the tuples of a batch, and give its reports to the letters; raise a failure among them."""
+        """Return the tuples of a batch, and add its reports to `letters`. Raise a failure that is among them."""
         reports = batch.column(batch.num_columns - 1)
         rows = batch.select(range(batch.num_columns - 1))
         if reports.null_count < len(reports):
@@ -210,7 +210,7 @@ class Composed(OnChain):
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The lifecycle of a chain: its operations are prepared before the tuples and cleaned up after them.
+    """The lifecycle of a chain: operations are prepared before the first tuple and cleaned up after the last.
 
     `partitions` is the number of partitions. The last column of the batches that enter is their partition's number.
     """
@@ -226,16 +226,16 @@ class Chain(OnChain):
     entering: pa.Schema
     leaving: pa.Schema
     before: Callable[[Batches], Batches] | None = None
-    """The reader of the source, where it runs in the same worker."""
+    """The reader of the source, if the source is read in the same worker."""
     lifecycle: Lifecycle | None = None
     root: Root | None = None
     """See `OnChain.root`."""
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
-        """Yield the output of the chain, batch by batch; `letters` takes tuples that are caught on the way."""
+        """Yield the output of the chain, batch by batch. Tuples that are caught on the way are added to `letters`."""
         entering = batches if self.before is None else self.before(batches)
         if self.root is not None and letters is not None:
-            entering = letters.arrivals.counted(self.root.edge, entering)
+            entering = letters.arrivals.counting_rows(self.root.edge, entering)
         if self.lifecycle is not None:
             yield from self._with_lifecycle(entering, self.lifecycle, letters)
             return
@@ -244,7 +244,10 @@ class Chain(OnChain):
             yield apply(Columns.of(batch, self.entering))
 
     def _with_lifecycle(self, batches: Batches, lifecycle: Lifecycle, letters: Letters | None) -> Iterator[Columns]:
-        """Yield what `columns` yields, with prepared operations; in a partition without tuples none is prepared."""
+        """Yield what `columns` yields, with prepared operations.
+
+        In a partition without tuples, no operation is prepared.
+        """
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -267,7 +270,7 @@ class Chain(OnChain):
 
 @dataclass(frozen=True, slots=True)
 class Drain(OnChain):
-    """A chain that runs for its side effects and gives nothing."""
+    """A chain that runs for its side effects. Its output has no rows."""
 
     chain: Chain
 
@@ -292,7 +295,7 @@ def partition_id() -> int:
 
 
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the columns that `schema` names as record batches of a bounded size."""
+    """Yield record batches of bounded size with the columns that `schema` names."""
     batch = columns.batch(schema)
     if batch.num_rows <= 2 * BATCH_ROWS:
         yield batch

@@ -1,1 +1,1 @@
-"""Reads and updates of states by a stage, before anything is written."""
+"""Reads and updates of states by a stage, before any change is written."""

@@ -1,4 +1,4 @@
-"""The KeyValueState of a stateful operation: key by key, over the overlay of the batch under way."""
+"""The KeyValueState of a stateful operation: one key at a time, over the overlay of the current batch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,25 +11,25 @@ from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.overlay import Overlay
 
 _PLAIN = frozenset({str, int, bytes, bool})
-"""Types whose equal values are one key. Others (1.0 and -0.0, nested values) are compared by the overlay alone."""
+"""Types whose equal values are one key. Other values (1.0 and -0.0, nested values) are compared by the overlay."""
 
 
 class Current:
-    """The overlay that an operation works on now; None between two calls, where its state is closed."""
+    """The overlay on which an operation works now; None between two calls, when the state is closed."""
 
     __slots__ = ("numbers", "overlay")
 
     def __init__(self) -> None:
         self.overlay: Overlay | None = None
         self.numbers: dict[Any, int] = {}
-        """The numbers of keys in the overlay. It spares most calls the conversion of their key into columns."""
+        """The numbers of keys in the overlay. Most calls need not convert their key into columns, thanks to them."""
 
     def set(self, overlay: Overlay | None) -> None:
-        """Go on with another batch, or close the state."""
+        """Set the overlay of the next batch; None closes the state."""
         self.overlay, self.numbers = overlay, {}
 
     def learn(self, keys: Columns) -> None:
-        """Read the values of these keys, all at once, and note their numbers."""
+        """Read the values of these keys in one read, and note the keys' numbers."""
         assert self.overlay is not None
         numbers, lists = self.overlay.known(keys), keys.lists(keys.names)
         for values in lists:  # in a column all values are of one type, or null
@@ -45,7 +45,7 @@ class Current:
 
 
 class KeyValues:
-    """A `trident_state.protocols.KeyValueState`. An operation keeps one object for its whole run."""
+    """A `trident_state.protocols.KeyValueState`. An operation keeps one such object for its whole run."""
 
     __slots__ = ("_current", "_keys", "_name")
 

@@ -17,7 +17,7 @@ from trident_state.keys import encode_keys
 
 
 def last_of_key(node: PartitionPersist) -> RunWindow:
-    """Return the function that puts the last tuple of each key of a batch into the state."""
+    """Return the function that puts the last tuple of each key in a batch into the state."""
     assert isinstance(node.updating, LastOfKey)
     names, shape = node.updating.values, shape_of(node)
     puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))

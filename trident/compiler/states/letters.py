@@ -11,7 +11,7 @@ from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import one
-from trident.operations.error_policy import LETTER, KeepLetters
+from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
 
 _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
@@ -26,7 +26,7 @@ def keeper_of(step: PartitionPersist) -> KeepLetters | None:
 
 
 def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
-    """Return the function that stores a batch's letters as `KeepLetters.updateState` does."""
+    """Return the function that stores a batch's letters with the same result as `KeepLetters.updateState`."""
     entering, shape = arrow_schema(select(step.source.schema, step.inputs)), shape_of(step)
     puts = shape.keys.append(pa.field(step.schema.names[-1], shape.value))
     emitted = arrow_schema(step.outputs).empty_table()

@@ -1,4 +1,4 @@
-"""A user's view of a state within one batch: the batch's own changes over what is stored.
+"""The view of a state that a user's updater has within one batch: the batch's own changes over the stored values.
 
 Nothing is written to the store yet. Every key is read from the store at most once; a later read of the view sees what
 was put into the view. A view is good for one call of the user's updater.
@@ -17,7 +17,7 @@ from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, are_exact, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.function_errors import Where, reason, short, typed
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater
 from trident_state.state_shape import StateShape
@@ -26,10 +26,10 @@ Updates = Sequence[ValueUpdater | Callable[[Any], Any]]
 
 
 class Stored(Protocol):
-    """The state as the batch before left it."""
+    """The state as of the previous batch."""
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """Return one stored value for each row, null where there is none."""
+        """Return one stored value for each row; null if there is none."""
         ...
 
     def scan(self) -> Iterator[pa.Table]:
@@ -38,20 +38,21 @@ class Stored(Protocol):
 
 
 class Overlay:
-    """The keys and values of one state that a batch has read or changed. `where` names the updater in errors."""
+    """The keys and values of one state that a batch has read or changed. Errors name the updater as `where` does."""
 
     def __init__(self, name: str, shape: StateShape, where: Where, stored: Stored) -> None:
         self._shape = shape
         self._stored = stored
         self._subject = f"{where.step}: {where.site}: state {name!r}"
-        self._index = KeyIndex(shape.keys.types)
+        self._index = KeyNumbers(shape.keys.types)
         self._keys: list[Columns] = []
         self._values: list[Any] = []
         self._written: dict[int, None] = {}
         self._open = False
         self._nested = kinds.is_nested(shape.value)
         self.failure: BaseException | None = None
-        """The error of a failed read of the store: the updater's result is not used, even if it caught the error."""
+        """The error of a failed read of the store. The updater's result is not used then, even if the updater caught
+        the error."""
 
     # --- State -----------------------------------------------------------------------------------------------------
 
@@ -103,15 +104,15 @@ class Overlay:
         return new_values
 
     def known(self, keys: Columns) -> list[int]:
-        """Return the number of each key; the values of new keys are read from the store, all in one read."""
+        """Return the number of each key. The values of new keys are read from the store in one read."""
         return self._numbers(keys, read=True)
 
     def value(self, number: int) -> Any:
-        """Return the value of a key by its number."""
+        """Return the value of the key with this number."""
         return self._fresh(self._values[number])
 
     def write(self, number: int, value: Any, verb: str) -> None:
-        """Put the value of a key by its number."""
+        """Set the value of the key with this number."""
         exact = are_exact([value], self._shape.value)
         # An int that fits no int8 is looked at again: it may be too large for the state's type.
         if not exact or (type(value) is int and not -128 <= value < 128):
@@ -120,7 +121,7 @@ class Overlay:
         self._written[number] = None
 
     def entries(self) -> list[tuple[Any, ...]]:
-        """Return all entries: the stored ones, with the batch's own changes."""
+        """Return all entries: the stored entries, with the batch's own changes."""
         width = len(self._shape.keys)
         for page in self._guarded(lambda: list(self._stored.scan())):
             columns = Columns.of(page.select(range(width)), self._shape.keys)
@@ -134,7 +135,7 @@ class Overlay:
         return [row for row in rows if row[-1] is not None]
 
     def keys(self) -> list[tuple[Any, ...]]:
-        """Return the keys of all entries as `entries` does; values are neither converted nor copied."""
+        """Return the keys of all entries, as in `entries`. Values are neither converted nor copied."""
         width, names = len(self._shape.keys), self._shape.keys.names
         keys: dict[tuple[Any, ...], None] = {}
         for page in self._guarded(lambda: list(self._stored.scan())):
@@ -149,7 +150,7 @@ class Overlay:
         return list(keys)
 
     def check_open(self, verb: str) -> None:
-        """Raise StateClosedError if the updater's call for which the view was made is over."""
+        """Raise StateClosedError if the updater call to which this view belongs has ended."""
         if not self._open:
             raise StateClosedError(
                 f"{self.about(verb)} was called after the call that the state was given to; "
@@ -162,7 +163,7 @@ class Overlay:
     # --- small things ----------------------------------------------------------------------------------------------
 
     def _numbers(self, keys: Columns, read: bool) -> list[int]:
-        """Return the numbers of the keys, which are the positions of their values.
+        """Return the numbers of the keys. They are the positions of the keys' values.
 
         The values of new keys are first read from the store, in one read; without `read` they begin as null.
         """
@@ -177,7 +178,7 @@ class Overlay:
         return numbers
 
     def _keep(self, keys: Columns, numbers: list[int], known: int, values: Callable[[list[int]], list[Any]]) -> None:
-        """Keep the keys with numbers of `known` or above, each with what `values` returns for its first row."""
+        """Add the keys with numbers of `known` or above, each with the result of `values` for its first row."""
         first: dict[int, int] = {}
         for row, number in enumerate(numbers):
             if number >= known:
@@ -195,7 +196,7 @@ class Overlay:
             raise
 
     def _checked(self, values: list[Any], verb: str) -> list[Any]:
-        """Return the values as they will be stored: of the declared type, and not the caller's own objects."""
+        """Return the values as they will be stored: with the declared type, and not the caller's own objects."""
         try:
             return Column.made(values, self._shape.value).values()
         except NotAccepted as error:

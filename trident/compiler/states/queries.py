@@ -1,4 +1,4 @@
-"""State queries over columns: each tuple with the answer of a state, in one read for each step."""
+"""State queries over columns: each tuple with a state's answer. A step reads the state once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
 from trident.operations.functions import Query
@@ -21,8 +21,8 @@ from trident.plan.nodes import HeldState, StateReader
 from trident.plan.state_schema import function_of, parts_of, present_of, queried_parts, shown_type
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
-"""A function that reads a state: from a table of key fields (no key twice; one row and no column for a global value) to
-one stored accumulator for each row, null where there is none."""
+"""A function that reads a state. Its argument is a table of key fields (no key twice; one row without columns for a
+global value). It returns one stored accumulator for each row, null if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ Answer = Callable[[Columns, Read], Columns]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A state query apart from its plan; `detached`, it can be sent to a worker."""
+    """A state query, separated from its plan. A `detached` question can be sent to a worker."""
 
     step: str
     query: Query
@@ -50,7 +50,7 @@ class Question:
     entering: pa.Schema
     leaving: pa.Schema
     parts: Sequence[str] | None
-    """The fields of the state's value that MapGet or SnapshotGet gives; None for the value as a whole."""
+    """The fields of the state's value that MapGet or SnapshotGet returns; None for the whole value."""
     lookup: "_Lookup"
 
     @classmethod
@@ -62,7 +62,7 @@ class Question:
         return cls(step.step, step.query, step.inputs, outputs, entering, leaving, parts, _Lookup.of(step))
 
     def detached(self) -> "Question":
-        """Return the question without the node of its state, from which all of the plan can be reached."""
+        """Return the question without the node of its state, because the whole plan can be reached from that node."""
         return replace(self, lookup=replace(self.lookup, state=None))
 
 
@@ -72,13 +72,13 @@ def compile_query(step: StateReader) -> Callable[[pa.Table, Read], pa.Table]:
 
 
 def compile_question(question: Question) -> Callable[[pa.Table, Read], pa.Table]:
-    """Return a question as a function over tables."""
+    """Return the function over tables that answers a question."""
     answer = _answer(question)
     return lambda table, read: answer(Columns.of(table, question.entering), read).table(question.leaving)
 
 
 def compile_answer(step: StateReader) -> Answer:
-    """Return a state query as a function over columns; hidden fields pass through it."""
+    """Return the function over columns that answers a state query. Hidden fields pass through it."""
     return _answer(Question.of(step))
 
 
@@ -89,7 +89,7 @@ def _answer(question: Question) -> Answer:
 
 
 def _joining(asked: Question) -> Answer:
-    """Return the function of a join with a state, over whole columns: the value's fields beside each tuple."""
+    """Return the function of a join with a state, over whole columns. It adds the value's fields to each tuple."""
     lookup, fields = asked.lookup, asked.outputs
 
     def answer(columns: Columns, read: Read) -> Columns:
@@ -105,7 +105,7 @@ def _joining(asked: Question) -> Answer:
 
 
 def _get(asked: Question) -> Answer:
-    """Return the function of a MapGet or SnapshotGet: it works on whole columns and makes no tuple objects."""
+    """Return the function of a MapGet or SnapshotGet. It works on whole columns and creates no tuple objects."""
     lookup, outputs, parts = asked.lookup, asked.outputs, asked.parts
 
     def answer(columns: Columns, read: Read) -> Columns:
@@ -121,7 +121,7 @@ def _get(asked: Question) -> Answer:
 
 
 def _fields(values: Column, names: Sequence[str]) -> list[Column]:
-    """Return the named fields of a column of structs; the fields of a null struct are null."""
+    """Return the named fields of a column of structs. The fields of a null struct are null."""
     array = values.array()
     fields = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     return [Column.of(fields[name]) for name in names]
@@ -177,7 +177,7 @@ def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequ
 
 
 class ReadOnlyState:
-    """A state as a QueryFunction sees it.
+    """A state in the form in which a QueryFunction reads it.
 
     Meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState``,
     ``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``, ``ITupleCollection``.
@@ -188,10 +188,10 @@ class ReadOnlyState:
     def __init__(self, lookup: "_Lookup", read: Read) -> None:
         self._lookup, self._read = lookup, read
         self.failure: BaseException | None = None
-        """The error of a failed read of the state; None where no read failed."""
+        """The error of a failed read of the state; None if no read failed."""
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
-        """Return one value for each key, None where nothing is stored.
+        """Return one value for each key; None if nothing is stored.
 
         A key is a tuple or list of the key fields' values, or the value itself where there is one field.
         """
@@ -203,7 +203,7 @@ class ReadOnlyState:
         return self.multiGet([()])[0]
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        """Return all entries, in no order: of each the values of the key fields, then the value.
+        """Return all entries, in no particular order. Each is the values of the key fields, then the value.
 
         This reads the whole state.
         """
@@ -218,7 +218,10 @@ class ReadOnlyState:
 
 
 def _shown_kind(step: StateReader) -> pa.DataType:
-    """Return the type that a MapGet or SnapshotGet reads: the whole value if the query names fields of it."""
+    """Return the type that a MapGet or SnapshotGet reads.
+
+    It is the whole value if the query names fields of the value.
+    """
     outputs = arrow_schema(step.outputs)
     whole = shown_type(step.updated) if queried_parts(step.updated, outputs.names) is not None else None
     return outputs.field(0).type if whole is None else arrow_type(whole)
@@ -226,16 +229,19 @@ def _shown_kind(step: StateReader) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A function that reads one state for a step: each key once, with `present` applied to the stored accumulators."""
+    """A function that reads one state for a step.
+
+    It reads each key once, and applies `present` to stored accumulators.
+    """
 
     state: Any
-    """The node of the state, by which a `Read` knows it; None in a detached question, whose `Read` has one state."""
+    """The node of the state, by which a `Read` identifies it; None in a detached question, which has one state."""
     keys: pa.Schema
     present: Callable[[Any], Any] | None
     where: Where
     kind: pa.DataType | None
     bundled: bool
-    """Whether a value holds the values of several aggregators."""
+    """Whether a value combines the values of several aggregators."""
     subject: str
 
     @classmethod
@@ -267,8 +273,8 @@ class _Lookup:
         return [(*entry[:-1], *entry[-1]) for entry in entries] if self.bundled else entries
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
-        """Return the state's value for each row, whose key is in `columns`."""
-        index = KeyIndex(self.keys.types)
+        """Return the state's value for each row. `columns` are the key fields of the rows."""
+        index = KeyNumbers(self.keys.types)
         numbers = index.numbers(
             [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows
         )
@@ -286,7 +292,7 @@ class _Lookup:
 
 
 def _kind(step: StateReader) -> pa.DataType | None:
-    """Return the type of the values that a query sees; None for a user's function, which gets them unchanged."""
+    """Return the type of the values that a query sees; None for a user's function, which gets them unconverted."""
     if step.query.joining:
         shown = shown_type(step.updated)
         return None if shown is None else arrow_type(shown)

@@ -1,4 +1,4 @@
-"""The shape of a state: its keys, its values, and how a batch's value is combined with the stored one."""
+"""The shape of a state: its keys, its values, and how a batch's value combines with the stored one."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from trident_state.state_shape import Combine, StateShape, replacing
 
 @dataclass(frozen=True)
 class Combining:
-    """``aggregator.combine`` as stores call it: picklable, and its errors name the user's function."""
+    """``aggregator.combine`` as stores call it: picklable, with errors that name the user's function."""
 
     aggregation: Aggregation
     where: Where
@@ -54,7 +54,10 @@ def shape_of(node: nodes.HeldState) -> StateShape:
 
 
 def _made_by(node: nodes.HeldState) -> str:
-    """Return the name of the aggregator or update that makes a state's values. A store with another name is refused."""
+    """Return the name of the aggregator or update that computes a state's values.
+
+    Stores with another name are refused.
+    """
     match node:
         case nodes.PersistentReduce(reduction=reduction):
             return aggregator_name(reduction.aggregator)
@@ -72,12 +75,12 @@ def _made_by(node: nodes.HeldState) -> str:
 
 
 WATERMARK = "Watermark"
-"""The name of what makes a watermark: followed by owner and field, ``Watermark(seen, at)``; in stores of former
-versions alone."""
+"""The name of the function that makes a watermark. Owner and field follow it: ``Watermark(seen, at)``. Former versions
+stored the name alone."""
 
 
 def is_watermark(fingerprint: str) -> bool:
-    """Return whether a stored fingerprint is that of a watermark.
+    """Return whether a stored fingerprint belongs to a watermark.
 
     >>> is_watermark("() -> timestamp[us] by Watermark(seen, at)"), is_watermark("(word string) -> int64 by Count")
     (True, False)
@@ -91,7 +94,7 @@ def is_watermark(fingerprint: str) -> bool:
 
 @dataclass(frozen=True)
 class WindowMeaning:
-    """A window as a stored state names it: ``SlidingEventTimeWindow(1 hour, 15 minutes by at)``."""
+    """A window in the form in which a stored state names it: ``SlidingEventTimeWindow(1 hour, 15 minutes by at)``."""
 
     kind: str
     sizes: tuple[str, ...]
@@ -107,7 +110,7 @@ _MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
-    """Return the aggregator and the window (or None) in the name of what makes a state's values.
+    """Return the aggregator and the window (or None) in the stored name of what makes a state's values.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
     ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
@@ -132,7 +135,7 @@ def _aggregated(node: nodes.PersistentAggregate) -> StateShape:
 
 
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:
-    """Return the Combine by which a store combines results of this aggregation with stored ones."""
+    """Return the Combine by which a store combines the results of this aggregation with stored ones."""
     combining, bundle = Combining(aggregation, where), bundle_of(aggregation)
     parts = None
     if bundle is not None:
@@ -164,7 +167,7 @@ def aggregator_name(aggregator: object) -> str:
 
 
 def bundle_text(aggregators: Mapping[str, str]) -> str:
-    """Return the name of a bundle: the names of its aggregators, each preceded by its field.
+    """Return the name of a bundle: the names of its aggregators, each with its field before it.
 
     >>> bundle_text({"n": "Count", "total": "Sum"})
     '{n: Count, total: Sum}'
@@ -174,7 +177,7 @@ def bundle_text(aggregators: Mapping[str, str]) -> str:
 
 
 def bundle_names(text: str) -> dict[str, str] | None:
-    """Return the names of the aggregators of a bundle by field, from its own name; None for any other aggregator.
+    """Return the names of a bundle's aggregators by field, parsed from its name; None for any other aggregator.
 
     >>> bundle_names("{n: Count, `the total`: Sum}"), bundle_names("Count")
     ({'n': 'Count', 'the total': 'Sum'}, None)
@@ -189,7 +192,7 @@ _MEMBER = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+)): ([^,`]+)(?:, |$)")
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the same fields, all of them nullable.
+    """Return the same fields, all nullable.
 
     The engines differ in the fields that they call nullable; frozen tables must not differ.
     """
@@ -197,7 +200,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def new_values(step: nodes.StateWriter, table: pa.Table) -> pa.Table:
-    """Return the keys and values of a state as its step outputs them, with a field for each of several aggregates."""
+    """Return the keys and values of a state as its step outputs them, with one field for each aggregate."""
     if parts_of(step) is None:
         return table
     *keys, values = table.columns
@@ -205,7 +208,7 @@ def new_values(step: nodes.StateWriter, table: pa.Table) -> pa.Table:
 
 
 def native_form(native: Native | None) -> Literal["sum", "min", "max"] | None:
-    """Return the operation with which a store can combine values by itself; None where only the aggregator can.
+    """Return the operation by which a store can combine values itself; None if only the aggregator can.
 
     A store can for some types only: ``trident_state.rules`` and the stores know for which.
     """

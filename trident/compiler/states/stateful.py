@@ -1,4 +1,4 @@
-"""Stateful operations in a commit turn: the calls of the user's object, in their order, over one batch after another.
+"""Stateful operations in a commit turn: the calls of the user's object, in order, over one batch after the other.
 
 The result of the calls is frozen before it is written, as for every update. So the txid alone decides the order of
 calls: a batch that comes a second time has failed before it was frozen, and a frozen batch never comes here.
@@ -29,13 +29,16 @@ from trident.plan.nodes import PartitionPersist, StateWriter
 
 
 def stateful_update(step: PartitionPersist) -> RunWindow:
-    """Return the function that runs a stateful operation over a batch. It keeps the operation's place in its run."""
+    """Return the function that runs a stateful operation over a batch.
+
+    It keeps the operation between batches of a run.
+    """
     assert isinstance(step.updating, Stateful)
     return (_Checkpoints(step) if step.updating.transactional else _Values(step)).update
 
 
 def call_hook(step: StateWriter, name: str, txid: int) -> None:
-    """Call a hook of a step's operation that belongs to no update of the state: preCommit, ackCommit."""
+    """Call a hook of a step's operation that is not part of a state update: preCommit, ackCommit."""
     assert isinstance(step, PartitionPersist) and isinstance(step.updating, Stateful)
     with _where(step).calling(f"{name}({txid})"):
         getattr(step.updating.operation.target, name)(txid)
@@ -53,7 +56,7 @@ def _where(step: PartitionPersist) -> Where:
 
 
 class _Update:
-    """The update of one stateful operation in one run. The thread of the commit turn's user code calls it."""
+    """The update of one stateful operation in one run. Only the thread of the commit turn's user code calls it."""
 
     def __init__(self, step: PartitionPersist) -> None:
         assert isinstance(step.updating, Stateful)
@@ -64,7 +67,7 @@ class _Update:
         self._user = step.updating.operation.target
         self._kernel = self._compiled(step.updating)
         self._begun: int | None = None
-        """The last batch that was begun; None before the first one of the run."""
+        """The last batch that was begun; None before the first batch of the run."""
 
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         """Return the result of the operation for a batch."""
@@ -90,7 +93,10 @@ class _Update:
 
     @contextmanager
     def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
-        """Open the state for the calls of a batch. Raise errors of the state unchanged, not as the user's."""
+        """Open the state for the calls of a batch.
+
+        Raise the state's errors unchanged, not as errors of the user's function.
+        """
         overlay.beginCommit(txid)
         try:
             yield
@@ -109,7 +115,7 @@ class _Update:
             return getattr(self._user, name)(*args)
 
     def _bound(self, operation: Operation) -> Operation:
-        """Return the operation as it is called with a tuple."""
+        """Return the operation as a function of one tuple."""
         return operation
 
     def _begin(self, txid: int, tuples: Columns) -> None:
@@ -130,7 +136,7 @@ class _Values(_Update):
         self._plain = step.updating.operation.call is Call.TUPLE
         keys = [(field.name, field.type) for field in self._shape.keys]
         self._read_ahead = set(keys) <= {(field.name, field.type) for field in self._inputs}
-        """Whether the tuples have the fields of the key: then the state is read once a batch, not once a key."""
+        """Whether the tuples have the key fields. If so, the state is read once a batch, not once a key."""
 
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         try:
@@ -165,7 +171,7 @@ class _Values(_Update):
 
 
 class _Checkpoints(_Update):
-    """An operation that keeps its state itself. The state of its step is its last checkpoint, as JSON."""
+    """An operation that keeps its state itself. The state of its step holds its last checkpoint, as JSON."""
 
     @contextmanager
     def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:

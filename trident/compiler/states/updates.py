@@ -1,4 +1,4 @@
-"""State updates: the changes that a reducer or a user's updater makes, computed before any of them is written.
+"""State updates: the changes by a reducer or a user's updater. They are computed before any change is written.
 
 The tuples are frozen and in a fixed order, and the state is as the batch before left it. The result, each key once with
 its new value, is frozen too. So it does not matter how often an update runs: only the frozen result is written.
@@ -16,7 +16,7 @@ from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where, reason, typed
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
 from trident.operations.functions import Updating
@@ -38,7 +38,7 @@ class Updated:
 
 
 RunUpdate = Callable[[pa.Table, Stored, int], Updated]
-"""A function from the tuples that enter an update, the state before the batch, and the batch's txid to the result."""
+"""A function that runs an update. Its arguments are the input tuples, the state before the batch, and the txid."""
 
 
 def compile_update(step: PersistentReduce | PartitionPersist) -> RunUpdate:
@@ -58,7 +58,7 @@ def _reducing(step: PersistentReduce) -> RunUpdate:
 
     def update(table: pa.Table, stored: Stored, txid: int) -> Updated:
         tuples = entering(table, fields)
-        index = KeyIndex(shape.keys.types)
+        index = KeyNumbers(shape.keys.types)
         numbers = index.numbers([tuples[name] for name in step.group], tuples.rows)
         if not tuples.rows:
             return Updated(leaving.empty_table(), None)
@@ -117,7 +117,7 @@ def _called(
     state: MapOverlay | ValueOverlay,
     txid: int,
 ) -> None:
-    """Call the user's updater. Raises the error of a failed read of the store, even if the updater swallowed it."""
+    """Call the user's updater. If a read of the store failed, raise that error, even if the updater swallowed it."""
     state.beginCommit(txid)
     try:
         call()
@@ -134,7 +134,7 @@ def _called(
 
 
 def entering(table: pa.Table, fields: pa.Schema) -> Columns:
-    """Return the input tuples of an update, with only the fields that the update reads.
+    """Return the input tuples of an update, with only the fields that it reads.
 
     The table may have more fields: a stage can carry fields that only another step reads.
     """

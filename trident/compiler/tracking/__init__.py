@@ -1,1 +1,1 @@
-"""The ledger of a batch, which counts, by number and token, all rows that one partition sends and another receives."""
+"""The ledger of a batch. It counts, by number and token, all rows that one partition sends and another receives."""

@@ -1,4 +1,4 @@
-"""The rows that arrive in one partition on a worker, tallied by their edge and sending partition."""
+"""The rows that arrive in one partition on a worker, tallied by edge and sending partition."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import pyarrow as pa
 from trident.compiler.tracking.tokens import Edge, Tally
 
 _ROOT = 0
-"""Stands for the sending partition if a source is the sender."""
+"""The number that replaces the sending partition if a source is the sender."""
 
 
 @dataclass(slots=True)
@@ -17,16 +17,16 @@ class Arrivals:
 
     tallies: dict[str, dict[int, Tally]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    """Reports of other partitions that came among the rows, to be passed on to the driver."""
+    """Reports of other partitions that arrived among the rows. They are passed on to the driver."""
 
     def add(self, edge: Edge, ids: pa.Array) -> None:
-        """Add rows by their ids."""
+        """Add the rows with these ids."""
         senders = self.tallies.setdefault(edge.name, {})
         for sender, tally in edge.by_sender(ids.to_numpy(zero_copy_only=False)):
             senders[sender] = senders.get(sender, Tally()) + tally
 
-    def counted(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a source, and add the number of their rows, which have no ids."""
+    def counting_rows(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of a source, and add their rows, which have no ids, to the tally of `edge`."""
         senders = self.tallies.setdefault(edge, {})
         for batch in batches:
             senders[_ROOT] = senders.get(_ROOT, Tally()) + Tally(batch.num_rows)

@@ -1,4 +1,4 @@
-"""The ledger of one attempt, which checks that each row sent by a partition arrived exactly once.
+"""The ledger of one attempt. It checks that each row that a partition sent arrived exactly once.
 
 As in Storm's acker, all tokens of rows that are sent and of rows that arrive are XORed into one number, which is 0 in
 the end. The ledger also keeps for each edge and sending partition how many rows were sent and how many arrived, so that
@@ -24,7 +24,7 @@ _MOST_SHOWN = 5
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The report that one partition makes once, at its end.
+    """The report of one partition, made once, at its end.
 
     `edge`: the edge over which it sent `rows` rows, the XOR of whose tokens is `value`. `seal`: see `Edge.seal`.
     `arrived`: the rows that it received itself, by edge and by the partition that sent them, each as [rows, value].
@@ -51,7 +51,7 @@ def is_report(line: str) -> bool:
 
 
 def report_in(line: str) -> Report | None:
-    """Return the report in a line of text from a worker; None for a line that holds something else.
+    """Return the report in a line of text from a worker; None if the line holds something else.
 
     >>> report_in(Report("a", 1, 7, 2, 9, {"b": {0: (2, 4)}}).line())
     Report(edge='a', partition=1, seal=7, rows=2, value=9, arrived={'b': {0: (2, 4)}})
@@ -61,7 +61,7 @@ def report_in(line: str) -> Report | None:
 
 
 class Root(NamedTuple):
-    """The way of a source's tuples into the first step: its name, and the number of tuples (None if not known)."""
+    """The edge from a source to the first step: its name, and the number of tuples (None if not known)."""
 
     edge: str
     rows: int | None
@@ -77,7 +77,7 @@ class Taken(enum.Enum):
 
 @dataclass(slots=True)
 class _Sent:
-    """The rows from one partition over one edge: those sent (None until its report comes), and those that arrived."""
+    """The rows of one partition on one edge: the sent rows (None until the report comes), and the rows that arrived."""
 
     sent: Tally | None = None
     arrived: Tally = Tally()
@@ -93,12 +93,12 @@ class Ledger:
     secret: bytes
     attempt: str
     value: int = 0
-    """The XOR of all tokens: 0 once each row that was sent has arrived once, and no other row has."""
+    """The XOR of all tokens. It is 0 once each sent row has arrived once, and no other row has."""
     reports: int = 0
     duplicates: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Reports that came again, by edge and partition."""
+    """Reports that came a second time, by edge and partition."""
     stale: int = 0
-    """Reports of other attempts, or of edges that are unknown here."""
+    """Reports of other attempts, or of edges that this ledger does not know."""
     _edges: dict[str, Edge] = field(default_factory=dict)
     _senders: dict[str, dict[int, _Sent]] = field(default_factory=dict)
     _roots: dict[str, int | None] = field(default_factory=dict)
@@ -117,12 +117,12 @@ class Ledger:
         return self.edge(name)
 
     def root(self, root: Root) -> None:
-        """Register the way of a source's tuples. They have no ids yet, so only their number is compared."""
+        """Register the edge of a source's tuples. They have no ids yet, so only their number is compared."""
         self._roots[root.edge] = root.rows
         self._senders.setdefault(root.edge, {})
 
     def enter(self, root: Root, rows: int) -> None:
-        """Register the way of a source's tuples, and note how many entered."""
+        """Register the edge of a source's tuples, and note how many entered."""
         self.root(root)
         self._arrived(root.edge, {0: Tally(rows)})
 
@@ -160,7 +160,7 @@ class Ledger:
 
     @property
     def done(self) -> bool:
-        """Return whether every expected report has come, and each row that was sent arrived once."""
+        """Whether every expected report has come, and each sent row arrived once."""
         return self.value == 0 and not self.duplicates and next(self._problems(), None) is None
 
     def check(self) -> None:
@@ -199,7 +199,7 @@ class Ledger:
 
 
 def _difference(sent: int, arrived: int) -> str:
-    """Return in words how the rows that arrived differ from those sent.
+    """Return in words how the rows that arrived differ from the sent rows.
 
     >>> _difference(10, 7), _difference(10, 12)
     ('7 arrived: 3 are lost', '12 arrived: 2 too many')

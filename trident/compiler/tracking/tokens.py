@@ -13,7 +13,7 @@ import numpy
 import numpy.typing
 
 Ids = numpy.typing.NDArray[numpy.int64]
-"""The ids of rows: the partition that sent a row in the upper bits, the row's number there in the lower `_ROW_BITS`."""
+"""The ids of rows. The upper bits are the sending partition, the lower `_ROW_BITS` the row's number in it."""
 
 _ROW_BITS = 40
 _MASK = 2**64 - 1
@@ -32,14 +32,14 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way from one step's partitions to another's, in one attempt. `key` is different in each attempt."""
+    """The edge from one step's partitions to another's, in one attempt. `key` is different in each attempt."""
 
     name: str
     key: int
 
     @classmethod
     def of(cls, secret: bytes, attempt: str, name: str) -> "Edge":
-        """Return the edge of this name in an attempt; its key follows from the run's secret.
+        """Return the edge of this name in an attempt. Its key is derived from the run's secret.
 
         >>> Edge.of(b"s", "3:0", "a") == Edge.of(b"s", "3:0", "a")
         True
@@ -50,11 +50,11 @@ class Edge:
         return cls(name, int.from_bytes(digest.digest(), "big"))
 
     def seal(self, partition: int) -> int:
-        """Return the number by which a partition's report proves that it belongs to this edge and attempt."""
+        """Return a number that proves that a partition's report belongs to this edge and attempt."""
         return int(_mixed(numpy.array([~partition], numpy.int64), self.key)[0])
 
     def tally(self, ids: Ids) -> Tally:
-        """Return the tally of rows with these ids.
+        """Return the tally of the rows with these ids.
 
         >>> edge = Edge("a", 7)
         >>> both = edge.tally(row_ids(2, 0, 3)) + edge.tally(row_ids(2, 3, 5))
@@ -64,7 +64,7 @@ class Edge:
         return Tally(len(ids), int(numpy.bitwise_xor.reduce(_mixed(ids, self.key))) if len(ids) else 0)
 
     def by_sender(self, ids: Ids) -> Iterator[tuple[int, Tally]]:
-        """Yield the tally of the rows of each partition that sent some of these ids."""
+        """Yield the tally of the rows from each partition that sent some of these ids."""
         senders = ids >> _ROW_BITS
         if not len(ids) or senders.min() == senders.max():
             if len(ids):
@@ -83,7 +83,7 @@ def row_ids(partition: int, start: int, end: int) -> Ids:
 
 
 def _mixed(ids: Ids, key: int) -> "numpy.typing.NDArray[numpy.uint64]":
-    """Return a 64-bit mix of each id and the key (SplitMix64's last steps): one changed bit changes half of it."""
+    """Return a 64-bit mix of each id and the key, by SplitMix64's last steps: one changed bit changes half of it."""
     mixed = ids.view(numpy.uint64) ^ numpy.uint64(key & _MASK)
     mixed = mixed + numpy.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)

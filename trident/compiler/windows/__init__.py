@@ -1,1 +1,1 @@
-"""Windows: the tuples that wait in them, and the results when windows close; one file for each kind of window."""
+"""Windows: the tuples that wait in them, and the results when they close. Each kind of window has a file."""

@@ -1,4 +1,4 @@
-"""Calls of a window's aggregator over the window's tuples, for combiners, reducers and Aggregators alike."""
+"""Calls of a window's aggregator over the window's tuples. Combiners, reducers and Aggregators are called alike."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,16 +18,16 @@ Rows = Sequence[Any]
 """The tuples of one window, in order."""
 
 CallWindow = Callable[[Rows, int], list[tuple[Any, ...]]]
-"""A function from a window's tuples and its number to the results of the aggregator."""
+"""A function from a window's tuples and number to the results of the aggregator."""
 
 
 def where_of(node: Window | WindowPanes) -> Where:
-    """Return what errors of a window's aggregator name: the step, the user's function and the fields it reads."""
+    """Return what errors of a window's aggregator name: the step, the user's function and the fields that it reads."""
     return Where(node.step, node.windowing.site, node.inputs)
 
 
 def window_call(windowing: Windowing, where: Where) -> CallWindow:
-    """Return a window's aggregator as a function of one window; an error in it shows the tuple."""
+    """Return a window's aggregator as a function of one window. Its errors show the tuple."""
     run = {"combiner": _combining, "reducer": _reducing, "aggregator": _aggregating}[windowing.kind](windowing)
 
     def call(rows: Rows, number: int) -> list[tuple[Any, ...]]:
@@ -43,12 +43,12 @@ def window_call(windowing: Windowing, where: Where) -> CallWindow:
 
 
 def presenting(windowing: Windowing) -> Callable[[Any], Any] | None:
-    """Return the aggregator's `present`, which makes results of values; None if the value itself is the result."""
+    """Return the aggregator's `present`, which turns values into results; None if a value is itself the result."""
     return getattr(windowing.aggregator, "present", None)
 
 
 def result_columns(windowing: Windowing, where: Where, values: list[Any], fields: pa.Schema) -> dict[str, Column]:
-    """Return the output fields of windows from their accumulators, one for each window. `fields` has their types."""
+    """Return the output fields of windows from their accumulators, one per window. `fields` has the fields' types."""
     present, names = presenting(windowing), windowing.outputs.names
     shown = values if present is None else [present(value) for value in values]
     lists = [shown] if bundle_of(windowing.aggregation) is None else list(zip(*shown, strict=True)) or [()] * len(names)
@@ -56,7 +56,7 @@ def result_columns(windowing: Windowing, where: Where, values: list[Any], fields
 
 
 _Run = Callable[[Rows, int, list[int]], list[tuple[Any, ...]]]
-"""A `CallWindow` with one more argument: a list whose only item it sets to the row that is being aggregated."""
+"""A `CallWindow` with an additional argument: a list in whose only item it sets the current row."""
 
 
 def _combining(windowing: Windowing) -> _Run:
@@ -103,7 +103,7 @@ def _aggregating(windowing: Windowing) -> _Run:
 
 
 class Results:
-    """The results of windows, and for each the window that it came from."""
+    """The results of windows, each with the window from which it came."""
 
     def __init__(self, windowing: Windowing, where: Where) -> None:
         self._call = window_call(windowing, where)
@@ -111,7 +111,7 @@ class Results:
         self._where = where
         self._values: list[tuple[Any, ...]] = []
         self.origins: list[int] = []
-        """For each result the `origin` of its window, as given to `add`."""
+        """For each result the `origin` of its window, as passed to `add`."""
 
     def add(self, rows: Rows, number: int, origin: int) -> None:
         """Call the aggregator for one window."""

@@ -1,4 +1,4 @@
-"""Windows by time with a combiner: one accumulator for each window and group, and no tuple is kept."""
+"""Windows by time with a combiner. They keep one accumulator for each window and group, and no tuples."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,12 @@ from trident_state.rules import combined
 
 
 def combined_update(node: Window) -> RunWindow:
-    """Return the function that updates a window with a combiner, over panes."""
+    """Return the function that updates a window with a combiner from panes."""
     return _Combined(node)
 
 
 class _Combined:
-    """The update of the state of one window step, batch after batch; it keeps an index of the windows still open."""
+    """The update of the state of one window step, batch after batch. It keeps an index of the open windows."""
 
     def __init__(self, node: Window) -> None:
         config, aggregation = node.windowing.config, node.windowing.aggregation
@@ -63,7 +63,7 @@ class _Combined:
         return Updated(puts, results, dropped)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> tuple[pa.Table, int]:
-        """Return the accumulators that the batch adds to windows that are still open, and the number of late rows.
+        """Return the accumulators that the batch adds to open windows, and the number of late rows.
 
         There is one accumulator for each window and group.
         """
@@ -124,7 +124,7 @@ class _Combined:
 
 
 def each_once(spec: FoldSpec, partials: pa.Table) -> pa.Table:
-    """Merge partial accumulators by key. If no key comes twice, as is common, return them unchanged."""
+    """Merge partial accumulators by key. If no key occurs twice, as is common, return them unchanged."""
     if not arrow_can_merge(spec) and is_unique(partials.select(spec.keys.names)):
         return partials
     return merge_partials(spec, partials).table(spec.schema)

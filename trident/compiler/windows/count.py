@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
@@ -26,10 +26,10 @@ from trident.operations.windows import CountWindow
 from trident.plan.nodes import Window
 
 PART = 256
-"""The number of tuples in one part."""
+"""The number of tuples in one full part."""
 
 HEAD = -1
-"""The part that holds a group's count and its last tuples."""
+"""The number of the part that holds a group's count and its last tuples (the head)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Numbering:
         return max(0, self.next(seen) - self.length)
 
     def head(self, seen: int) -> int:
-        """Return the number of the first tuple in the head, which is stored together with the count."""
+        """Return the number of the first tuple in the head, which is stored with the count."""
         return max(self.first(seen), seen // PART * PART)
 
     def parts(self, seen: int) -> range:
-        """Return the numbers of the stored parts, all of which are full. The head comes after them and is not full."""
+        """Return the numbers of the stored parts, which are all full. The head, which is not full, comes after them."""
         return range(min(self.first(seen), seen) // PART, seen // PART)
 
 
@@ -76,7 +76,7 @@ def count_update(node: Window) -> RunWindow:
         tuples = entering(table, fields)
         if not tuples.rows:
             return Updated(puts_schema.empty_table(), leaving.empty_table())
-        index = KeyIndex(group.types)
+        index = KeyNumbers(group.types)
         groups = index.numbers([tuples[name] for name in node.group], tuples.rows)
         keys = index.named(node.group)
         waiting = _GroupTuples(numbering, held, keys, shape.keys, stored)
@@ -91,7 +91,7 @@ def count_update(node: Window) -> RunWindow:
 
 
 class _GroupTuples:
-    """The waiting tuples of those groups of which a batch has tuples.
+    """The waiting tuples of the groups that have tuples in a batch.
 
     One array holds the tuples of all groups; the tuples of a group are given by their positions in the array.
     """
@@ -103,14 +103,14 @@ class _GroupTuples:
         self._stored = stored
         self._elements = pa.array([], lists.kind.value_type)
         self._seen: list[int] = []
-        """For each group the number of tuples before the batch."""
+        """For each group the number of tuples before this batch."""
         self._totals: list[int] = []
-        """For each group the number of tuples with the batch's own."""
+        """For each group the number of tuples including this batch."""
         self._tuples: list[list[int]] = []
-        """The positions of each group's tuples, in order; the batch's own come last."""
+        """The positions of each group's tuples, in order. The batch's own tuples come last."""
 
     def take_in(self, tuples: Columns, groups: list[int]) -> None:
-        """Read what the groups hold, and append the batch's tuples."""
+        """Read the stored tuples of the groups, and append the batch's tuples."""
         new: list[list[int]] = [[] for _ in range(self._keys.rows)]
         for row, group in enumerate(groups):
             new[group].append(row)
@@ -186,7 +186,7 @@ class _GroupTuples:
     # --- small things ----------------------------------------------------------------------------------------------
 
     def _needed(self, group: int) -> range:
-        """Return the parts to read: those of the first window that the batch completes, none if it completes none."""
+        """Return the parts to read: those of the first window that the batch completes; none if it completes none."""
         seen = self._seen[group]
         return self._numbering.parts(seen) if self._numbering.next(seen) <= self._totals[group] else range(0)
 

@@ -1,4 +1,4 @@
-"""The removal of duplicates: the first tuple of each key goes on, and the state remembers the key.
+"""The removal of duplicates: the first tuple of each key passes, and the state remembers the key.
 
 All of it works on whole columns: one read of the state for the distinct keys of a batch, and one filter of the batch.
 """
@@ -27,21 +27,21 @@ from trident_state.keys import encode_keys
 
 _BUCKET = "__trident_bucket"
 _BUCKETS = 64
-"""The parts of the time for which a key is remembered: keys are forgotten a part at a time."""
+"""The number of parts of the time for which a key is remembered. Keys are forgotten one part at a time."""
 
 _ROUNDS = 16
-"""The most passes over a batch in which several tuples of one key go on; what is left is looked at row by row."""
+"""The most passes over a batch in which several tuples of one key pass. After that, the rest is checked row by row."""
 
 
 def first_of_key(node: PartitionPersist) -> RunWindow:
-    """Return the function that lets the first tuple of each key through."""
+    """Return the function that passes only the first tuple of each key."""
     assert isinstance(node.updating, FirstOfKey)
     config = node.updating.config
     return _ByState(node) if config is None else _ByTime(node, node.updating, config)
 
 
 class _Tables:
-    """The schemas of one such step."""
+    """The schemas of a step that removes duplicates."""
 
     def __init__(self, node: PartitionPersist) -> None:
         shape = shape_of(node)
@@ -50,13 +50,13 @@ class _Tables:
         self.tuples = nullable(arrow_schema(node.outputs))
 
     def entering(self, table: pa.Table) -> pa.Table:
-        """Return the tuples that enter. The table may have more fields, which only another step reads."""
+        """Return the tuples that enter. The table may have more fields, which only other steps read."""
         return conform(table.select(self.tuples.names), self.tuples)
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The distinct keys of some tuples, in the order in which they first come, and the number of each tuple's key."""
+    """The distinct keys of some tuples, in the order of their first occurrence, and the number of each tuple's key."""
 
     numbers: Ids
     first: Ids
@@ -72,14 +72,14 @@ class _Keys:
 
 
 def _first_rows(rows: Ids, numbers: Ids, count: int) -> Ids:
-    """Return the first of these rows for each key that has one; `numbers` are the keys of these rows."""
+    """Return the first of these rows for each key. `numbers` are the numbers of the rows' keys."""
     first = np.full(count, -1, np.int64)
     first[numbers[::-1]] = rows[::-1]  # of several rows of a key the last one assigned stays, which is the first
     return first[first >= 0]
 
 
 class _ByState:
-    """The update without event time: a key that is in the state has come before. The value is the batch's txid."""
+    """The update without event time: a key that is in the state has occurred before. The value is the batch's txid."""
 
     def __init__(self, node: PartitionPersist) -> None:
         self._tables = _Tables(node)
@@ -95,7 +95,7 @@ class _ByState:
 
 
 class _ByTime:
-    """The update by event time: a key is forgotten when the watermark is past the time until which it is remembered.
+    """The update by event time: a key is forgotten when the watermark passes the time until which it is remembered.
 
     After that the key would drop no tuple, because any such tuple would be late. So forgetting changes no result, and
     it does not matter when it happens. An index of the keys by that time is kept beside the state, for this process
@@ -127,12 +127,12 @@ class _ByTime:
         return Updated(pa.concat_tables([puts, removals(gone, self._tables.puts)]), _filtered(tuples, rows))
 
     def _until(self, times: pa.Array) -> Ids:
-        """Return the time until which keys are remembered, from their values in the state: NEVER for unknown keys."""
+        """Return the time until which each key is remembered, from its value in the state; NEVER for unknown keys."""
         micros = microseconds(times.cast(pa.int64()).fill_null(0)) + self._within
         return np.where(times.is_null().to_numpy(zero_copy_only=False), NEVER, micros)
 
     def _forgotten(self, new: pa.Table, stored: Stored, watermark: int) -> pa.Table:
-        """Return the keys that the state forgets with this batch. `new` are the keys that it has just remembered."""
+        """Return the keys that the state forgets with this batch. `new` are the keys that this batch adds."""
         names = self._tables.keys.names
         due = [bucket for bucket in self._remembered.starts() if (bucket + 1) * self._bucket <= watermark]
         if not due:
@@ -146,7 +146,7 @@ class _ByTime:
         return keys.filter(pa.array((until != NEVER) & (until < watermark)))
 
     def _in_buckets(self, entries: pa.Table) -> pa.Table:
-        """Return the keys of entries of the state, each after the number of its bucket."""
+        """Return the keys of entries of the state, each with the number of its bucket before it."""
         until = self._until(one(entries.column(entries.num_columns - 1)))
         keys = entries.select(self._tables.keys.names)
         return keys.add_column(0, pa.field(_BUCKET, pa.int64()), pa.array(until // self._bucket))
@@ -154,7 +154,7 @@ class _ByTime:
 
 @dataclass(frozen=True, slots=True)
 class _ByBucket:
-    """A state whose entries are listed by bucket, as an index of open windows reads them."""
+    """A state whose entries are listed by bucket, in the form in which an index of open windows reads them."""
 
     stored: Stored
     in_buckets: Callable[[pa.Table], pa.Table]
@@ -167,7 +167,7 @@ class _ByBucket:
 
 
 def admitted(numbers: Ids, times: Ids, until: Ids, within: int) -> Ids:
-    """Return the rows that go on, ascending: those whose time is past the time until which their key is remembered.
+    """Return the rows that pass, ascending: rows whose time is past the time until which their key is remembered.
 
     `numbers` are the keys of the rows, in the order of the batch. A row that goes on sets the `until` of its key to its
     time plus `within`, for the rows after it; the array is changed in place.
@@ -190,7 +190,7 @@ def admitted(numbers: Ids, times: Ids, until: Ids, within: int) -> Ids:
 
 
 def _filtered(tuples: pa.Table, rows: Ids) -> pa.Table:
-    """Return these rows; a mask is cheaper than positions where most rows stay."""
+    """Return these rows of the tuples. A mask is cheaper than positions if most rows stay."""
     mask: npt.NDArray[np.bool_] = np.zeros(tuples.num_rows, np.bool_)
     mask[rows] = True
     return tuples.filter(pa.array(mask))

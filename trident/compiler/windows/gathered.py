@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
@@ -33,7 +33,7 @@ def gathered_update(node: Window) -> RunWindow:
 
 
 class _Gathered:
-    """The update of the state of one window step, batch after batch; it keeps an index of the panes still open."""
+    """The update of the state of one window step, batch after batch. It keeps an index of the open panes."""
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
@@ -60,7 +60,7 @@ class _Gathered:
         return Updated(puts, results, dropped)
 
     def _added(self, table: pa.Table, clock: Clock, txid: int) -> tuple[pa.Table, int]:
-        """Return what the batch adds to the state, its tuples by pane and group, and the number of late tuples."""
+        """Return the batch's tuples by pane and group, as the state stores them, and the number of late tuples."""
         field, times, dropped = self._config.timestampField, None, 0
         if field is None:
             panes = np.full(table.num_rows, clock.after, np.int64)
@@ -74,7 +74,7 @@ class _Gathered:
             panes = microseconds(times)
         panes = self._lattice.panes(panes)
         tuples = entering(table, self._entering)
-        index = KeyIndex([pa.int64(), *self._group.types])
+        index = KeyNumbers([pa.int64(), *self._group.types])
         pane = Column(pa.int64(), pa.array(panes), None)
         keys = [pane, *(tuples[name] for name in self._group.names)]
         key_numbers = np.asarray(index.numbers(keys, len(panes)), np.int64)
@@ -104,13 +104,13 @@ class _Gathered:
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
     def _called(self, start: int, keys: pa.Table, values: pa.Array, results: Results, before: int) -> pa.Table:
-        """Call the aggregator for every group of one window; return the groups, one row each.
+        """Call the aggregator for every group of one window. Return the groups, one row each.
 
         `keys` and `values` are the entries of the window's panes. `before` is the number of groups of earlier windows:
         the origins in `results` count on from there.
         """
         elements, ends = flattened(values)
-        index = KeyIndex(self._group.types)
+        index = KeyNumbers(self._group.types)
         group = Columns.of(keys.select(self._group.names), self._group) if self._group.names else Columns({}, 0)
         key_numbers = np.asarray(index.numbers([group[name] for name in self._group.names], keys.num_rows), np.int64)
         lists = self._held.tuples(elements).lists(self._held.inputs.names)
@@ -129,7 +129,7 @@ class _Gathered:
         return closing
 
     def _puts_of(self, added: pa.Table, clock: Clock, txid: int) -> pa.Table:
-        """Return the changes of the state: the batch's tuples, and nulls for panes whose windows are all closed."""
+        """Return the changes of the state: the batch's tuples, and nulls for panes whose windows have all closed."""
         closed = [pane for pane in self._open.starts() if self._ended(np.asarray([pane], np.int64), clock)[0]]
         if not closed:
             return added

@@ -1,4 +1,4 @@
-"""Interval joins: pairs of tuples of two streams with equal keys, whose times lie within an interval of each other.
+"""Interval joins: pairs of tuples of two streams with equal keys, whose times differ by no more than an interval.
 
 The state holds the tuples that may still meet a partner, by stream, bucket of time, key and batch: a batch writes its
 own tuples and rewrites nothing. Pairs are found on whole columns: of the buckets that the batch's times can reach, the
@@ -36,7 +36,7 @@ LEFT, RIGHT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How long the tuples of the two streams are needed, in microseconds of watermark after the end of their bucket.
+    """How long the tuples of the two streams are kept, in microseconds of watermark after the end of their bucket.
 
     `closes`: until then a tuple may meet a new partner. `held`: until then it may be the partner of one that closes.
     """
@@ -55,14 +55,14 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The tuples of one stream to be paired: the time of each, in microseconds, and the number of its key."""
+    """The tuples of one stream that are to be paired: the time of each (microseconds) and the number of its key."""
 
     times: Ids
     numbers: Ids
 
 
 def pairs(left: Rows, right: Rows, lower: int, upper: int) -> tuple[Ids, Ids]:
-    """Return the rows of all pairs: equal keys, and the right time from `lower` to `upper` after the left one.
+    """Return the rows of all pairs: with equal keys, and a right time from `lower` to `upper` after the left time.
 
     The pairs come in the order of the left rows; those of one left row in the order of the right times.
     """
@@ -80,7 +80,7 @@ def pairs(left: Rows, right: Rows, lower: int, upper: int) -> tuple[Ids, Ids]:
 
 
 class _SideTables:
-    """One stream of a join: its key fields, its times, and the form of its tuples in the state."""
+    """One stream of a join: its key fields, its times, and the form in which the state holds its tuples."""
 
     def __init__(self, node: IntervalJoin, number: int) -> None:
         side = node.joining.sides[number]
@@ -89,7 +89,7 @@ class _SideTables:
         self._value = shape_of(node).value
 
     def on_time(self, table: pa.Table, before: int) -> pa.Table:
-        """Return the tuples that are not late; `before` is the watermark of the join before the batch."""
+        """Return the tuples that are not late. `before` is the watermark of the join before the batch."""
         tuples = conform(table.select(self.schema.names), self.schema)
         return tuples.filter(on_time(self._config, tuples.column(self._config.timestampField), before))
 
@@ -98,7 +98,7 @@ class _SideTables:
         return microseconds(tuples.column(self._config.timestampField))
 
     def packed(self, tuples: pa.Table, order: Ids, ends: Ids) -> pa.Array:
-        """Return lists of tuples as values of the state; each list reaches from one end to the next."""
+        """Return lists of tuples as values of the state. Each list is from one end to the next."""
         kind, other = self._value.field(self._number).type, self._value.field(1 - self._number).type
         arrays = [one(column) for column in tuples.take(pa.array(order)).columns]
         structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
@@ -119,7 +119,7 @@ def interval_join(node: IntervalJoin) -> RunJoin:
 
 
 class _Join:
-    """The update of the state of one join, batch after batch; it keeps an index of the entries of each stream."""
+    """The update of the state of one join, batch after batch. It keeps an index of the entries of each stream."""
 
     def __init__(self, node: IntervalJoin) -> None:
         shape, joining = shape_of(node), node.joining
@@ -153,7 +153,7 @@ class _Join:
         return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted))
 
     def _clock(self, number: int, table: pa.Table, batch: WindowBatch) -> Clock:
-        """Return the clock of one stream; the slower of the two clocks decides for the join."""
+        """Return the clock of one stream. The slower of the two clocks decides for the join."""
         config = self._joining.sides[number].config
         mark = batch.watermark if number == LEFT else batch.second
         return clock_of(config, latest_of(table, config.timestampField), replace(batch, watermark=mark))
@@ -161,7 +161,7 @@ class _Join:
     # --- what leaves -----------------------------------------------------------------------------------------------
 
     def _pairs(self, new: Sequence[pa.Table], stored: Stored) -> list[pa.Table]:
-        """Return the pairs that this batch makes: its left tuples with all right ones, its right ones with old ones."""
+        """Return the pairs of this batch: its left tuples with all right ones, its right tuples with old left ones."""
         rights = pa.concat_tables([self._partners(RIGHT, new[LEFT], stored), new[RIGHT]])
         lefts = self._partners(LEFT, new[RIGHT], stored)
         return [self._joined(new[LEFT], rights), self._joined(lefts, new[RIGHT])]
@@ -185,7 +185,7 @@ class _Join:
         )
 
     def _partners(self, number: int, asking: pa.Table, stored: Stored) -> pa.Table:
-        """Return the tuples in the state, of stream `number`, that tuples of the other stream may meet."""
+        """Return the tuples of stream `number` in the state that tuples of the other stream may match."""
         side, other = self._sides[number], self._sides[1 - number]
         if not asking.num_rows:
             return side.schema.empty_table()
@@ -198,7 +198,7 @@ class _Join:
         return self._read(number, keys.filter(wanted), stored)
 
     def _alone(self, number: int, new: Sequence[pa.Table], stored: Stored, clock: Clock) -> pa.Table:
-        """Return the tuples of stream `number` that close with this batch and have no partner."""
+        """Return the tuples of stream `number` whose bucket closes with this batch and that have no partner."""
         bucket, held, side = self._joining.bucket, self._held[number], self._sides[number]
 
         def closes(starts: Ids) -> npt.NDArray[np.bool_]:
@@ -223,7 +223,7 @@ class _Join:
     # --- the state -------------------------------------------------------------------------------------------------
 
     def _read(self, number: int, keys: pa.Table, stored: Stored) -> pa.Table:
-        """Return the tuples in entries of the state; `keys` are as in the index, without the number of the stream."""
+        """Return the tuples in entries of the state. `keys` are as in the index, without the number of the stream."""
         if not keys.num_rows:
             return self._sides[number].schema.empty_table()
         return self._sides[number].unpacked(stored.read(self._with_side(number, keys)))
@@ -233,7 +233,7 @@ class _Join:
         return pa.Table.from_arrays([side, *keys.columns], schema=self._keys)
 
     def _entered(self, number: int, new: pa.Table, clock: Clock, txid: int) -> pa.Table:
-        """Return the entries of a batch's tuples of stream `number`: those that a later batch may need."""
+        """Return the entries for a batch's tuples of stream `number`: the tuples that a later batch may need."""
         side, bucket = self._sides[number], self._joining.bucket
         starts = side.times(new) // bucket * bucket
         needed = starts + bucket + self._horizon.held[number] > clock.after
@@ -251,7 +251,7 @@ class _Join:
         return pa.Table.from_arrays(columns, schema=self._puts)
 
     def _gone(self, number: int, clock: Clock) -> pa.Table:
-        """Return the changes that remove the entries of stream `number` which no later batch needs."""
+        """Return the changes that remove those entries of stream `number` that no later batch needs."""
         held, kept = self._held[number], self._joining.bucket + self._horizon.held[number]
         over = [start for start in held.starts() if start + kept <= clock.after]
         keys = held.whole(over)
@@ -266,7 +266,7 @@ class _Join:
 
 @dataclass(frozen=True, slots=True)
 class _OfSide:
-    """The part of a state that holds the tuples of one stream, as an index reads it."""
+    """The part of a state that holds the tuples of one stream, in the form in which an index reads it."""
 
     stored: Stored
     number: int

@@ -1,4 +1,4 @@
-"""Late tuples: those of a batch that came too late for every window that could hold them, or that have no time."""
+"""Late tuples: tuples of a batch that came after every window that could hold them had closed, or that have no time."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from trident.plan.window_inputs import config_of
 
 
 def late_tuples(node: LateTuples) -> RunLate:
-    """Return a function that selects from a batch's tuples the late ones."""
+    """Return a function that selects the late tuples of a batch."""
     config = config_of(node)
     assert isinstance(config, Timing)
     assert config.timestampField is not None

@@ -1,4 +1,4 @@
-"""An index of the open windows and the keys in each, beside the state and for this process only.
+"""An index of the open windows and the keys in each. It is kept beside the state, in this process only.
 
 The index describes the state after one batch. After a restart, or where a batch is computed once more, the index is
 read again from the state.
@@ -16,13 +16,16 @@ from trident_state.keys import encode_keys
 
 
 class BatchIndex:
-    """The base of an index beside a state, which describes the state after one batch."""
+    """The base of an index beside a state. The index describes the state after one batch."""
 
     _txid: int | None = None
-    """The batch; None before the first one, and while a batch changes the index."""
+    """The batch after which the index describes the state; None before the first batch, and while a batch changes the
+    index."""
 
     def begin(self, txid: int, stored: Stored) -> None:
-        """Make the index describe the state before batch `txid`: read the state, unless the index does so already.
+        """Make the index describe the state before batch `txid`.
+
+        The state is read unless the index describes it already.
 
         If the batch fails, and so does not come to `end`, the next `begin` reads the index anew.
         """
@@ -31,7 +34,7 @@ class BatchIndex:
             self._read(stored)
 
     def end(self, txid: int) -> None:
-        """Note that the index, with all additions and removals, describes the state after batch `txid`."""
+        """Note that the index, with all additions and removals, now describes the state after batch `txid`."""
         self._txid = txid
 
     def _read(self, stored: Stored) -> None:
@@ -40,7 +43,7 @@ class BatchIndex:
 
 
 class OpenWindows(BatchIndex):
-    """The keys of a state by the start of their window or pane; `_fields` are the key fields after the start."""
+    """The keys of a state by the start of their window or pane. `_fields` are the key fields after the start."""
 
     def __init__(self, keys: pa.Schema) -> None:
         self._schema = keys
@@ -54,7 +57,7 @@ class OpenWindows(BatchIndex):
             self.add(page)
 
     def add(self, keys: pa.Table) -> None:
-        """Add keys that are not yet in the index."""
+        """Add keys that are not in the index yet."""
         for start, part in by_start(keys, self._start.name):
             self._keys.setdefault(start, []).append(part.select(self._fields.names))
 
@@ -63,7 +66,7 @@ class OpenWindows(BatchIndex):
         return sorted(self._keys)
 
     def whole(self, starts: Iterable[int]) -> pa.Table:
-        """Return all keys with these starts; keys of one start come in the order in which they were added."""
+        """Return all keys with these starts. The keys of one start are in the order in which they were added."""
         parts = [self._schema.empty_table()]
         for start in starts:
             for keys in self._keys[start]:
@@ -72,12 +75,12 @@ class OpenWindows(BatchIndex):
         return pa.concat_tables(parts).combine_chunks()
 
     def drop(self, start: int) -> None:
-        """Remove the start of a window, with its keys."""
+        """Remove the start of a window, and its keys."""
         del self._keys[start]
 
 
 def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
-    """Return the value of each key after a batch: from `touched` where the batch changed it, else from the store.
+    """Return the value of each key after a batch: from `touched` if the batch changed it, otherwise from the store.
 
     `touched` has the key fields, then the value.
     """
@@ -86,17 +89,17 @@ def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
 
 
 def removals(keys: pa.Table, puts: pa.Schema) -> pa.Table:
-    """Return the puts that remove these keys: each key with a null, which stands for no entry."""
+    """Return the puts that remove these keys: each key with a null, which means that it has no entry."""
     return keys.append_column(puts.field(len(puts) - 1), pa.nulls(keys.num_rows, puts.types[-1]))
 
 
 def is_unique(keys: pa.Table) -> bool:
-    """Return whether no key comes twice."""
+    """Return whether no key occurs twice."""
     return bool(pc.count_distinct(encode_keys(keys)).as_py() == keys.num_rows)
 
 
 def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each start in the column `field`, in ascending order, with the rows that have it."""
+    """Yield each start in the column `field`, in ascending order, with its rows."""
     if not table.num_rows:
         return
     for start, rows in runs(microseconds(table.column(field))):
@@ -104,7 +107,7 @@ def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
 
 
 def runs(values: Ids) -> Iterator[tuple[int, Ids]]:
-    """Yield each distinct value, in ascending order, with the numbers of the rows that have it."""
+    """Yield each distinct value, in ascending order, with the numbers of its rows."""
     if not len(values):
         return
     order = np.argsort(values, kind="stable")

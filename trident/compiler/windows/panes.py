@@ -30,7 +30,11 @@ class PaneSpec:
     schema: pa.Schema
 
     def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
-        """Return the tuples whose time can lie in a window, each with its pane; and the latest time of such a tuple."""
+        """Add to each tuple the start of its pane, and drop tuples without a usable time.
+
+        A time is not usable if it is null, or if its pane is outside the years 1 to 9999. Also return the latest usable
+        time in microseconds; None if there is none, or if `time` is None, where no tuple is dropped.
+        """
         if self.time is None:
             return columns, None
         times = columns[self.time].array()
@@ -47,7 +51,7 @@ class PaneSpec:
         return columns.plus({PANE: panes}), int(microseconds(times).max())
 
     def as_inputs(self, folded: Columns, latest: int | None) -> Columns:
-        """Return panes as they enter the window: each carries `latest`, the latest time of any tuple."""
+        """Return panes in the form in which they enter the window: each with `latest`, the latest time of any tuple."""
         folded = self.fold.presented(folded)
         if self.time is not None:
             times = timestamps([latest or 0] * folded.rows, self.schema.types[-1])
@@ -68,6 +72,6 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
 
 
 def panes_of(spec: PaneSpec, columns: Columns, batch: int) -> Columns:
-    """Return the panes of the tuples of a batch, in this process."""
+    """Return the panes of a batch's tuples, computed in this process."""
     in_panes, latest = spec.with_panes(columns)
     return spec.as_inputs(fold_columns(spec.fold, [in_panes], Position(batch)), latest)

@@ -1,4 +1,4 @@
-"""The types that steps of windows share: the functions that run them, and the batch that such a function gets."""
+"""The types that steps of windows share: the functions that run them, and the batch that these functions get."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trident.compiler.states.updates import Updated
 
 @dataclass(frozen=True, slots=True)
 class WindowBatch:
-    """One batch as the update of a state sees it.
+    """One batch in the form in which the update of a state sees it.
 
     `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
     of the step's watermark, as the batch before left it; None where the step has no watermark. A join has two, of its
@@ -30,10 +30,11 @@ class WindowBatch:
 
 
 RunWindow = Callable[[pa.Table, Stored, WindowBatch], Updated]
-"""A function from the tuples that enter a window's step, the state before the batch, and the batch to the result."""
+"""A function that runs a window's step. Its arguments are the input tuples, the state before the batch, the batch."""
 
 RunJoin = Callable[[Sequence[pa.Table], Stored, WindowBatch], Updated]
-"""The same for a step with several sources: the tuples of each enter."""
+"""A function like `RunWindow` for a step with several sources. Its first argument holds the tuples of each."""
 
 RunLate = Callable[[pa.Table, WindowBatch], pa.Table]
-"""A function from all tuples that may enter a window in a batch, and the batch, to the late tuples."""
+"""A function that returns the late tuples. Its arguments are all tuples that may enter a window in a batch, and the
+batch."""

@@ -1,4 +1,4 @@
-"""Sessions: tuples of a group that follow one another by less than a gap of event time.
+"""Sessions: runs of a group's tuples between which the gap in event time is less than a limit.
 
 The state holds a group's open sessions. A batch's tuples are first cut into runs without a gap; then runs and open
 sessions that overlap are merged. A session is removed from the state when the watermark has reached its end.
@@ -19,7 +19,7 @@ from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
@@ -54,7 +54,7 @@ class Session:
 
 
 def merged(sessions: Iterable[Session]) -> list[Session]:
-    """Merge sessions of one group that overlap; return them in the order of their starts."""
+    """Merge the sessions of one group that overlap. Return them in the order of their starts."""
     joined: list[Session] = []
     for session in sorted(sessions, key=lambda s: s.start):
         if joined and session.start < joined[-1].end:
@@ -66,7 +66,7 @@ def merged(sessions: Iterable[Session]) -> list[Session]:
 
 
 class _Sessions:
-    """The update of one session window's state, batch after batch; it keeps an index of what is due to close."""
+    """The update of one session window's state, batch after batch. It keeps an index of the sessions to close next."""
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
@@ -93,7 +93,7 @@ class _Sessions:
         open_ = (times + self._config.gap > clock.before) & held_by_any(self._config, times)
         table = table.filter(pa.array(open_))
         tuples = Columns.of(table.select(self._entering.names), self._entering)
-        index = KeyIndex(self._keys.types)
+        index = KeyNumbers(self._keys.types)
         numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
         touched = index.named(self._keys.names).table(self._keys)
         changed = self._with_due(touched, self._due.until(clock.after))
@@ -108,7 +108,7 @@ class _Sessions:
         return Updated(puts, results, int((~open_).sum()))
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
-        """Return the touched keys, then the other keys that have a session to close."""
+        """Return the touched keys, and after them other keys that have a session to close."""
         known = set(encode_keys(touched).to_pylist())
         rows = [row for row, key in enumerate(encode_keys(due).to_pylist()) if key not in known]
         return pa.concat_tables([touched, due.take(pa.array(rows, pa.int64()))]).combine_chunks() if rows else touched
@@ -124,7 +124,7 @@ class _Sessions:
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
     def _puts_of(self, keys: pa.Table, still_open: Sequence[Sequence[Session]]) -> pa.Table:
-        """Return each key with its open sessions; null for a key without any."""
+        """Return each key with its open sessions; null for a key without open sessions."""
         flat = [session for key_sessions in still_open for session in key_sessions]
         starts = timestamps([session.start for session in flat], self._time)
         ends = timestamps([session.end for session in flat], self._time)
@@ -139,12 +139,12 @@ class _Sessions:
 
 
 class _Content:
-    """The content of the sessions of one batch, tuples or accumulators: stored ones first, then the batch's."""
+    """The content (tuples or accumulators) of the sessions in one batch: first the stored content, then the new."""
 
     def joined_sessions(
         self, stored: pa.Array, tuples: Columns, key_numbers: list[int], config: SessionWindow, txid: int
     ) -> list[list[Session]]:
-        """Return the sessions of each key: the stored sessions merged with the batch's runs of tuples without a gap."""
+        """Return the sessions of each key: its stored sessions merged with the batch's runs of tuples without a gap."""
         lists, ends = flattened(stored)
         starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
         sessions: list[list[Session]] = [[] for _ in range(len(stored))]
@@ -164,28 +164,28 @@ class _Content:
         return [merged(key_sessions) for key_sessions in sessions]
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
-        """Keep the content of the stored sessions, and return the positions of each session's content."""
+        """Add the content of the stored sessions, and return the positions of each session's content."""
         raise NotImplementedError
 
     def _brought(self, number: int, rows: Ids) -> list[int]:
-        """Return the positions that the content of a run of the batch's tuples will have."""
+        """Return the positions that the content of a run of the batch's tuples will get."""
         raise NotImplementedError
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:
-        """Keep the batch's own content, at the positions that `_brought` returned."""
+        """Add the batch's own content, at the positions that `_brought` returned."""
         raise NotImplementedError
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
-        """Return the content of each of these sessions, in the form in which the state stores it."""
+        """Return the content of each session, in the form in which the state stores it."""
         raise NotImplementedError
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
-        """Return the results of the aggregator, and for each result the number of its session."""
+        """Return the results of the aggregator, each with the number of its session."""
         raise NotImplementedError
 
 
 class _Accumulators(_Content):
-    """One accumulator for each session; several for a session that was merged from several."""
+    """One accumulator for each session. A session that was merged from several has several until they are combined."""
 
     def __init__(self, node: Window, kind: pa.DataType) -> None:
         aggregation = node.windowing.aggregation
@@ -232,7 +232,7 @@ class _Accumulators(_Content):
 
 
 class _Tuples(_Content):
-    """All tuples of a session, in the order in which they came.
+    """All tuples of a session, in the order in which they arrived.
 
     Tuples of a batch have greater positions than stored ones, so sorted positions give this order, whichever sessions
     are merged.
@@ -272,7 +272,7 @@ class _Tuples(_Content):
 
 
 def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
-    """Return the runs of rows of one key whose times follow one another by less than the gap.
+    """Return the runs of rows of one key between whose times the gap is less than the limit.
 
     The rows are sorted by key and time.
     """
@@ -284,7 +284,7 @@ def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
 
 
 class Due(BatchIndex):
-    """For each key the end of its first open session, beside the state and for this process only.
+    """For each key the end of its first open session. It is kept beside the state, in this process only.
 
     The ends describe the state after one batch. After a restart, or where a batch is computed once more, they are read
     again from the state.
@@ -305,7 +305,7 @@ class Due(BatchIndex):
             self.set(page.select(self._keys.names), firsts)
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
-        """Set for each of these keys the end of its first open session; None for a key without one."""
+        """Set for each of these keys the end of its first open session; None for a key without an open session."""
         for key, end in zip(encode_keys(keys).to_pylist(), ends, strict=True):
             if end is None:
                 self._ends.pop(key, None)
@@ -314,7 +314,7 @@ class Due(BatchIndex):
                 heapq.heappush(self._heap, (end, key))
 
     def until(self, time: int) -> pa.Table:
-        """Return the keys whose first open session ends at this time or before; an end is returned once."""
+        """Return the keys whose first open session ends at or before this time. Each end is returned once."""
         keys: dict[bytes, None] = {}
         while self._heap and self._heap[0][0] <= time:
             end, key = heapq.heappop(self._heap)

@@ -1,4 +1,4 @@
-"""Windows by time: the position of panes and windows on the clock, and the watermark."""
+"""Windows by time: the positions of panes and windows on the clock, and the watermark."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.window_schema import LATEST
 
 NEVER = -(2**63)
-"""The watermark before the first tuple: all windows end later."""
+"""The watermark before the first tuple. All windows end after it."""
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
-"""The one key of a state without key fields."""
+"""The only key of a state without key fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class Lattice:
         return cls(config.length, config.slide, config.pane)
 
     def panes(self, times: Ids) -> Ids:
-        """Return the start of the pane that each time lies in."""
+        """Return the start of the pane that contains each time."""
         return times // self.pane * self.pane
 
     def last_end(self, times: Ids) -> Ids:
-        """Return the end of the last window that each time lies in."""
+        """Return the end of the last window that contains each time."""
         return times // self.slide * self.slide + self.length
 
     def windows_of(self, panes: Ids) -> tuple[Ids, Ids]:
-        """Return every window that a pane lies in, as two arrays: the row of the pane, and the start of the window."""
+        """Return every window that contains a pane, as two arrays: the row of the pane, and the start of the window."""
         if self.length == self.slide:
             rows = np.flatnonzero(known(panes))
             return rows, panes[rows]
@@ -63,7 +63,7 @@ class Lattice:
 
 
 def known(times: Ids) -> npt.NDArray[np.bool_]:
-    """Return for each time whether it lies in the years 1 to 9999.
+    """Return for each time whether it is in the years 1 to 9999.
 
     In data the first and the last such time often stand for "no time" and "never". No window begins outside these
     years. The watermark stays inside them, so a window that would end later never closes.
@@ -77,7 +77,7 @@ def held_by_any(config: Timing, times: Ids) -> npt.NDArray[np.bool_]:
 
 
 def last_end(config: Timing, times: Ids) -> Ids:
-    """Return the watermark that makes a tuple of each time late: the end of the last window that it can be in."""
+    """Return the watermark from which a tuple of each time is late: the end of the last window that can contain it."""
     if isinstance(config, EventTime):
         return times + 1
     if isinstance(config, SessionWindow):
@@ -86,7 +86,7 @@ def last_end(config: Timing, times: Ids) -> Ids:
 
 
 def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
-    """Return for each time whether a tuple of this time is not late; `before` is the watermark before the batch."""
+    """Return for each time whether a tuple of this time is not late. `before` is the watermark before the batch."""
     column = one(times)
     micros = microseconds(column.fill_null(0))
     return pc.and_(column.is_valid(), pa.array((last_end(config, micros) > before) & held_by_any(config, micros)))
@@ -97,7 +97,7 @@ def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A window's time over one batch: the watermark before it and after it, in microseconds."""
+    """A window's watermarks over one batch: before it and after it, in microseconds."""
 
     before: int
     after: int
@@ -114,13 +114,13 @@ def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: Window
 
 
 def watermark(stored: Stored) -> int:
-    """Return the watermark in its state, in microseconds since 1970; NEVER where the state is empty."""
+    """Return the watermark from its state, in microseconds since 1970; NEVER if the state is empty."""
     (micros,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
     return NEVER if micros is None else int(micros)
 
 
 def _after(config: WindowConfig | EventTime, before: int, latest: int | None, batch: WindowBatch) -> int:
-    """Return the watermark after the batch. It never goes back, though a clock or the times of tuples may."""
+    """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do."""
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
         return max(before, round(batch.time() * 1_000_000))
@@ -128,7 +128,7 @@ def _after(config: WindowConfig | EventTime, before: int, latest: int | None, ba
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
-    """Return the latest time in a column, in microseconds since 1970; None where there is none."""
+    """Return the latest time in a column, in microseconds since 1970; None if there is none."""
     if field is None or not table.num_rows:
         return None
     micros = pc.max(table.column(field)).cast(pa.int64()).as_py()
@@ -136,7 +136,7 @@ def latest_of(table: pa.Table, field: str | None) -> int | None:
 
 
 def watermark_update(node: Watermark) -> RunWindow:
-    """Return the function that updates a watermark: by the latest event time of a batch, or by the batch's own time."""
+    """Return the function that updates a watermark, by the latest event time of a batch or by the batch's own time."""
     config, shape = node.windowing.config, shape_of(node)
     assert isinstance(config, Timing)
     timed = config.timestampField is not None

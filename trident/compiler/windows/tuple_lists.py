@@ -1,4 +1,4 @@
-"""Tuples that wait in a window's state: columns packed into lists of structs, and back."""
+"""Tuples that wait in a window's state: columns are packed into lists of structs, and unpacked."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TupleLists:
-    """The format in which a state holds tuples.
+    """The format in which a state stores tuples.
 
     `kind` is the type of a stored list, whose elements are structs of a tuple and perhaps its time. `inputs` are the
     tuple's fields; there are none where the aggregator reads none.
@@ -23,7 +23,7 @@ class TupleLists:
     inputs: pa.Schema
 
     def elements(self, tuples: Columns, times: pa.Array | None = None) -> pa.Array:
-        """Return the element for each tuple: a struct of the tuple and, if `times` are given, its time."""
+        """Return an element for each tuple: a struct of the tuple and, if `times` is given, its time."""
         element = self.kind.value_type
         inner = element.field("tuple").type
         arrays = [tuples[name].array() for name in self.inputs.names] or [pa.nulls(tuples.rows, pa.bool_())]
@@ -31,7 +31,7 @@ class TupleLists:
         return pa.StructArray.from_arrays([struct] if times is None else [struct, times], fields=list(element))
 
     def lists(self, elements: pa.Array, numbers: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.Array:
-        """Return lists of the elements with these numbers; each list reaches from one offset to the next."""
+        """Return lists of the elements with these numbers. Each list is from one offset to the next."""
         chosen = elements.take(pa.array(np.asarray(numbers, np.int64)))
         return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), chosen, type=self.kind)
 
@@ -47,7 +47,7 @@ class TupleLists:
 
 
 def flattened(lists: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Return the elements of all lists, and the offsets at which lists begin and end; a null is an empty list."""
+    """Return the elements of all lists, and the offsets at which lists begin and end. A null is an empty list."""
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return lists.flatten(), offsets.tolist()

@@ -22,7 +22,7 @@ _CONTROLLER = "CONTROLLER"
 
 
 class KafkaBroker:
-    """A broker and controller in one process of its own, on loopback ports and in a folder of its own.
+    """A broker and controller in one process, on loopback ports and with a folder of its own.
 
     `servers` is a listener without security. `listeners` are the names of further ones, such as "SASL_PLAINTEXT"; their
     addresses are in `addresses`. `options` are more lines of the broker's configuration. Raises OutOfReachError if
@@ -81,7 +81,7 @@ class KafkaBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:

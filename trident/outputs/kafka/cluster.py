@@ -1,4 +1,4 @@
-"""Requests of an output to a Kafka cluster: which topics there are, and which offset its group has committed."""
+"""Requests of an output to a Kafka cluster: which topics exist, and which offset the output's group has committed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from trident_spouts.kafka.cluster import Cluster
 
 
 class OutputCluster(Cluster):
-    """A connection whose errors are an output's. `owner` is the output's label."""
+    """A connection whose errors are OutputErrors. `owner` is the output's label."""
 
     refusals = REFUSALS
 
@@ -18,7 +18,7 @@ class OutputCluster(Cluster):
         self._errors = errors
 
     def committed(self, group: str, topic: str, stable: bool) -> tuple[int, str | None] | None:
-        """Return the offset that a group has committed for partition 0 of a topic, and its metadata; None without one.
+        """Return the offset that a group committed for partition 0 of a topic, and its metadata; None if there is none.
 
         If `stable`, wait until no transaction is open that may replace it.
         """

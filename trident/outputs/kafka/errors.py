@@ -1,4 +1,4 @@
-"""The meaning of Kafka's errors for an output: whether another try may help, and the way out if none does."""
+"""The meaning of Kafka's errors for an output: whether another try may help, and the way out if it does not."""
 
 from typing import TYPE_CHECKING
 
@@ -40,19 +40,19 @@ _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 
 class OutputErrors:
-    """Makes errors of an output. `step` is the output's label, `servers` are its brokers."""
+    """Creates the errors of an output. `step` is the output's label, `servers` are its brokers."""
 
     def __init__(self, step: str, servers: str) -> None:
         self._step, self._servers = step, servers
         self.heard: KafkaError | None = None
-        """The last error that a client told beside its calls: a call that ran out of time does not say why."""
+        """The last error that a client reported outside its calls. It may explain a call that ran out of time."""
 
     def hear(self, error: "KafkaError") -> None:
-        """Note an error that a client reports between calls; it may explain the next one that fails."""
+        """Note an error that a client reports between calls. It may explain the next call that fails."""
         self.heard = error
 
     def error(self, what: str, fault: "KafkaError") -> OutputError:
-        """Return the error for something that could not be done."""
+        """Return the error for a request that failed."""
         for each in (fault, self.heard):
             if each is not None and each.name() in REFUSALS:
                 return self.refused(what, f"{each.str()}{REFUSALS[each.name()]}")
@@ -61,7 +61,7 @@ class OutputErrors:
         return self.unavailable(what, fault.str() if self.heard is None else f"{fault.str()}; {self.heard.str()}")
 
     def refused(self, what: str, why: str) -> OutputRefusedError:
-        """Return the error for a request that would fail at another try, too."""
+        """Return the error for a request that would also fail at another try."""
         return OutputRefusedError(f"{self._step}: cannot {what} at {self._servers}: {why}")
 
     def unavailable(self, what: str, why: str) -> OutputUnavailableError:

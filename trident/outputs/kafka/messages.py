@@ -8,17 +8,17 @@ import pyarrow as pa
 from trident.plan.kafka_target import KafkaTarget
 
 _CHUNK = 5_000
-"""The most tuples that are Python objects at a time."""
+"""The most tuples that exist as Python objects at the same time."""
 
 OUTPUT, TXID, ROW = "trident.output", "trident.txid", "trident.row"
-"""The headers by which a reader knows which output, batch and row of the batch a message is."""
+"""The headers that tell a reader the output, the batch, and the row in the batch of a message."""
 
 Text = str | bytes | None
 Headers = list[tuple[str, Text]]
 
 
 class Message(NamedTuple):
-    """A message as confluent-kafka takes it."""
+    """A message in the form that confluent-kafka accepts."""
 
     topic: str
     key: Text

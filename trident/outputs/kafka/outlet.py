@@ -29,14 +29,14 @@ from trident_spouts.kafka.cluster import kafka_client
 from trident_spouts.kafka.options import client_options
 
 _TRANSACTION_MS = 300_000
-"""The time after which Kafka ends a transaction that nobody ended. Until then readers of the topic wait behind it."""
+"""The time after which Kafka ends a transaction that its producer left open. Until then, readers of the topic wait."""
 
 ReadTables = Callable[[Result], Iterable[pa.Table]]
-"""A function that gives the rows of a result, file by file if it is large."""
+"""A function that returns the rows of a result as tables, file by file if the result is large."""
 
 
 class KafkaOutlet:
-    """Writes every batch once, or at least once. It connects when it is made.
+    """Writes every batch once, or at least once. It connects when it is created.
 
     Raises OutputUnavailableError if no broker answers, OutputRefusedError if one refuses, and OutputConflictError if
     the record of the output is not this run's.
@@ -52,13 +52,13 @@ class KafkaOutlet:
         """The topics that are known to exist."""
         self._sender: Sender | None = None
         self._doubtful = 0
-        """Kafka had no record when the producer began, and batches up to this txid may have been written before."""
+        """If Kafka had no record when the producer began: the last txid whose batch may have been written before."""
         self._last: Record | None = None
         self._group: Any = None
         self._connect(run.last_frozen, first=True)
 
     def take(self, result: Result, txid: int) -> None:
-        """Write the batch, unless Kafka has it already. An empty batch is no transaction."""
+        """Write the batch, unless Kafka already has it. An empty batch needs no transaction."""
         if not result.num_rows:
             return
         try:
@@ -71,7 +71,7 @@ class KafkaOutlet:
             raise
 
     def close(self) -> None:
-        """Drop the producer, with what it has not committed."""
+        """Drop the producer, with everything that it has not committed."""
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.drop(self._exactly_once)
@@ -79,7 +79,7 @@ class KafkaOutlet:
     # --- connecting ----------------------------------------------------------------------------------------------
 
     def _connect(self, tried: int, first: bool = False) -> None:
-        """Begin a producer. `tried`: the last batch that may have been written already."""
+        """Create a producer. `tried` is the last batch that may already have been written."""
         config = self._config()
         errors = OutputErrors(self._sink.step, str(config["bootstrap.servers"]))
         self._cluster = OutputCluster(config, errors, self._sink.step)
@@ -130,7 +130,10 @@ class KafkaOutlet:
             raise TopologyError(f"{self._sink.step}: options: {error.args[0].str()}") from None
 
     def _group_metadata(self, group: str) -> Any:
-        """Return the metadata that a producer needs to commit an offset of a group, which only a consumer provides."""
+        """Return the metadata that a producer needs to commit an offset of a group.
+
+        Only a consumer can provide them.
+        """
         # It knows no brokers, as it needs none: one that is closed while it connects may crash (librdkafka 2.16).
         consumer = self._kafka.Consumer({"group.id": group, "log_level": 0})
         try:
@@ -152,7 +155,10 @@ class KafkaOutlet:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def _has(self, txid: int, rows: int) -> bool:
-        """Return whether Kafka has the batch. Raises OutputConflictError if that is unknown or it is another batch."""
+        """Return whether Kafka has the batch.
+
+        Raises OutputConflictError if that cannot be known, or if Kafka has another batch with this txid.
+        """
         if not self._exactly_once:
             return False
         if txid <= self._doubtful:

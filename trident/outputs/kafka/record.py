@@ -1,4 +1,4 @@
-"""Kafka's own record of how far an output is: the txid of the last batch whose transaction was committed.
+"""The progress record of an output, kept in Kafka: the txid of the last batch whose transaction was committed.
 
 It is the committed offset of a consumer group of the output's own, for partition 0 of the output's topic. Kafka commits
 such an offset within the transaction of the messages, so both become durable together, and keeps only the last one. The
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 class RecordKeeper:
-    """Reads the record of one output, and makes the next one.
+    """Reads the record of one output, and creates the next record.
 
     Raises OutputConflictError if the group holds something else.
     """
@@ -40,7 +40,7 @@ class RecordKeeper:
         self._output = f"{run.topology}/{sink.name}"
 
     def read(self, stable: bool = True) -> Record | None:
-        """Return the record, None if there is none.
+        """Return the record; None if there is none.
 
         If `stable`, wait until no transaction is open that may replace it.
         """
@@ -74,5 +74,5 @@ class RecordKeeper:
         return record
 
     def conflict(self, problem: str) -> OutputConflictError:
-        """Return the error for a record that does not fit."""
+        """Return the error for a record that contradicts the log."""
         return OutputConflictError(f"{self._sink.step}: the consumer group {self.group!r} {problem}")

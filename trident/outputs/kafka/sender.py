@@ -1,4 +1,4 @@
-"""A producer of Kafka that sends messages, and raises the first error of any of them."""
+"""A producer of Kafka that sends messages and raises the first error of any message."""
 
 import queue
 import threading
@@ -23,7 +23,7 @@ that it has forgotten (its issue 5511). Here the next producer forgets them."""
 
 
 class Sender:
-    """A producer for one output. After an error it cannot be used any more: open another one.
+    """A producer for one output. After an error it must not be used any more: create another one.
 
     Raises OutputRefusedError or OutputUnavailableError, see `OutputErrors`.
     """
@@ -44,11 +44,14 @@ class Sender:
             self._lost = error
 
     def renew(self) -> None:
-        """Restart the clock: further calls may wait `PATIENCE_SECS` in all for brokers that do not answer."""
+        """Restart the clock: the next calls together may wait `PATIENCE_SECS` for brokers that do not answer."""
         self._until = monotonic() + PATIENCE_SECS
 
     def call(self, what: str, method: str, *arguments: Any) -> None:
-        """Call a method of the producer by its name. All but `begin_transaction` get the seconds that are left, too."""
+        """Call a method of the producer by name.
+
+        All methods but `begin_transaction` also get the seconds that are left.
+        """
         seconds = max(1.0, self._until - monotonic())
         called = partial(getattr(self._producer, method), *arguments)
         try:
@@ -62,7 +65,7 @@ class Sender:
             raise self._errors.error(what, error.args[0]) from error
 
     def _call_beside(self, what: str, call: Callable[[], None], seconds: float) -> None:
-        """Make a call in a thread of its own, and leave it behind if it does not end in time.
+        """Make a call in a thread of its own. If it does not end in time, leave the thread behind.
 
         After a broker was away, librdkafka may wait for a former connection to it, for ever, whatever time it was given
         (its issue 5456). Another producer does not.
@@ -85,7 +88,10 @@ class Sender:
             raise error
 
     def send(self, chunks: Iterable[list[Message]], prepare: Callable[[list[Message]], None]) -> None:
-        """Send messages, and return when the brokers have them. `prepare` is called with each chunk before."""
+        """Send messages, and return when the brokers have them.
+
+        `prepare` is called with each chunk before it is sent.
+        """
         for chunk in chunks:
             prepare(chunk)
             for message in chunk:
@@ -104,7 +110,7 @@ class Sender:
                 raise self._errors.error(f"send row {message.row} of the batch", error.args[0]) from error
 
     def _wait(self, most: int) -> None:
-        """Wait until at most `most` messages are left to deliver, as long as their number keeps decreasing."""
+        """Wait until at most `most` messages are undelivered, as long as their number keeps decreasing."""
         left = len(self._producer)
         self._serve(0, most)
         while len(self._producer) > most:
@@ -117,7 +123,7 @@ class Sender:
                 raise self._errors.unavailable("deliver the messages", why)
 
     def _serve(self, seconds: float, most: int) -> None:
-        """Let the producer make callbacks for some seconds; raise the first error that it reports."""
+        """Let the producer run callbacks for some seconds. Raise the first error that it reports."""
         try:
             # Unlike `poll`, `flush` sends messages at once that would wait for more.
             self._producer.flush(seconds) if most == 0 else self._producer.poll(seconds)
@@ -127,7 +133,7 @@ class Sender:
             raise self._errors.error("deliver a message", self._lost)
 
     def drop(self, transactional: bool) -> None:
-        """Forget the messages that are not delivered, and end an open transaction, if the brokers answer at once."""
+        """Drop the undelivered messages, and end an open transaction if the brokers answer at once."""
         # If that fails, the next producer of the transactional.id ends the transaction, or Kafka after a time.
         with suppress(self._kafka.KafkaException):
             self._producer.abort_transaction(_ABORT_SECS) if transactional else self._producer.purge()

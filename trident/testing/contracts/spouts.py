@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeSpout = Callable[[], Any]
-"""Returns a new spout over the same rows at each call, as a restarted program makes one."""
+"""A function that returns a new spout over the same rows at each call, like a restarted program."""
 
 ShowPartitions = Callable[[Sequence[str]], None]
-"""Lets only the partitions of these names be there."""
+"""A function that makes only the partitions with these names available."""
 
 Rows = Counter[str]
-"""How often each row came, by the row's text."""
+"""How often each row was emitted, by the row's text."""
 
 MOST_BATCHES = 1000
-"""A source with more batches counts as one without an end, and fails the test."""
+"""A source with more batches counts as endless, and fails the test."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Step:
     plan: Metadata
     table: pa.Table
     position: Metadata
-    """Where the spout stands after the batch: the next plan begins there."""
+    """The position of the spout after the batch, from which the next plan begins."""
 
     @property
     def rows(self) -> Rows:
@@ -77,17 +77,17 @@ class SpoutContract:
 
     @pytest.fixture
     def every_row(self) -> RowsLike | None:
-        """Return the rows of the source, in any form that a spout may emit; None if the test does not know them."""
+        """Return the rows of the source, in any form that a spout may emit; None if they are not known."""
         return None
 
     @pytest.fixture
     def workers(self) -> "SparkSession | None":
-        """Return a session of Spark whose workers read every batch, too; None if there is no Spark."""
+        """Return a Spark session whose workers also read every batch; None if there is no Spark."""
         return None
 
     @pytest.fixture
     def partitions(self) -> Sequence[str]:
-        """Return the names of the partitions that `show_partitions` can hide; none if all are always available."""
+        """Return the names of the partitions that `show_partitions` can hide; no names if all are always available."""
         return ()
 
     @pytest.fixture
@@ -97,7 +97,7 @@ class SpoutContract:
 
     @pytest.fixture
     def expected(self, make_spout: MakeSpout) -> list[Step]:
-        """Return the batches that the source gives when nothing fails."""
+        """Return the batches that the source emits if nothing fails."""
         with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor))
         assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need two at least"
@@ -385,7 +385,10 @@ class SpoutContract:
 
 
 def as_logged(metadata: Metadata, what: str) -> Metadata:
-    """Return metadata as the log gives it back. Fails if `metadata`, which errors call `what`, is not JSON."""
+    """Return metadata in the form in which the log returns it.
+
+    Fails if `metadata` (errors call it `what`) is not JSON.
+    """
     try:
         back: Metadata = json.loads(json.dumps(metadata, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -407,7 +410,7 @@ def planned(
 
 
 def planned_pair(executor: SpoutExecutor, txid: int, previous: Metadata) -> list[tuple[int, Metadata]]:
-    """Plan the batch after the position `previous`, and the one after that; return those that there are, with txids."""
+    """Plan the batch after the position `previous`, and the one after that. Return those that exist, with txids."""
     plans: list[tuple[int, Metadata]] = []
     for at in (txid, txid + 1):
         plan = planned(executor, at, plans[-1][1] if plans else previous)
@@ -477,12 +480,12 @@ def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission
 
 
 def rows_in(executor: SpoutExecutor, attempt: TransactionAttempt, plan: Metadata) -> Rows:
-    """Return the rows that the executor emits for this attempt and plan."""
+    """Return the rows that the executor emits for an attempt and a plan."""
     return Counter(map(repr, rows_of(executor.emit(attempt, plan).arrow())))
 
 
 def check_workers(spark: "SparkSession", emission: Emission, where: str, scratch: Path) -> None:
-    """Fail unless Spark reads the emission's rows, in each of the ways in which a stage may read them."""
+    """Fail unless Spark reads the emission's rows in each of the ways that a stage may use."""
     expected = Counter(map(repr, rows_of(emission.arrow())))
     names = emission.arrow().schema.names
     emission.check_planned()

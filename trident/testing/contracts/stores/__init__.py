@@ -18,10 +18,7 @@ from typing import ClassVar
 import pytest
 
 from trident.testing.contracts.stores.expiring import ExpiryContract
-from trident.testing.contracts.stores.model import ModelContract
-from trident.testing.contracts.stores.reading import ReadContract
-from trident.testing.contracts.stores.starting import StartContract
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     FIRST,
     KINDS,
     SECOND,
@@ -30,6 +27,9 @@ from trident.testing.contracts.stores.storage import (
     Setting,
     Storage,
 )
+from trident.testing.contracts.stores.model import ModelContract
+from trident.testing.contracts.stores.reading import ReadContract
+from trident.testing.contracts.stores.starting import StartContract
 from trident.testing.contracts.stores.values import ValueContract
 from trident.testing.contracts.stores.writing import WriteContract
 from trident_state.state_shape import StateKind

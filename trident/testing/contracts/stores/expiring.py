@@ -1,4 +1,4 @@
-"""Tests of values that expire by the times of batches alone, so that all replays and reads as of a txid agree."""
+"""Tests of values that expire by the times of batches only, so that all replays and reads as of a txid agree."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateValueError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     COUNT,
     FIRST,
     Setting,
@@ -40,7 +40,7 @@ _names = itertools.count()
 def put(
     setting: Setting, store: Store, txid: int, time: float, deltas: Mapping[int, Any], lease: Lease = FIRST
 ) -> list[Any]:
-    """Apply a batch that was planned at `time`, and return the values that its keys then have."""
+    """Apply a batch that was planned at `time`. Return the values of its keys after that."""
     update = replace(setting.update(txid, dict(deltas)), time=time)
     applied = store.apply(lease, update, True)
     assert applied.values is not None
@@ -48,7 +48,10 @@ def put(
 
 
 class ExpiryContract:
-    """Tests for stores whose values can expire: `storage` needs ``with_ttl(seconds)``, a storage of expiring states."""
+    """Tests for stores whose values can expire.
+
+    `storage` needs ``with_ttl(seconds)``, which returns a storage for that.
+    """
 
     @pytest.fixture
     def combine(self) -> Combine:

@@ -1,4 +1,4 @@
-"""A test: after any history of batches, repeats and restarts, a state equals a dict that took the same batches."""
+"""A test: after any history of batches, repeats and restarts, a state equals a dict with the same batches."""
 
 import itertools
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError
-from trident.testing.contracts.stores.storage import Setting, Storage, entries, every_versioned_kind, marker
+from trident.testing.contracts.stores.fixtures import Setting, Storage, entries, every_versioned_kind, marker
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 
@@ -22,7 +22,7 @@ _names = itertools.count()
 
 
 class _Model:
-    """A state, the dict that should equal it after each txid (`history`), and the batches that heal the state."""
+    """A state, the dict that must equal it after each txid (`history`), and the batches that heal the state."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

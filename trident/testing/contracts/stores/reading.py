@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from trident.base.errors import SnapshotMovedError, StateRecoveringError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     KEYS,
     Setting,
     Storage,

@@ -1,4 +1,4 @@
-"""Tests of what a start does: report, create and acquire a state, find it after a restart, drop it."""
+"""Tests of a start: report, create and acquire a state, find it after a restart, drop it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateBehindError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     FIRST,
     SECOND,
     Setting,

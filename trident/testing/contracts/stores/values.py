@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from trident.testing.contracts.stores.storage import LAST, SECOND, VERSIONED, Setting, Storage, entries, every_kind
+from trident.testing.contracts.stores.fixtures import LAST, SECOND, VERSIONED, Setting, Storage, entries, every_kind
 from trident_state.state_shape import Combine, StateKind
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)

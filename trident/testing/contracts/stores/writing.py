@@ -1,4 +1,4 @@
-"""Tests of `apply`: which values it writes, which txids it takes, what it answers to repeats, and what it refuses."""
+"""Tests of `apply`: the values that it writes, the txids that it accepts, its answers to repeats, and its refusals."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
-from trident.testing.contracts.stores.storage import (
+from trident.testing.contracts.stores.fixtures import (
     COUNT,
     FIRST,
     JOIN,

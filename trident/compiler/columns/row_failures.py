@@ -1,4 +1,4 @@
-"""The rows on which a user's function failed, noted while the function goes on with the other rows."""
+"""The rows on which a user's function failed. They are noted while the function continues with the other rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +17,17 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Return the record of an exception of a user's function, or of the exception that such an error names."""
+        """Return the record of an exception.
+
+        For an error about a user's function, this is the exception that caused it.
+        """
         cause = error.__cause__ if isinstance(error, UserFunctionError) else None
         root = error if cause is None else cause
         return cls(type(root).__name__, str(root))
 
 
 FailedRows = dict[int, Failure]
-"""The rows on which a function failed, by their numbers."""
+"""The rows on which a function failed, by row number."""
 
 
 def fail_row(

@@ -1,4 +1,4 @@
-"""Numbers for keys. Keys are equal if they are in Spark: 0.0 equals -0.0, NaN equals NaN, null equals null."""
+"""Numbers for keys. Keys are equal if they are equal in Spark: 0.0 and -0.0, NaN and NaN, null and null."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,13 +9,13 @@ from pyarrow import types as kinds
 from trident.compiler.columns.columns import Column, Columns
 
 _NAN = float("nan")
-"""The NaN that stands for every NaN in a key: a dict finds a NaN only if it is the same object."""
+"""The object that replaces every NaN in a key: a dict finds a NaN only if it is the same object."""
 
 Normal = Callable[[Any], Any]
 
 
 def normal(kind: pa.DataType) -> Normal | None:
-    """Return a function that makes dict keys of values of this type; None if the values can be dict keys themselves.
+    """Return a function from values of this type to dict keys; None if the values themselves can be dict keys.
 
     A column of this type can hold the keys that the function returns.
     """
@@ -41,7 +41,7 @@ def _same(value: Any) -> Any:
 
 
 def key_values(columns: Sequence[Column]) -> list[list[Any]]:
-    """Return the values of each key column, in a form that can be a key of a dict."""
+    """Return the values of each key column, in a form that can be the key of a dict."""
     keys = []
     for column in columns:
         change = normal(column.kind)
@@ -50,7 +50,7 @@ def key_values(columns: Sequence[Column]) -> list[list[Any]]:
     return keys
 
 
-class KeyIndex:
+class KeyNumbers:
     """Numbers for keys: 0, 1, 2 ... in the order of the keys' first occurrences."""
 
     __slots__ = ("_kinds", "_numbers")
@@ -63,7 +63,7 @@ class KeyIndex:
         return len(self._numbers)
 
     def numbers(self, columns: Sequence[Column], rows: int) -> list[int]:
-        """Return the number of each row's key; a new key gets the next number."""
+        """Return the number of each row's key. A new key gets the next number."""
         if not self._kinds:
             if rows:
                 self._numbers.setdefault((), 0)
@@ -81,7 +81,7 @@ class KeyIndex:
         return [Column.made(list(values), kind) for values, kind in zip(keys, self._kinds, strict=True)]
 
     def named(self, names: Sequence[str]) -> Columns:
-        """Return the keys as columns of these names, in the order of their numbers."""
+        """Return the keys as columns with these names, in the order of their numbers."""
         return Columns(dict(zip(names, self.columns(), strict=True)), len(self))
 
 
@@ -90,7 +90,7 @@ def alike(columns: Columns, names: Sequence[str]) -> list[Columns]:
 
     If there are no tuples, return one empty part.
     """
-    index = KeyIndex([columns[name].kind for name in names])
+    index = KeyNumbers([columns[name].kind for name in names])
     rows: list[list[int]] = []
     for row, number in enumerate(index.numbers([columns[name] for name in names], columns.rows)):
         if number == len(rows):

@@ -1,4 +1,4 @@
-"""Storages for states, leases, shapes and keys, which the tests of the store contract share."""
+"""What the tests of the store contract share: storages for states, leases, shapes and keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ KEYS = {
 
 
 class Storage(Protocol):
-    """The place where one kind of store keeps its states; empty when a test begins."""
+    """The place where one kind of store keeps its states. It is empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
         """Open a store for a state, as a driver does at its start. A second call stands for a restart."""
@@ -46,11 +46,11 @@ class Storage(Protocol):
 
 @dataclass
 class FileHome:
-    """A home for a memory state without a log: the manifest is a file beside `folder`, replaced in one step."""
+    """A home for a memory state without a log. The manifest is a file beside `folder`, replaced in one step."""
 
     folder: Path | None
     holder: Lease | None = None
-    """The lease in force: `publish` refuses every other. None: no lease is refused."""
+    """The lease in force. `publish` refuses every other lease; if this is None, it refuses none."""
     published: list[bytes] = field(default_factory=list)
 
     @property
@@ -59,7 +59,7 @@ class FileHome:
         return None if self.folder is None else DiskFiles(self.folder, private=True)
 
     def manifest(self) -> bytes | None:
-        """Return the manifest that was published last, None if there is none."""
+        """Return the manifest that was published last; None if there is none."""
         file = self._file()
         return file.read_bytes() if file.exists() else None
 
@@ -157,7 +157,7 @@ class Setting:
         return store.apply(lease, self.update(txid, deltas), values)
 
     def answers(self, store: Store, txid: int, deltas: dict[int, Any], lease: Lease = FIRST) -> list[Any]:
-        """Apply a batch, and return the values that its keys then have."""
+        """Apply a batch. Return the values of its keys after that."""
         applied = self.apply(store, txid, deltas, True, lease)
         assert applied.values is not None
         return list(applied.values.to_pylist())
@@ -180,7 +180,7 @@ def opened(store: Store) -> set[int | None]:
 
 
 def entries(store: Store, as_of: int | None, page_rows: int = 10_000) -> dict[Any, Any]:
-    """Return the values that a scan gives, by key. Fails if the scan gives a key twice."""
+    """Return the values of a scan, by key. Fails if the scan returns a key twice."""
     entries: dict[Any, Any] = {}
     for page in store.scan(as_of, page_rows):
         assert 0 < page.num_rows <= page_rows

@@ -1,4 +1,4 @@
-"""A listing of a state, kept for the further calls of one expression such as ``dict(view)``.
+"""The listing of a state for one expression such as ``dict(view)``, which calls the view several times.
 
 Python's builtins call a mapping several times: ``list(view)`` asks for the keys and then for their number,
 ``dict(view)`` lists the keys and then asks for each value in their order. All these calls must be one read as of one
@@ -12,14 +12,14 @@ from types import FrameType
 from typing import Any
 
 MISSING = object()
-"""The answer of a listing that does not have the value."""
+"""The answer of a listing that does not hold the value."""
 
 
-class ListingAtHand(threading.local):
-    """The last listing that a thread made of one view.
+class ExpressionListing(threading.local):
+    """The last listing that a thread made of one view, kept for the expression that asked for it.
 
-    It serves only the bytecode instruction of the caller that made it, while that runs: a call of a builtin is one
-    instruction. Any later access by the program is a new read, as of a newer txid.
+    A call of a builtin such as ``dict`` is one bytecode instruction of the caller. The listing answers further calls
+    only while this instruction runs. Any later access by the program is a new read, as of a newer txid.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class ListingAtHand(threading.local):
         self._pairs: Iterator[tuple[Any, Any]] | None = None
 
     def keep(self, caller: FrameType, rows: int, pairs: Iterator[tuple[Any, Any]] | None = None) -> None:
-        """Keep the number of entries and, if all keys were given out, the (key, value) pairs in their order."""
+        """Keep the number of entries and, if all keys were returned, the (key, value) pairs in order."""
         self._asked, self._rows, self._pairs = (id(caller), caller.f_lasti), rows, pairs
 
     def rows(self, caller: FrameType) -> int | None:
-        """Return how many entries the caller's listing has; None if it has made none."""
+        """Return how many entries the caller's listing has; None if the caller has made no listing."""
         return self._rows if self._asked == (id(caller), caller.f_lasti) else None
 
     def value(self, caller: FrameType, key: object) -> Any:

@@ -18,7 +18,7 @@ _SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
 
 
 def absolute(path: str | PurePath) -> str:
-    """Return a path as an absolute one, or a URL unchanged. Raises TopologyError for a URL that cannot be read.
+    """Return an absolute path, or the URL unchanged. Raises TopologyError for a URL that cannot be read.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
@@ -49,7 +49,7 @@ def _hidden(url: str) -> str:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path of `absolute` is a URL of an object store."""
+    """Return whether a path from `absolute` is a URL of an object store."""
     return path.startswith(object_client.SCHEMES)
 
 
