@@ -1761,7 +1761,7 @@ GUARDS = [
         "executors, states without a txid",
         "a large batch of a nonTransactional state cannot be committed, or is counted twice",
         "trident/run/executors.py",
-        "if spec.factory.kind is StateKind.NON_TRANSACTIONAL:",
+        "if isinstance(store, Shared) and state.factory.kind is StateKind.NON_TRANSACTIONAL:",
         "if False:",
         "tests/run/test_writers_spark.py -k without_a_txid",
     ),
