@@ -13,6 +13,10 @@ from trident_state.messages import Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
+_SENT_BYTES = 1 << 18
+"""The most bytes of entries that are sent with a batch. Spark puts larger functions into a file of the driver for each
+job, and keeps it until the session ends."""
+
 
 @dataclass(frozen=True, repr=False)
 class StaticMapState:
@@ -83,6 +87,11 @@ class StaticEntries:
         """Yield one table of all entries: the key fields, then ``value``; yield nothing if there are none."""
         if len(self._values):
             yield self._keys.append_column("value", self._values)
+
+    @property
+    def sendable(self) -> bool:
+        """Return whether the entries are few enough to be sent to other processes with every batch."""
+        return bool(self._keys.nbytes + self._values.nbytes <= _SENT_BYTES)
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> "EntriesSnapshot":
         """Return the entries for other processes to look up."""

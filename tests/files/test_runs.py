@@ -2,18 +2,18 @@
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.files.kit import BATCHES, EXPECTED, options, state_of, topology
+from tests.files.kit import BATCHES, EXPECTED, options, redis_state, state_of, topology
 from tests.support.objects import Objects
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
-from trident import openState, openTopology
+from trident import Count, TridentTopology, openState, openTopology
 from trident.access.removal import dropState
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.spark.frozen_files import FrozenFolders, write_frozen
@@ -26,7 +26,8 @@ from trident.errors import (
     TridentError,
 )
 from trident.log import RedisLog
-from trident.spouts import FixedBatchSpout
+from trident.run import registry, start
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.testing import crash_at, run_through
 from trident.testing.local import start_local
 
@@ -281,6 +282,56 @@ def test_a_reset_one_level_too_high_deletes_nothing(objects: Objects, shared_red
     assert objects.names() == before, "by force too only this library's files at that very place are deleted"
 
 
+def test_an_empty_place_is_not_taken_for_that_of_the_log(objects: Objects, shared_redis: RedisServer) -> None:
+    given = options(shared_redis, objects)
+    made = topology(state_of("memory", shared_redis))
+    assert counted(made, given) == EXPECTED
+    wrong = {"log": given["log"], **objects.options, "filesLocation": f"{objects.url}/typo"}
+    said = f"belong to no log .* keeps its files at {objects.url}/t: give the location"
+    with pytest.raises(LogMismatchError, match=said):
+        made.reset("t", **wrong)
+    with pytest.raises(LogMismatchError, match=said):
+        dropState("t", "counts", **wrong, force=True)
+    with pytest.raises(LogMismatchError, match="as its log says"):
+        dropState("t", "counts", log=given["log"], force=True)
+    assert counted(topology(state_of("memory", shared_redis), 6), given) == EXPECTED
+
+
+def test_a_log_that_names_no_file_may_get_another_location(objects: Objects, shared_redis: RedisServer) -> None:
+    """A bucket that is gone must not be the end of a topology that needs nothing of it."""
+    kept, given = redis_state(shared_redis), options(shared_redis, objects)
+    gone = {**given, "filesLocation": f"{objects.url}/gone"}
+    made = TridentTopology()
+    words = made.newStream("words", FeederBatchSpout("word string"))
+    words.groupBy("word").persistentAggregate(kept, Count(), "count", name="counts")
+    for places in (gone, given):
+        with start_local(made, **places) as running:
+            assert dict(running.state("counts").items()) == {}
+    with pytest.raises(LogMismatchError, match=f"lie at {objects.url}/t, as its log says"):
+        start_local(made, name="t", log=given["log"])
+    dropState("t", "counts", log=given["log"], url=shared_redis.url)  # needs no place of files
+
+
+def test_a_start_whose_place_was_changed_by_another_driver_does_not_record_its_own(
+    objects: Objects, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(shared_redis, objects)
+    late = {**given, "filesLocation": f"{objects.url}/late"}
+    begin = start.begin
+
+    def beginning(*args: Any, **options_: Any) -> Any:
+        monkeypatch.setattr(start, "begin", begin)
+        assert counted(topology(redis_state(shared_redis)), given) == EXPECTED  # between the check and the lease
+        return begin(*args, **options_)
+
+    monkeypatch.setattr(start, "begin", beginning)
+    monkeypatch.setattr(registry, "reserve", lambda name, replace: None)
+    with pytest.raises(LogMismatchError, match="another driver of topology 't' has put its files at .*/t during this"):
+        start_local(topology(redis_state(shared_redis)), **late)
+    with closing(given["log"].look("t")) as log:
+        assert log.files_address() == f"{objects.url}/t"
+
+
 def test_published_files_and_those_of_others_outlive_a_reset(objects: Objects, shared_redis: RedisServer) -> None:
     given = options(shared_redis, objects)
     made = topology(state_of("memory", shared_redis))
@@ -302,6 +353,12 @@ def test_an_output_among_the_topologys_own_files_is_refused(
     given = options(shared_redis, objects) if place == "objects" else {"name": "t", "checkpointLocation": tmp_path}
     with pytest.raises(TopologyError, match=r"lies within .*t, where the topology keeps its own files"):
         start_local(made, **given)
+    if place == "folder":  # also beside files on an object store, and under another name of the folder
+        (tmp_path / "link").symlink_to(tmp_path)
+        for more in (objects.options, {"checkpointLocation": tmp_path / "link"}):
+            with pytest.raises(TopologyError, match=r"lies within .*t, where the topology keeps its own files"):
+                start_local(made, **{**given, **more})
+        assert not (tmp_path / "t" / "log.uuid").exists() and objects.names() == [], "refused before anything is taken"
 
 
 @pytest.mark.parametrize("kept", ["redis", "folder"])

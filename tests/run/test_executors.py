@@ -1,5 +1,6 @@
 """What the driver makes of its executors' reports, in a commit turn: tasks in this process, a real server."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.redis.states import LEASE, SECOND, contents, opened, started, update, words
+from tests.state.redis.states import LEASE, SECOND, SHAPE, contents, opened, started, update, words
 from tests.support.inline_puts import InlinePuts, frozen_files
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
@@ -24,12 +25,12 @@ from trident.compiler.results import FrozenFiles
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
 from trident.plan.nodes import StateQuery
-from trident.reads.static_states import SharedForeignState
+from trident.reads.static_states import SharedForeignState, open_statics
 from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.shares import SharesEmission
-from trident_state.state_shape import StateKind
+from trident_state.state_shape import StateIdentity, StateKind
 from trident_state.store import Shared
 
 GIVEN = {number: number + 1 for number in range(20)}
@@ -213,3 +214,68 @@ def test_workers_find_another_server_than_the_driver_does(shared_redis: RedisSer
         shared_redis.client.flushall()
         with pytest.raises(StateError, match="finds at .* another server than the driver"):
             snapshot.check_reached()
+
+
+def test_a_state_that_was_created_anew_is_not_mixed_with_the_one_before(
+    shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    """Both have the same markers; the second one belongs to another log, and has other groups."""
+    with opened(shared_redis.url) as store:
+        with started(shared_redis.url) as writer:
+            writer.apply(LEASE, update(1, GIVEN))
+            snapshot = SharedForeignState(store, StateKind.OPAQUE).open_snapshot(0)
+            assert snapshot.read(words([1])).to_pylist() == [2]
+            writer.drop()
+        another = StateIdentity("wordcount", "counts", "log-2")
+        with started(shared_redis.url, SHAPE, StateKind.OPAQUE, another) as writer:
+            writer.apply(LEASE, update(1, {1: 70}))
+            with pytest.raises(SnapshotMovedError, match="was dropped or reset since"):
+                snapshot.read(words([1]))
+            with pytest.raises(SnapshotMovedError):
+                list(snapshot.scan())
+            again = SharedForeignState(store, StateKind.OPAQUE).open_snapshot(0)
+            assert again.read(words([1])).to_pylist() == [70]
+            writer.drop()
+        with started(shared_redis.url, SHAPE, StateKind.OPAQUE, another, groups=4) as writer:
+            writer.apply(LEASE, update(1, {1: 70}))
+            with pytest.raises(SnapshotMovedError):
+                again.read(words([1]))
+            with pytest.raises(StateRecoveringError):
+                SharedForeignState(store, StateKind.OPAQUE).read(words([1]))
+
+
+class Locked:
+    """A query function that cannot be sent anywhere."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def batchRetrieve(self, state: Any, args: Any) -> Any:
+        return state.multiGet([each.word for each in args])
+
+    def execute(self, each: Any, result: Any, collector: Any) -> None:
+        collector.emit([result])
+
+
+@pytest.mark.parametrize("entries", [10, 100_000])
+@pytest.mark.parametrize("function", [MapGet(), Locked()])
+def test_entries_are_sent_to_the_workers_if_they_are_few_and_the_function_can_be_sent(
+    tmp_path: Path, entries: int, function: Any
+) -> None:
+    made = TridentTopology()
+    given = made.newStaticState(
+        {f"w{n}": n for n in range(entries)}, keyFields="word string", valueType="long", name="given"
+    )
+    words_ = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
+    asked = words_.stateQuery(given, "word", function, "n long")
+    asked.each("n", _known, "known long").groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count")
+    step = asked._node
+    assert isinstance(step, StateQuery)
+    program = cut(made)
+    statics = open_statics(program)
+    looked = Executors(program.groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), statics)
+    emission = looked.ask(step, frozen_files(tmp_path, [words([1, 2, 199_999])]), 0)
+    if entries == 10 and isinstance(function, MapGet):
+        assert emission is not None and emission.arrow()["n"].to_pylist() == [1, 2, None]
+    else:
+        assert emission is None

@@ -20,7 +20,7 @@ from trident.base.errors import (
 from trident.base.names import check_name, did_you_mean
 from trident.log import RedisLog
 from trident.log.protocol import TransactionLog
-from trident.recovery.folder_owner import check_files_of
+from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.settings import STATES
 from trident.run import registry
 from trident.run.reset import drop_store
@@ -93,8 +93,12 @@ def dropState(
         _check_no_watermark(held_states, state)
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
-        if location.has_files:
-            check_files_of(location.place(topology, reading), uuid, "the log that was given")
+        kept_at = reading.files_address()
+        if in_memory:  # a state elsewhere has no files
+            check_location_given(location.objects, kept_at, topology)
+            if location.has_files:
+                files = location.place(topology, reading)
+                check_files_of(files, uuid, kept_at, "the log that was given")
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
@@ -120,7 +124,7 @@ def dropState(
             f"touched"
         )
     with contextlib.closing(location.open_log_to_write(topology)) as writing:
-        _drop(location, writing, topology, [*watermarks, state], in_store, held)
+        _drop(location, writing, topology, [*watermarks, state], in_store, held, in_memory)
 
 
 def _check_no_watermark(held: HeldStates, state: str) -> None:
@@ -155,7 +159,13 @@ def _missing_in_store(location: StateLocation, topology: str, state: str) -> Sta
 
 
 def _drop(
-    location: StateLocation, log: TransactionLog, topology: str, states: Sequence[str], in_store: bool, held: bool
+    location: StateLocation,
+    log: TransactionLog,
+    topology: str,
+    states: Sequence[str],
+    in_store: bool,
+    held: bool,
+    with_files: bool = True,
 ) -> None:
     """Drop a state and its watermarks. The watermarks come first in `states`.
 
@@ -175,7 +185,7 @@ def _drop(
     # The files are listed before the log forgets the states. Afterwards a start may make them anew and write files
     # of other names, which must stay.
     places = []
-    if location.has_files:
+    if with_files and location.has_files:
         place = location.place(topology, log)
         places = [place.below(f"{STATES}/{state}") for state in states]
     files = [(place, [file.name for file in place.files()]) for place in places]

@@ -210,10 +210,8 @@ class DRPCFunction:
         `thread` works on its answer. If none does yet, `busy` is the number of earlier calls that have not ended.
         """
         if thread is None and busy:
-            what = "call has" if busy == 1 else f"{busy} calls have"
-            return DRPCTimeoutError(
-                f"DRPC {self.name!r}: no answer within {limit:g} s; {what} not ended yet, and it waits"
-            )
+            what = "an earlier call has" if busy == 1 else f"{busy} earlier calls have"
+            return DRPCTimeoutError(f"DRPC {self.name!r}: no answer within {limit:g} s: {what} not ended yet")
         at = current_line(thread, self._sites)
         sites = ", ".join(map(str, self._sites))
         where = f": {sites}, now at {at}" if at else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.crash_points import reach
-from trident.base.errors import OutputConflictError, TopologyError
+from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
 from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import read_frozen
@@ -14,7 +14,7 @@ from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import Part, Target, os_trouble, write_parts
 from trident.files.store import FileStore
 from trident.outputs.parquet_folder import Owner
-from trident.outputs.parquet_place import ParquetPlace, parquet_place
+from trident.outputs.parquet_place import parquet_place
 from trident.plan.nodes import WriteParquet
 
 
@@ -39,7 +39,6 @@ class ParquetOutlet:
     ) -> None:
         self._sink, self._run, self._files, self._workers = sink, run, files, workers
         self._place = parquet_place(sink.path, sink.storage)
-        _check_outside(sink, self._place, files)
         self._owner = Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         try:
             self._place.take(self._owner, run.last_frozen, run.epoch)
@@ -88,12 +87,3 @@ class ParquetOutlet:
             tables = enumerate(read_frozen(self._files, result))
             parts = list(write_parts(tables, target, self._sink.partitions))
         return parts
-
-
-def _check_outside(sink: WriteParquet, place: ParquetPlace, files: FileStore) -> None:
-    """Raise TopologyError for an output among the topology's own files, because a reset would delete the output."""
-    if f"{place}/".startswith(f"{files.address}/"):
-        raise TopologyError(
-            f"{sink.step}: the path {place} lies within {files.address}, where the topology keeps its own files, and a "
-            f"reset deletes those: give the output a path outside"
-        )

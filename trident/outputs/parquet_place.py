@@ -1,5 +1,6 @@
 """The protocol between a Parquet output and its place: a folder that is renamed, or objects with a manifest."""
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -7,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trident.base.errors import OutputError
+from trident.base.errors import OutputError, TopologyError
 from trident.base.paths import local_path
 from trident.compiler.spark.parquet_files import FolderTarget, Part, Target
-from trident.files.objects import is_object_url, object_files
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles, is_object_url, object_files
 from trident.files.storage import Storage
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Owner
 from trident.outputs.parquet_objects import ObjectBatches
+from trident.plan.nodes import WriteParquet
 
 
 class ParquetPlace(Protocol):
@@ -114,6 +117,19 @@ def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | Object
     if is_object_url(text):
         return ObjectBatches(object_files("path", text, storage))
     return FolderBatches(local_path("path", path))
+
+
+def check_outside(sink: WriteParquet, own: Sequence[DiskFiles | ObjectFiles]) -> None:
+    """Raise TopologyError for an output among the topology's own files, at `own`: a reset would delete it with them."""
+    place = parquet_place(sink.path, sink.storage)
+    address = os.path.realpath(place.path) if isinstance(place, FolderBatches) else str(place)
+    for files in own:
+        root = os.path.realpath(files.root) if isinstance(files, DiskFiles) else files.address
+        if f"{address}/".startswith(f"{root}/"):
+            raise TopologyError(
+                f"{sink.step}: the path {place} lies within {root}, where the topology keeps its own files, and a "
+                f"reset deletes those: give the output a path outside"
+            )
 
 
 def check_output(place: ParquetPlace) -> Owner:

@@ -22,6 +22,7 @@ from trident.plan.partitions import keeps_partitions, partition_counts
 from trident.plan.split_schema import shown_streams, streams_of
 from trident.plan.state_schema import keys_of
 from trident.plan.traits import summary_of
+from trident_state.state_shape import StateKind
 
 _WIDEST = 60
 
@@ -134,12 +135,20 @@ def _short(node: Node) -> str:
     return node.step.partition(":")[0]
 
 
+def _who_asks(node: StaticState) -> str:
+    """Return who asks a static state: "driver", "executors" or "auto"."""
+    factory = node.state.factory
+    versioned = node.writer is None or factory.kind is not StateKind.NON_TRANSACTIONAL
+    shared = getattr(factory, "sendable", False) and versioned
+    return str(getattr(factory, "writers", "driver")) if shared else "driver"
+
+
 def _state(node: HeldState) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
     if isinstance(node, StaticState):
         writer = f"topology {node.writer} writes it" if node.writer else "no topology writes it"
-        readers = _READERS.get(getattr(node.state.factory, "writers", "driver"))
+        readers = _READERS.get(_who_asks(node))
         return [
             f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}",
             f"    only read: {writer}{readers or ''}",

@@ -32,7 +32,6 @@ from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
-from trident.recovery.folder_owner import record_own_objects
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
@@ -198,7 +197,6 @@ def _take_states(
     waiting = progress.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
-    record_own_objects(settings, log, lease)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")

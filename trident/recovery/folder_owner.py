@@ -48,23 +48,26 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
         )
 
 
-def check_own_objects(settings: Settings, log: TransactionLog) -> None:
+def check_own_objects(settings: Settings, log: TransactionLog) -> str:
     """Take the place of files on an object store for this log, or check that it belongs to this log already.
+
+    Return the address that the log keeps of its files, for `record_own_objects`.
 
     This is also the first request of a start: it finds out whether the store is there and lets this driver write.
     Raises LogMismatchError if the place belongs to another log, or if this log's files lie elsewhere; FilesError if the
     store does not answer or refuses.
     """
-    place = settings.objects
-    check_location_given(place, log.files_address(), settings.name)
+    place, kept_at = settings.objects, log.files_address()
+    check_location_given(place, kept_at, settings.name)
     if place is None:
-        return
+        return kept_at
     owner = objects_owner(place)
     if owner is None:
-        if elsewhere := log.files_address() or _names_files(log):
+        if named := _names_files(log):
+            where = f" at {kept_at}" if kept_at else ""
             raise LogMismatchError(
                 f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, and its log "
-                f"names some ({elsewhere}): start with the filesLocation under which they were written (or without "
+                f"names some{where} ({named}): start with the filesLocation under which they were written (or without "
                 f"one, if they lie under the checkpointLocation), or copy them to {place.address} with {OWNER}"
             )
         place.create(OWNER, f"{log.uuid}\n".encode())
@@ -75,6 +78,7 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> None:
             f"{log.uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it, or give "
             f"another filesLocation, or {settings.way_out}"
         )
+    return kept_at
 
 
 def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, topology: str) -> None:
@@ -85,34 +89,44 @@ def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, to
     if kept_at and not isinstance(files, ObjectFiles):
         raise LogMismatchError(
             f"the files of topology {topology!r} lie at {kept_at}, as its log says: give "
-            f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. Nothing was touched"
+            f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. If this is a copy of the log, do not: its "
+            f"topology would delete what the other one needs; reset the copy. Nothing was touched"
         )
 
 
-def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
+def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, kept_at: str) -> None:
     """Record in the log the address of its files, if they lie on an object store.
 
-    Raises LogMismatchError if the driver has no filesLocation, and another one has started with one meanwhile.
+    `kept_at`: the address that `check_own_objects` found, before this driver had the lease. Raises LogMismatchError if
+    another driver has recorded another one since.
     """
-    kept_at = log.files_address()
-    check_location_given(settings.objects, kept_at, settings.name)
-    if settings.objects is not None and settings.objects.address != kept_at:
-        log.keep_files_at(lease, settings.objects.address)
+    now = log.files_address()
+    own = "" if settings.objects is None else settings.objects.address
+    if now not in (kept_at, own):
+        raise LogMismatchError(
+            f"another driver of topology {settings.name!r} has put its files at {now} during this start; start again"
+        )
+    if now != own:
+        log.keep_files_at(lease, own)
 
 
-def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, log_at: str, otherwise: str = "") -> None:
+def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, kept_at: str, log_at: str, otherwise: str = "") -> None:
     """Raise LogMismatchError unless the files belong to the log `uuid`, so that no files of another log are deleted.
 
     Objects that belong to no log are refused too: a prefix that is one level too high holds those of all topologies.
-    `otherwise`: another way out, for the message.
+    So is a place without objects, if the log keeps its files elsewhere (`kept_at`). `otherwise`: another way out, for
+    the message.
     """
-    owner = owner_of(files.root) if isinstance(files, DiskFiles) else objects_owner(files)
-    unknown = owner is None and isinstance(files, ObjectFiles) and any(True for _ in files.files())
-    if unknown or owner not in (None, uuid):
+    if isinstance(files, DiskFiles):
+        owner, expected = owner_of(files.root), False
+    else:
+        owner, expected = objects_owner(files), bool(kept_at) or any(True for _ in files.files())
+    if owner != uuid and (owner is not None or expected):
         whose = "no log (there is no log.uuid)" if owner is None else f"the log of uuid {owner}"
+        elsewhere = f", which keeps its files at {kept_at}" if kept_at else ""
         raise LogMismatchError(
-            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}: give the location and the log "
-            f"that the topology was started with{otherwise}. Nothing was touched"
+            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}{elsewhere}: give the location "
+            f"and the log that the topology was started with{otherwise}. Nothing was touched"
         )
 
 

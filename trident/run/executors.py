@@ -18,6 +18,7 @@ from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
 from trident.compiler.executor_files import writers_of
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
+from trident.compiler.layout import pickles
 from trident.compiler.program import Group, Output
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_parts import answered, carried
@@ -91,6 +92,8 @@ class Executors:
         if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(spec, frozen):
             return None
         store, puts = self._store(spec.name), self.puts
+        if not getattr(store, "sendable", True) or (writers_of(spec) == "auto" and not self._may_send(step)):
+            return None
         if isinstance(store, SharedForeignState) and writers_of(spec) == "auto":
             if self._asked.get(step) == frozen.folder:
                 return None
@@ -122,6 +125,11 @@ class Executors:
         if state.name not in self._fit or step in self._left or not self._work_on(state, frozen):
             return False
         return writers_of(state) == "executors" or self._meant(step)
+
+    @cached_property
+    def _may_send(self) -> Callable[[StateQuery], bool]:
+        """Return whether a query can be sent to the workers with the user's function."""
+        return cache(lambda step: pickles(self._question(step).detached()))
 
     @cached_property
     def _meant(self) -> Callable[[StateUpdate], bool]:

@@ -90,7 +90,8 @@ def reset(
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
             check_location_given(files, kept_at, name)
             if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
-                check_files_of(files, uuid, f"the log {log_at}", ", or say force=True if the other log is gone")
+                by_force = ", or say force=True if the other log is gone"
+                check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
         undeclared = {state for old, _ in taken for state in _states_of(old)}

@@ -26,17 +26,25 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
+from trident.files.disk import DiskFiles
+from trident.files.objects import ObjectFiles
 from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
+from trident.outputs.parquet_place import check_outside
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import Hints, named_hints
 from trident.plan.nodes import WriteKafka, WriteParquet
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
-from trident.recovery.folder_owner import check_log_there, check_own_folder, check_own_objects
+from trident.recovery.folder_owner import (
+    check_log_there,
+    check_own_folder,
+    check_own_objects,
+    record_own_objects,
+)
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import OvertakenError, explaining
@@ -214,8 +222,9 @@ def _start(
     with contextlib.ExitStack() as undo:
         log = _open_log(settings)
         undo.callback(log.close)
+        _check_outputs(program, settings)
         check_own_folder(settings, log.uuid)
-        check_own_objects(settings, log)
+        kept_at = check_own_objects(settings, log)
         settings = replace_field(settings, uuid=log.uuid)
         renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
         undo.callback(renewal.stop)
@@ -263,6 +272,8 @@ def _start(
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
             runs[group.name] = _group_run(group, context, sources, outlets[-1], committed)
+        # Last, when the states were brought up to the log: so the files that it names are there.
+        record_own_objects(settings, log, begun.lease, kept_at)
         source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
         committed.source = source
         running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
@@ -373,6 +384,16 @@ def _group_run(
             committer.heal(state, max(history.committed, begun.births[state].txid))
     shared = GroupContext(group, settings, log, begun.lease, history, sources, slots, committer, context.trace)
     return GroupRun(shared, context.make_threads)
+
+
+def _check_outputs(program: Program, settings: Settings) -> None:
+    """Raise TopologyError for a Parquet output among the topology's own files."""
+    own: list[DiskFiles | ObjectFiles] = [DiskFiles(settings.folder)] if settings.lasting else []
+    if settings.objects is not None:
+        own.append(settings.objects)
+    for output in (output for group in program.groups for output in group.sinks):
+        if isinstance(output.step, WriteParquet):
+            check_outside(output.step, own)
 
 
 def _outlets(group: Group, context: RunContext) -> Outlets:

@@ -121,10 +121,13 @@ class Desk:
             request.end(outcome)
         if self._queue and not self._busy:
             self._begin()
+        elif self._queue:
+            self._wait_with_patience()
 
     def _lose_patience(self) -> None:
         self._impatient = None
-        if self._queue:
+        # With all threads at work, requests stay in the queue, which those leave that are not waited for any more.
+        if self._queue and self._busy < _THREADS:
             self._begin()
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.errors import FencedError, StateFullError, StateOwnedError
+from trident.base.errors import FencedError, FilesError, StateFullError, StateOwnedError
 from trident_state.binary import concatenate, in_halves
 from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
@@ -349,6 +349,11 @@ class MemoryStore:
             return
         try:
             cut = self._cut()
+        except (OSError, FilesError):
+            # A place of files that does not answer must not keep a batch from being committed.
+            self._snapshotting.release()
+            self._put_off()
+            return
         except BaseException:
             self._snapshotting.release()
             raise
@@ -397,10 +402,15 @@ class MemoryStore:
         except FencedError as error:
             _log.warning("%s: no snapshot was taken: %s", self._where, error)
         except Exception:
-            self._snapshots.postpone()
-            _log.exception("%s: the snapshot failed; the log keeps what it lacks, and it is tried again", self._where)
+            self._put_off()
         finally:
             self._snapshotting.release()
+
+    def _put_off(self) -> None:
+        """Log the snapshot's failure, which is being handled, and try again after `pace.seconds`, or `pace.batches`."""
+        self._snapshots.postpone()
+        self._unsaved, self._unsaved_batches = 0, 0
+        _log.exception("%s: the snapshot failed; the log keeps what it lacks, and it is tried again", self._where)
 
     def _save(self, cut: Cut) -> None:
         try:

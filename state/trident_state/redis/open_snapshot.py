@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trident.base.errors import SnapshotMovedError
 from trident_state.keys import encode_checked_keys
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
 from trident_state.redis.placement import place_keys
-from trident_state.redis.reader import Reader
+from trident_state.redis.reader import Incarnation, LayoutChanged, Reader
 from trident_state.redis.shared_state import SharedState
 
 _PAGE_ROWS = 10_000
@@ -21,6 +22,8 @@ class OpenSnapshot(SharedState):
     """Everything that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
 
     asOf: int
+    incarnation: Incarnation | None
+    """The incarnation that is read, if no lease says so: of a state of another topology; else None."""
     cutoff: int | None = None
     """The txid up to which values have expired; None: the state's own cutoff as of the snapshot's txid applies."""
 
@@ -40,4 +43,9 @@ class OpenSnapshot(SharedState):
     @contextmanager
     def _reading(self) -> Iterator[Reader]:
         with closing(Links(Servers(self.address, self.where))) as links:
-            yield Reader(links, self.where, self.shape, self.kind, self.records)
+            reader = Reader(links, self.where, self.shape, self.kind, self.records)
+            reader.incarnation = self.incarnation
+            try:
+                yield reader
+            except LayoutChanged as error:
+                raise SnapshotMovedError(str(error)) from None

@@ -27,6 +27,15 @@ _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
 
 
+Incarnation = tuple[str | None, str | None]
+"""An incarnation of a state: the uuid of the log that it belongs to, and the txid that it began after."""
+
+
+def incarnation_of(meta: Meta) -> Incarnation:
+    """Return the incarnation of a state of which this is a group's meta hash."""
+    return meta.log, meta.birth
+
+
 class LayoutChanged(StateRecoveringError):
     """A read found a state, or a part of it, with another number of buckets than the reader knows."""
 
@@ -37,6 +46,8 @@ class Reader:
     def __init__(self, links: Links, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
         self._links, self._where, self._shape, self._records = links, where, shape, records
         self._bare = kind is StateKind.NON_TRANSACTIONAL
+        self.incarnation: Incarnation | None = None
+        """If set, `check` accepts only this incarnation of the state: for readers that no lease binds to it."""
 
     def metas(self, layout: Layout) -> list[Meta]:
         """Return the meta hashes of all groups."""
@@ -53,10 +64,12 @@ class Reader:
         return layout, metas
 
     def _check_layout(self, layout: Layout, metas: list[Meta]) -> None:
-        if any(not meta.absent and meta.buckets != str(layout.buckets) for meta in metas):
+        buckets, groups = str(layout.buckets), (str(layout.groups), None)
+        if any(not meta.absent and (meta.buckets != buckets or meta.groups not in groups) for meta in metas):
             raise LayoutChanged(
-                f"{self._where}: not all of it has the {layout.buckets} buckets that it was created with: a part fell "
-                f"back to before it was dropped, and has to be healed"
+                f"{self._where}: not all of it has the {layout.buckets} buckets in {layout.groups} groups that it was "
+                f"created with: a part fell back to before it was dropped, and has to be healed; or it was created "
+                f"anew with others, and whoever reads it has to open it again"
             )
 
     def current_with_all_keys(self, layout: Layout) -> tuple[Layout, list[Meta]]:
@@ -213,6 +226,8 @@ class Reader:
         """
         markers = []
         self._check_layout(layout, metas)
+        if self.incarnation is not None and any(incarnation_of(meta) != self.incarnation for meta in metas):
+            raise SnapshotMovedError(f"{self._where} was dropped or reset since it was opened to be read")
         for meta in metas:
             status = meta.status(self._where)
             if asOf is not None and lease is not None and status.lease != lease:

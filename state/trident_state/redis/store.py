@@ -25,7 +25,7 @@ from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.open_batch import OpenBatch, summed
 from trident_state.redis.open_snapshot import OpenSnapshot
 from trident_state.redis.placement import place_distinct_keys, place_keys
-from trident_state.redis.reader import LayoutChanged, Reader
+from trident_state.redis.reader import LayoutChanged, Reader, incarnation_of
 from trident_state.redis.reclaim import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
@@ -188,7 +188,10 @@ class RedisStore:
         self._reader.check(layout, metas, asOf, self._lease)
         cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
         address, where, shape, log = self._address, self._where, self._shape, metas[0].log or ""
-        return OpenSnapshot(address, where, shape, self._kind, self._form, layout, log, self._lease, asOf, cutoff)
+        incarnation = incarnation_of(metas[0]) if self._lease is None else None
+        return OpenSnapshot(
+            address, where, shape, self._kind, self._form, layout, log, self._lease, asOf, incarnation, cutoff
+        )
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
         """Commit a batch whose keys were all put; see `trident_state.store.Shared`."""

@@ -13,11 +13,12 @@ import pytest
 
 from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, StateLostError
+from trident.base.errors import FencedError, FilesUnavailableError, StateLostError
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
 from trident.testing.contracts.stores.fixtures import entries, every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
+from trident_state.memory.snapshots import Snapshots
 from trident_state.memory.store import Pace
 from trident_state.state_shape import StateKind
 
@@ -358,6 +359,34 @@ def test_a_failing_snapshot_is_told_and_tried_again_later(
     setting.apply(store, 3, {1: 1})
     settle(store)
     assert store.durable() == 3
+
+
+def test_a_place_that_is_away_when_a_snapshot_is_due_keeps_no_batch_from_being_applied(
+    setting: Setting, home: FileHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files of the last snapshot are looked at before the next one is cut, under the writer's lock."""
+    clock = Hand()
+    store = started(setting, home, Pace(bytes=2**62, seconds=30, batches=3), clock)
+    for txid in (1, 2, 3):
+        setting.apply(store, txid, {txid: 1})
+    settle(store)
+    assert store.durable() == 3
+    with monkeypatch.context() as patching, caplog.at_level(logging.WARNING):
+        patching.setattr(Snapshots, "_intact", away)
+        for txid in range(4, 10):
+            setting.apply(store, txid, {txid: 1})
+            settle(store)
+        store.groups_of()
+    assert (store.durable(), marker(store)) == (3, 9)
+    assert caplog.text.count("state 'counts': the snapshot failed") == 2, "it is tried every third batch"
+    for txid in (10, 11, 12):
+        setting.apply(store, txid, {txid: 1})
+        settle(store)
+    assert store.durable() == 12
+
+
+def away(*_: Any) -> bool:
+    raise FilesUnavailableError("the store is away, on purpose")
 
 
 def test_close_takes_a_last_snapshot(setting: Setting, home: FileHome) -> None:
