@@ -14,7 +14,7 @@ from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget

@@ -11,7 +11,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
 from trident.base.errors import SpoutContractError, TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import ddl
 from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.budget import NO_LIMIT, Budget

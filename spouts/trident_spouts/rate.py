@@ -14,7 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.types import parse_schema
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind

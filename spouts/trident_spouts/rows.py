@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError, TypeDeclarationError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
 from trident_spouts.casting import CastError, cast_column

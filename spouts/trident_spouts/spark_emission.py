@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import MissingSessionError, SpoutContractError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, type_ddl
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import RowsLike, table_of

@@ -11,7 +11,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_choice
 from trident.base.errors import SpoutContractError, TopologyError
-from trident.base.text import brief, shorten
+from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind

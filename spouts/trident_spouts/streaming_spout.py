@@ -18,7 +18,7 @@ from trident.base.errors import (
     SparkSetupError,
     TopologyError,
 )
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, schema_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
-from trident.base.text import shorten, typed_brief
+from trident.base.short_texts import shorten, typed_brief
 from trident_spouts.budget import Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata

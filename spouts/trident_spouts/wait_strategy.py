@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 
 from trident.base.errors import SpoutContractError, TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident_spouts.user_calls import call_function
 
 LEAST_SECONDS = 0.001

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.base.text import brief, typed_brief
+from trident.base.short_texts import brief, typed_brief
 from trident_state.memory import MemoryMapState
 from trident_state.redis import RedisMapState
 from trident_state.relational import PostgresMapState, SqliteMapState

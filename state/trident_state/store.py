@@ -109,7 +109,7 @@ class Store(Protocol):
         ...
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Yield all entries in tables of about `pageRows` rows: the key fields, then ``value``.
+        """Yield all entries as tables of about `pageRows` rows. Columns: the key fields, then ``value``.
 
         Each table shows its entries as of `asOf`, and raises the same errors, like a `read` of its keys.
         """
@@ -183,7 +183,7 @@ class SharedSnapshot(Protocol):
         ...
 
     def scan(self) -> Iterator[pa.Table]:
-        """Yield all entries in tables: the key fields, then ``value``. Raises the errors of `read`."""
+        """Yield all entries as tables. Columns: the key fields, then ``value``. Raises the errors of `read`."""
         ...
 
     def check_reached(self) -> None:

@@ -12,8 +12,8 @@ from tests.support.proxy import Proxy
 from tests.support.s3 import BUCKET, SECRET
 from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError
 from trident.files import objects as module
+from trident.files.object_options import Storage
 from trident.files.objects import ObjectFiles, object_files
-from trident.files.storage import Storage
 
 
 def refusals(place: ObjectFiles, kind: type[FilesError], said: str) -> None:

@@ -28,7 +28,7 @@ from trident.errors import (
     TopologyError,
 )
 from trident.files.disk import DiskFiles
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
 from trident.plan.nodes import SpoutSource, WriteParquet
 from trident.spouts import FixedBatchSpout

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("obstore", reason="tests of objects need the package obstore")
 
 from tests.support.s3 import BUCKET, S3Server  # noqa: E402
+from trident.files.object_options import Storage  # noqa: E402
 from trident.files.objects import ObjectFiles, object_files  # noqa: E402
-from trident.files.storage import Storage  # noqa: E402
 from trident.spouts import FileSpout  # noqa: E402
 
 _numbers = itertools.count()

@@ -10,7 +10,10 @@ from trident.server.ways_out import fault_of
 
 
 class WatchedTopology:
-    """The `Watched` of an opened topology. `committed` returns the last committed txid of each group."""
+    """What the page shows of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
+
+    `committed` returns the last committed txid of each group.
+    """
 
     def __init__(self, name: str, plan: TopologyPlan, committed: Callable[[], Mapping[str, int]]) -> None:
         self._name, self._committed = name, committed

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 
 
 def check_whole_number(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 
 Duration = str | float | datetime.timedelta
 """``"5 minutes"``, ``"5m"``, a number of seconds, or a timedelta."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief as brief
+from trident.base.short_texts import brief as brief
 
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"

@@ -96,7 +96,7 @@ def code_of(archive: Path) -> Iterator[None]:
 
 
 def load_from(archive: Path, program: str) -> TridentTopology:
-    """Return the topology of a program, within `code_of` for its archive.
+    """Return the topology of a program from its archive. Call it within ``with code_of(archive):``.
 
     Raises TopologyError if the archive lacks the module, or if this process has imported another one of that name.
     """

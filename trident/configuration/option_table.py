@@ -88,7 +88,7 @@ def _files_location(name: str, value: Any) -> Any:
 
 
 def _files_storage(name: str, value: Any) -> Any:
-    from trident.files.storage import Storage
+    from trident.files.object_options import Storage
 
     Storage.of(value, name)
     return value

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from trident.base.errors import MissingPackageError, TopologyError
-from trident.files.storage import Options
+from trident.files.object_options import Options
 
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 """The URLs of objects. Only S3 is tested."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from trident.base.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError, TridentError
 from trident.files.object_client import SCHEMES, bucket_of, failures, obstore, open_bucket, pauses, reason, refused
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident.files.store import Sink, StoredFile
 
 logger = logging.getLogger(__name__)

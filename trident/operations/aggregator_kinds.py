@@ -6,8 +6,8 @@ from pyspark.sql import types as spark
 
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, PandasAggregation, Reduction
 from trident.operations.annotations import Returns, read_returns

@@ -12,7 +12,7 @@ from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
 from trident.base.errors import MissingPackageError, TopologyError
-from trident.base.text import brief, typed_brief
+from trident.base.short_texts import brief, typed_brief
 from trident.base.types import arrow_schema, ddl
 from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number

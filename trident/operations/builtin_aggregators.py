@@ -9,7 +9,7 @@ from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregators import CombinerAggregator, Native
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.operations.functions import Filter
 
 

@@ -9,8 +9,8 @@ from pyspark.util import PythonEvalType
 
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.context import has_lifecycle
 from trident.operations.expressions import Expression, expr
@@ -207,7 +207,10 @@ def is_coroutine(target: Any) -> bool:
 
 
 def _functions_behind(target: Any) -> list[Any]:
-    """Return the target and the functions that its call runs: inside a partial or wrapper, or its ``__call__``."""
+    """Return the target and the functions that run when it is called.
+
+    These are the function inside a partial, the function that a wrapper wraps, and the ``__call__`` of an object.
+    """
     functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
         target = target.func

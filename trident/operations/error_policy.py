@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.operations.functions import Operation
 
 

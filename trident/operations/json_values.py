@@ -9,7 +9,7 @@ from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import arrow_schema, ddl
 from trident.base.values import exact_type
 from trident.operations.output_fields import value_fields

@@ -17,7 +17,7 @@ from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
 from trident.base.errors import TopologyError
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
 from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, OneFieldAggregator
 

@@ -8,8 +8,8 @@ from pyspark.sql import types as spark
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.base.types import type_ddl
 from trident.operations.builtin_aggregators import ORDERED
 from trident.operations.callables import bind

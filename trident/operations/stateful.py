@@ -5,8 +5,8 @@ from typing import Any
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.operations.annotations import Returns
 from trident.operations.callables import bind, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector

@@ -7,8 +7,8 @@ from pyspark.sql import types as spark
 from trident.base.callsite import site_of
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.base.names import did_you_mean
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.base.types import ddl, parse_type
 from trident.operations.callables import bind, check_not_class, is_coroutine, operation_kind
 from trident.operations.functions import Updating

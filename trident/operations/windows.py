@@ -14,8 +14,8 @@ from trident.base.checks import check_whole_number
 from trident.base.durations import Duration as Duration
 from trident.base.durations import duration_text, read_microseconds
 from trident.base.errors import TopologyError
+from trident.base.short_texts import brief
 from trident.base.step import Step, caller
-from trident.base.text import brief
 from trident.base.years import LONGEST
 
 TOO_LONG = "at most 10,000 years ('3652425 days') are accepted; no two times lie that far apart"

@@ -12,8 +12,8 @@ from trident.base.errors import OutputError, TopologyError
 from trident.base.paths import local_path
 from trident.compiler.spark.parquet_files import FolderTarget, Part, Target
 from trident.files.disk import DiskFiles
+from trident.files.object_options import Storage
 from trident.files.objects import ObjectFiles, is_object_url, object_files
-from trident.files.storage import Storage
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Owner
 from trident.outputs.parquet_objects import ObjectBatches

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from trident.base.types import arrow_schema, parse_schema
 from trident.base.values import conform
 from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker
+from trident.files.object_options import Storage
 from trident.files.objects import ObjectFiles
-from trident.files.storage import Storage
 from trident.outputs.parquet_objects import ObjectBatches
 from trident.outputs.parquet_place import ParquetPlace, check_output, parquet_place
 from trident_spouts.emission import spark_path

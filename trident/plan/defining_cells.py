@@ -55,7 +55,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return the name that the user gave to a step (a state, sink or stream); "" for any other step."""
+    """Return the kind and the name of a named step, such as ``stream 'words'``; "" for a step without a name."""
     if isinstance(node, SpoutSource):
         return f"stream {node.stream!r}"
     if isinstance(node, RequestSource):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.callsite import CallSite
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.bundles import bundle_of
 from trident.operations.column_updaters import ColumnUpdater, FirstOfKey

@@ -91,8 +91,8 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
         if filesStorage:
             raise TopologyError("filesStorage= are the options of the store that filesLocation= names; give that too")
         return None
+    from trident.files.object_options import Storage
     from trident.files.objects import object_files
-    from trident.files.storage import Storage
 
     if not isinstance(filesLocation, str):
         raise TopologyError(f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix")

@@ -9,8 +9,8 @@ import pyspark.sql.types as spark
 
 from trident.base.checks import check_choice
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.short_texts import typed_brief
 from trident.base.step import Step
-from trident.base.text import typed_brief
 from trident.base.types import type_ddl
 from trident.plan import nodes, rules
 from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget

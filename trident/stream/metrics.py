@@ -7,8 +7,8 @@ from pyspark.sql import types as spark
 
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike
+from trident.base.short_texts import typed_brief
 from trident.base.step import Step
-from trident.base.text import typed_brief
 from trident.base.types import type_ddl
 from trident.operations.builtin_aggregators import Count, Sum
 from trident.plan import nodes, rules

@@ -11,8 +11,8 @@ from trident.base.names import FieldsLike, brief
 from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
+from trident.files.object_options import Storage
 from trident.files.objects import is_object_url, object_files
-from trident.files.storage import Storage
 from trident.operations.callables import bind, is_coroutine, is_generator
 from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable

@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
+from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.text import brief
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.interval_joins import Side
 from trident.operations.window_aggregators import Windowing

@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.short_texts import brief
 from trident.base.stream_fields import split_schema
-from trident.base.text import brief
 from trident_spouts.adapters.batch import BatchExecutor
-from trident_spouts.adapters.checkpoints import TransactionExecutor
+from trident_spouts.adapters.checkpoints import TransactionSpoutExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
@@ -51,7 +51,7 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
     (("emitBatch",), None, _batch_executor),
-    (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionExecutor),
+    (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionSpoutExecutor),
     (("nextTuple",), None, MessageExecutor),
 ]
 """The contracts. For each: its methods, the kind that it implies (None: the spout declares its kind), and the function

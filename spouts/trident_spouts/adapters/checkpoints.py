@@ -24,7 +24,7 @@ _ALL = "all"
 """The name of the only partition of such a source."""
 
 
-class TransactionExecutor(OpaqueExecutor):
+class TransactionSpoutExecutor(OpaqueExecutor):
     """The executor of a TransactionSpout: an opaque source of one partition, whose position is the checkpoint."""
 
     def __init__(self, spout: TransactionSpout, schema: StructType) -> None:

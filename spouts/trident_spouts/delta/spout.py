@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_choice, check_whole_number
 from trident.base.errors import TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion

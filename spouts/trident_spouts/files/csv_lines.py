@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import MalformedInputError
 from trident.base.names import did_you_mean
-from trident.base.text import shorten
+from trident.base.short_texts import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import to_arrow, type_name
 from trident_spouts.files.csv_rows import Cell, CsvOptions, RowError

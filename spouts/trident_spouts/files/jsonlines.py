@@ -13,7 +13,7 @@ from pyarrow import types as kinds
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import MalformedInputError
-from trident.base.text import shorten
+from trident.base.short_texts import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, to_lines

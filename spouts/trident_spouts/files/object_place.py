@@ -8,7 +8,7 @@ from typing import Any
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TridentError
 from trident.files.object_client import bucket_of, failures, obstore, open_bucket, reason
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident_spouts.files.listing import is_hidden
 from trident_spouts.files.patterns import literal_start, matches, wild_at
 from trident_spouts.files.places import ListedFile, OpenFile

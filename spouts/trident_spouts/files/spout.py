@@ -22,7 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.types import ddl, parse_schema
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat

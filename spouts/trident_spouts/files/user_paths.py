@@ -6,7 +6,7 @@ from pathlib import PurePath
 from trident.base.errors import TopologyError
 from trident.files import object_client
 from trident.files.object_client import bucket_of
-from trident.files.storage import Storage
+from trident.files.object_options import Storage
 from trident_spouts.files import arrow_place
 from trident_spouts.files.arrow_place import ArrowPlace
 from trident_spouts.files.local_place import LocalPlace

@@ -233,7 +233,7 @@ class SnapshotPlanner:
         else:
             left, after, read = previous.left or (), previous.to, previous.read
             self._total = max(self._total, read + sum(page.rows for page in left))
-        pages = left[: _within(left, limit)]
+        pages = left[: _pages_within(left, limit)]
         rows = sum(page.rows for page in pages)
         return Plan(self._relation.oid, after, pages, left[len(pages) :], read + rows) if pages else None
 
@@ -268,11 +268,11 @@ class SnapshotPlanner:
         self._database.close()
 
 
-def _within(pages: Sequence[Page], limit: int) -> int:
-    """Return how many pages a batch of `limit` rows holds, at least one."""
+def _pages_within(pages: Sequence[Page], rows_in_batch: int) -> int:
+    """Return how many pages a batch of `rows_in_batch` rows holds, at least one."""
     rows = 0
     for number, page in enumerate(pages):
         rows += page.rows
-        if rows > limit and number:
+        if rows > rows_in_batch and number:
             return number
     return len(pages)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trident.base.errors import SourceUnreadableError, TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident_spouts.jdbc.database import ColumnType, Session
 
 _PART = r'(?:"(?:[^"]|"")+"|[^".]+)'

@@ -12,7 +12,7 @@ from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.redis_address import redacted
 from trident.base.secrets import SOURCES
-from trident.base.text import brief, typed_brief
+from trident.base.short_texts import brief, typed_brief
 from trident.base.types import ddl
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address

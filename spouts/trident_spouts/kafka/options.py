@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from trident.base.errors import TopologyError
 from trident.base.secrets import SOURCES, read_secret, read_secret_file
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 
 Option = str | int | float | bool
 

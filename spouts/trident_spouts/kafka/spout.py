@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
 from trident.base.errors import TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
 from trident_spouts.kafka.losses import OnDataLoss

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from trident.base.errors import TopologyError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.ranges import Offsets, Topic, partitions_of
 

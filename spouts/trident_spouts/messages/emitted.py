@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trident.base.errors import SpoutContractError
-from trident.base.text import typed_brief
+from trident.base.short_texts import typed_brief
 from trident_spouts.messages.collector import size_of
 from trident_spouts.messages.named_streams import DEFAULT, Streams, number_of
 from trident_spouts.messages.seen_messages import MessageId

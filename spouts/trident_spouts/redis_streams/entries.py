@@ -11,7 +11,7 @@ from pyarrow import types as kinds
 from pyspark.sql.types import MapType, StringType, StructField, StructType, TimestampType
 
 from trident.base.errors import MalformedInputError
-from trident.base.text import shorten
+from trident.base.short_texts import shorten
 from trident.base.types import arrow_schema, schema_of
 from trident.base.values import type_name
 from trident.base.years import OUTSIDE_YEARS

@@ -12,7 +12,7 @@ from trident.base.checks import check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.redis_address import Address, check_url, redacted
-from trident.base.text import brief
+from trident.base.short_texts import brief
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind

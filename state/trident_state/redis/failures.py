@@ -65,7 +65,7 @@ def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def _words(error: redis.RedisError) -> set[str]:
-    """Return the words of an error's message, one of which is the error's code.
+    """Return all words of an error's message. The error's code is among them, usually as the first.
 
     The code is the first word, but if the error came from a script, Redis 6.2 puts its code into the middle:
     ``ERR Error running script (...): @user_script: 50: -READONLY You can't ...``.

@@ -19,6 +19,7 @@ from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
+from trident_state.redis.dead_keys import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
 from trident_state.redis.key_ownership import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
@@ -26,7 +27,6 @@ from trident_state.redis.open_batch import OpenBatch, summed
 from trident_state.redis.open_snapshot import OpenSnapshot
 from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader, incarnation_of
-from trident_state.redis.reclaim import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info

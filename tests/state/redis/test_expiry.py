@@ -15,8 +15,8 @@ from trident.base.errors import StateUnavailableError
 from trident.testing.contracts.stores.expiring import TTL
 from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
+from trident_state.redis.dead_keys import ExpiredValues
 from trident_state.redis.layout import Layout
-from trident_state.redis.reclaim import ExpiredValues
 from trident_state.state_shape import StateIdentity, StateKind
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
