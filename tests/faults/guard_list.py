@@ -1988,7 +1988,7 @@ GUARDS = [
         "trident/recovery/folder_owner.py",
         "    if owner != uuid and (owner is not None or expected):",
         "    if False:",
-        "tests/files/test_runs.py -k 'place_of_another_log or one_level_too_high or folder_of_another_log or empty_place'",
+        "tests/files/test_runs.py -k 'another_log or one_level_too_high or empty_place'",
     ),
     Guard(
         "files, a place that changed during a start",
