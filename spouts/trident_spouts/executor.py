@@ -133,7 +133,7 @@ class SpoutExecutor(Protocol):
 
     @property
     def plans_ahead(self) -> bool:
-        """Whether a batch can be planned from the metadata of the previous batch before that batch is emitted."""
+        """Return whether a batch can be planned from the previous batch's metadata before that batch is emitted."""
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
@@ -177,7 +177,7 @@ class ReadSoFar(NamedTuple):
     total: int
     unit: str
     lags: Mapping[str, int] | None = None
-    """How much of each partition is not read yet, by the partition's name; None for a source without partitions."""
+    """The unread part of each partition, by the partition's name; None for a source without partitions."""
 
     @property
     def lag(self) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECS = 0.01
 _PATIENCE_SECS = 10.0
-"""How long one plan waits while the query looks for data. If that takes longer, the next plan waits again."""
+"""The seconds that one plan waits while the query looks for data. If that takes longer, the next plan waits again."""
 
 
 class BatchRefusedError(Exception):

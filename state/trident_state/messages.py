@@ -32,7 +32,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """Whether nothing at the place was written by a store of this library."""
+        """Return whether nothing at the place was written by a store of this library."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property

@@ -44,7 +44,7 @@ class StateLocation:
 
     @property
     def has_files(self) -> bool:
-        """Whether the place of the files is known."""
+        """Return whether the place of the files is known."""
         return self.checkpoint is not None or self.objects is not None
 
     def folder(self, topology: str) -> Path:

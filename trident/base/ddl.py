@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        """Whether every token was read."""
+        """Return whether every token was read."""
         return self.at >= len(self.tokens)
 
     def kind(self) -> str:

@@ -13,7 +13,7 @@ class TridentError(Exception):
     """The root of all errors that this library raises."""
 
     hopeless: ClassVar[bool] = False
-    """Whether a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
+    """True if a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows for this error. IPython calls this method in place of its own traceback."""

@@ -22,7 +22,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 30.0
-"""How long a driver may take to end, beside the time for planned batches."""
+"""The seconds that a driver may take to end, beside the time for planned batches."""
 
 _home = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="Where topologies are stored. [env: TRIDENT_HOME]"

@@ -25,7 +25,7 @@ TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NETWORK_SECS = 5.0
-"""How many seconds longer than the server a client waits, so that the server's answer about a timeout arrives first."""
+"""The seconds that a client waits longer than the server, so that the server's answer about a timeout arrives first."""
 _HEADERS = {"content-type": "application/json", "accept": ARROW}
 
 

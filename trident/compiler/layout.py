@@ -64,7 +64,7 @@ class StageLayout:
 
     @property
     def partitioned(self) -> bool:
-        """Whether partitions must exist even if they are empty.
+        """Return whether partitions must exist even if they are empty.
 
         They must if a hint gives their number, or if an aggregation makes a result for each partition.
         """

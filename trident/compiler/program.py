@@ -56,7 +56,7 @@ class Output:
 
     @property
     def carried(self) -> bool:
-        """Whether the log only carries this output to a later stage: no state step or sink reads it."""
+        """Return whether the log only carries this output to a later stage: no state step or sink reads it."""
         return not isinstance(self.step, StateStep | Sink)
 
 
@@ -90,7 +90,7 @@ class Stage:
 
     @property
     def runs(self) -> bool:
-        """Whether an engine has anything to run for this stage."""
+        """Return whether an engine has anything to run for this stage."""
         return bool(self.outputs or self.debugs or self.effects)
 
     @cached_property
@@ -125,7 +125,7 @@ class Group:
     hints: Hints = field(default_factory=dict)
     """The numbers of partitions that replace those of the program, by step."""
     skips: bool = False
-    """Whether steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
+    """True if steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
 
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:
@@ -162,7 +162,7 @@ class RequestPlan:
     leaf: Node
     queries: tuple[StateQuery, ...]
     python: bool
-    """Whether every operation has a Python form, so that no Spark job is needed."""
+    """True if every operation has a Python form, so that no Spark job is needed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

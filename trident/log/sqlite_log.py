@@ -98,7 +98,7 @@ class SqliteLog(LogBase):
         self._file = _file_identity(path)
         self._own_lease: Lease | None = None
         self._wrote = False
-        """Whether something was written since the last `renew`."""
+        """True if something was written since the last `renew`."""
 
     # --- identity and lease ------------------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ class PandasAggregation:
     output: str
     type: DataType
     call: Call
-    """How the function is called: with one Series per field, or with one DataFrame."""
+    """The way in which the function is called: with one Series per field, or with one DataFrame."""
 
 
 AnyAggregation = Aggregation | Reduction | Emitting | PandasAggregation

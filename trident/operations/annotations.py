@@ -50,12 +50,12 @@ class Returns:
 
     @property
     def known(self) -> bool:
-        """Whether there is an annotation from which types can be read."""
+        """Return whether there is an annotation from which types can be read."""
         return self.hint is not inspect.Signature.empty and not self.nothing
 
     @property
     def eager(self) -> bool:
-        """Whether one result is itself a list, a set or a similar collection."""
+        """Return whether one result is itself a list, a set or a similar collection."""
         return _origin(self.hint) in _EAGER or _variadic(self.hint)
 
     @property

@@ -72,10 +72,10 @@ class BuiltinAggregator(CombinerAggregator):
     """Spark's name of the same aggregate; None if Spark has no aggregate with exactly the same results."""
 
     gathers: ClassVar[bool] = False
-    """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
+    """True if one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     ordered: ClassVar[bool] = False
-    """Whether the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
+    """True if the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
 
     @property

@@ -27,12 +27,12 @@ class Call(enum.Enum):
 
     @property
     def native(self) -> bool:
-        """Whether only Spark can run an operation that is called in this way."""
+        """Return whether only Spark can run an operation that is called in this way."""
         return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
 
     @property
     def pandas(self) -> bool:
-        """Whether one call gets many tuples, as pandas objects."""
+        """Return whether one call gets many tuples, as pandas objects."""
         return self in (Call.SERIES, Call.PANDAS_FRAME)
 
 

@@ -9,7 +9,7 @@ from trident.base.step import Step
 
 
 class JoinType(enum.StrEnum):
-    """Whether a stream of a join may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
+    """The type of a stream in a join: whether it may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
     A list of them has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the
     key. An OUTER stream that has no such tuple gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.

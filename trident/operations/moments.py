@@ -22,7 +22,7 @@ class Moments(OneFieldAggregator):
     """The base class of the aggregators of this module."""
 
     sample: ClassVar[bool] = True
-    """Whether the values are a sample. Then the sum of squared deviations is divided by one less than their number."""
+    """True if the values are a sample. Then the sum of squared deviations is divided by one less than their number."""
 
     def init(self, tuple: Any) -> Any:
         return self.zero() if tuple[0] is None else (1, float(tuple[0]), 0.0)

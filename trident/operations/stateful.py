@@ -133,7 +133,7 @@ class Stateful:
 
     @property
     def transactional(self) -> bool:
-        """Whether the operation keeps its state itself and returns checkpoints."""
+        """Return whether the operation keeps its state itself and returns checkpoints."""
         return isinstance(self.operation.target, TransactionOperation)
 
 

@@ -44,12 +44,12 @@ class Windowing:
 
     @property
     def combines(self) -> bool:
-        """Whether the state holds one accumulator per window and group, and no tuples."""
+        """Return whether the state holds one accumulator per window and group, and no tuples."""
         return self.aggregation is not None and not isinstance(self.config, CountWindow)
 
     @property
     def panes(self) -> bool:
-        """Whether the tuples of a pane are combined before they enter the state."""
+        """Return whether the tuples of a pane are combined before they enter the state."""
         return self.combines and not isinstance(self.config, SessionWindow)
 
 

@@ -35,7 +35,7 @@ from trident.outputs.parquet_folder import (
 _OWNER = f"{OWN_FOLDER}/sink.json"
 _BATCHES = f"{OWN_FOLDER}/batches"
 _MARK = 8
-"""How much of the log's uuid is in the names of files, so that two logs never write the same file."""
+"""The number of characters of the log's uuid in the names of files, so that two logs never write the same file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from trident_state.state_shape import StateKind
 
 
 class Promise(enum.Enum):
-    """How often a state counts a tuple of the source, even after failures."""
+    """The number of times that a state counts a tuple of the source, even after failures."""
 
     EXACTLY_ONCE = "exactly-once"
     BATCHES_ONCE = "each emitted batch once, but the spout may lose or repeat tuples"
@@ -65,7 +65,7 @@ class Guarantee:
 
     @property
     def exactlyOnce(self) -> bool:
-        """Whether the promise is exactly-once without a condition."""
+        """Return whether the promise is exactly-once without a condition."""
         return self.promise is Promise.EXACTLY_ONCE and not self.condition
 
     @property

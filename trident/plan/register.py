@@ -36,7 +36,7 @@ class Register:
         """The file and line where the best-effort branch of these steps begins; "" for the steps of the topology
         itself."""
         self.atLeastOnce = atLeastOnce
-        """Whether every state is kept as a nonTransactional one, whatever its factory says."""
+        """True if every state is kept as a nonTransactional one, whatever its factory says."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}

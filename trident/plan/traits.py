@@ -35,7 +35,7 @@ class Traits(Generic[N]):
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether the node's output stays in the partitions of the node's input."""
+    """True if the node's output stays in the partitions of the node's input."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
     """The fields that the node reads from each source, given the fields of its output that later steps read."""
@@ -56,10 +56,10 @@ class Traits(Generic[N]):
     """The user's function that the node calls with one tuple (a transform: with a batch)."""
 
     in_branch: bool = True
-    """Whether the node may stand in a best-effort branch, which may lose batches."""
+    """True if the node may stand in a best-effort branch, which may lose batches."""
 
     needs_spark: Callable[[N], bool] | None = None
-    """Whether only Spark can run the node. None: the call of its operation decides."""
+    """True if only Spark can run the node. None: the call of its operation decides."""
 
 
 def traits_of(node: N) -> Traits[N]:

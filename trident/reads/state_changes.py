@@ -84,7 +84,7 @@ class Change:
 
     @property
     def empty(self) -> bool:
-        """Whether the batches changed nothing."""
+        """Return whether the batches changed nothing."""
         return not (self.entries.num_rows or self.removed.num_rows)
 
 

@@ -62,7 +62,7 @@ class Begun:
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
     died: bool = False
-    """Whether the previous driver did not give the log back."""
+    """True if the previous driver did not give the log back."""
     holder: Holder | None = None
     """This driver, as the log names it to other drivers."""
 

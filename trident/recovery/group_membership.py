@@ -23,7 +23,7 @@ class Membership:
     program: Program
     members: Members
     changed: bool
-    """Whether the members differ from those that the log records."""
+    """True if the members differ from those that the log records."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user that concern the streams."""
 

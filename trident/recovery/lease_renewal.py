@@ -14,8 +14,7 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""How often a lease is renewed within `leaseSecs`. Two renewals may be missed: `renew` skips one after a write, and one
-may be late."""
+"""The number of renewals within `leaseSecs`. Two may be missed: `renew` skips one after a write, and one may be late."""
 
 
 class LeaseRenewal:

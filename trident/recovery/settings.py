@@ -28,7 +28,7 @@ class Settings:
     folder: Path
     """The folder of this topology: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
-    """Whether the folder outlives the run."""
+    """True if the folder outlives the run."""
     objects: "ObjectFiles | None" = None
     """The place of this topology's files on an object store; None if the files lie in the folder."""
     active: bool = True

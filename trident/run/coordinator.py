@@ -95,12 +95,12 @@ class Coordinator:
         self._succeeding = False
         self._planning = False
         self._streak = 0
-        """How often in a row no batch could be planned."""
+        """The number of times in a row that no batch could be planned."""
         self._sleeping = False
         self._at_limit = False
-        """Whether the group sleeps because `pending` batches are in flight."""
+        """True if the group sleeps because `pending` batches are in flight."""
         self._rows_came = False
-        """Whether a source reported rows while it was being asked. Then its answer may be older than the rows."""
+        """True if a source reported rows while it was being asked. Then its answer may be older than the rows."""
         self._commit_tries = 0
         self._commit_waited = 0.0
         self._active = rules.active
@@ -141,7 +141,7 @@ class Coordinator:
 
     @property
     def quiet(self) -> bool:
-        """Whether the group is inactive and nothing is in flight or under way. Any thread may ask."""
+        """Return whether the group is inactive and nothing is in flight or under way. Any thread may ask."""
         return not (self._active or self._batches or self._succeeding or self._planning)
 
     # --- what happened ---------------------------------------------------------------------------------------

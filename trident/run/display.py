@@ -37,7 +37,7 @@ class Watched(Protocol):
 
     @property
     def readSoFar(self) -> Mapping[str, ReadSoFar]:
-        """How far each stream's source was read. Streams whose source has no known size are left out."""
+        """Return how far each stream's source was read. Streams whose source has no known size are left out."""
         ...
 
     def exception(self) -> BaseException | None: ...

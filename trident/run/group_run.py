@@ -91,12 +91,12 @@ class GroupRun:
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.writes_hang = False
-        """Whether a write to a store had not returned when the run ended."""
+        """True if a write to a store had not returned when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
         self._timers = sched.scheduler(self._clock.monotonic)
         self._rests = Rests(self._no_rest_comes)
         self._inactive = not settings.active
-        """Whether a user deactivated the group. A pause by the run itself (`pause`) does not count."""
+        """True if a user deactivated the group. A pause by the run itself (`pause`) does not count."""
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
@@ -179,7 +179,7 @@ class GroupRun:
 
     @property
     def read_so_far(self) -> dict[str, ReadSoFar]:
-        """How far the frozen batches have read each stream's source. Sources without a known size are left out."""
+        """Return how far frozen batches have read each stream's source. Sources without a known size are left out."""
         return self._context.sources.read_so_far(self.coordinator.positions)
 
     @property

@@ -121,7 +121,7 @@ class RunningTopology:
 
     @property
     def isActive(self) -> bool:
-        """Whether any batch group is still at work."""
+        """Return whether any batch group is still at work."""
         return not self._ended.is_set()
 
     @property
@@ -183,7 +183,7 @@ class RunningTopology:
 
     @property
     def readSoFar(self) -> dict[str, ReadSoFar]:
-        """How far each stream's source was read: ``done``, ``total`` and ``unit`` ("bytes", "batches"), by stream.
+        """Return how far each stream's source was read, by stream: ``done``, ``total``, ``unit`` ("bytes", "batches").
 
         It counts what is frozen. Sources whose size is not known are missing: endless ones, and those of your own.
         """

@@ -30,7 +30,7 @@ class _SlotUse:
         seconds to cancel."""
         self.attempt: TransactionAttempt | None = None
         self.cancelled = False
-        """Whether the slot is closed after this attempt: a cancel that takes effect late must not stop the next
+        """True if the slot is closed after this attempt: a cancel that takes effect late must not stop the next
         attempt."""
 
 

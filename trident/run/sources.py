@@ -111,12 +111,12 @@ class Sources:
 
     @property
     def wakes(self) -> bool:
-        """Whether every spout reports by itself when it has rows."""
+        """Return whether every spout reports by itself when it has rows."""
         return all(isinstance(executor, WakingExecutor) for executor in self._executors.values())
 
     @property
     def replans(self) -> bool:
-        """Whether a failed batch may get a new plan, because a spout is opaque."""
+        """Return whether a failed batch may get a new plan, because a spout is opaque."""
         return any(self._opaque(stream) for stream in self._nodes)
 
     def plan(

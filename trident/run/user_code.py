@@ -54,8 +54,8 @@ class UserCode:
         self._calls, self._slots, self._hand_over, self._stores = calls, slots, hand_over, stores
         self._answer, self._answer_committed = answer, answer_committed
         self.tries = 0
-        """How often commit turns have failed in user code or in Spark since the last commit. Limits grow with it. Only
-        the commit thread changes it."""
+        """The number of commit turns since the last commit that failed in user code or in Spark. Limits grow with it.
+        Only the commit thread changes it."""
 
     def run_first(
         self,

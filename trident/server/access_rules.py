@@ -85,7 +85,7 @@ class AccessRules:
 
     @property
     def needsToken(self) -> bool:
-        """Whether a request must bring a token."""
+        """Return whether a request must bring a token."""
         return self._token is not None or bool(self._limited)
 
     def check(self, host: str, authorization: str | None) -> Rights | None:

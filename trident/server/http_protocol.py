@@ -21,7 +21,7 @@ def http_protocol() -> "type[Protocol] | str":
         """The bytes so far of an incomplete head; None while a body is read."""
 
         _ended = False
-        """Whether a request ended within the last data."""
+        """True if a request ended within the last data."""
 
         def data_received(self, data: bytes) -> None:
             self._ended = False

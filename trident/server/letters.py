@@ -29,7 +29,7 @@ class LettersBody(msgspec.Struct):
     replayable: list[str]
     """The streams to which dead letters can return."""
     canReplay: bool
-    """Whether this server can put letters back: the driver is in this process, and at work."""
+    """True if this server can put letters back: the driver is in this process, and at work."""
 
 
 class ReplayWanted(msgspec.Struct, forbid_unknown_fields=True):

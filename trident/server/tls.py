@@ -34,7 +34,7 @@ class TLS:
 
     @property
     def provesClients(self) -> bool:
-        """Whether every client must present a certificate."""
+        """Return whether every client must present a certificate."""
         return self.clientCA is not None
 
     def check(self) -> None:

@@ -33,7 +33,7 @@ class StateBody(msgspec.Struct):
     keys: list[FieldBody]
     value: FieldBody
     promise: str
-    """How often a tuple of the source counts, even after failures."""
+    """The guarantee: how often a tuple of the source counts, even after failures."""
     condition: str
     """What the promise depends on; "" if it is unconditional."""
     exactlyOnce: bool
@@ -42,7 +42,7 @@ class StateBody(msgspec.Struct):
     survives: str
     """What the content survives: "process" (not even the end of the process), "checkpoint" or "server"."""
     deadLetters: bool
-    """Whether the state keeps dead letters."""
+    """True if the state keeps dead letters."""
 
 
 class FunctionBody(msgspec.Struct):

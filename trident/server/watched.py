@@ -15,7 +15,7 @@ now)."""
 
 
 class SourceStatus(msgspec.Struct):
-    """How far a stream's source was read: `read` out of `known`, in `unit`. The difference is the `lag`."""
+    """The progress of a stream's source: `read` out of `known`, in `unit`. The difference is the `lag`."""
 
     stream: str
     unit: str
@@ -46,7 +46,7 @@ class GroupStatus(msgspec.Struct):
     name: str
     committed: int
     isActive: bool | None = None
-    """Whether the group is at work; None if the driver is in another process."""
+    """True if the group is at work; None if the driver is in another process."""
     inFlight: dict[str, str] = {}
     """The attempts in flight, each with its state."""
     waitingFor: str | None = None

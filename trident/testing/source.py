@@ -91,7 +91,7 @@ class TestSource:
 
     @property
     def crashes(self) -> bool:
-        """Whether the script has a CRASH."""
+        """Return whether the script has a CRASH."""
         return any(mark.name == CRASH.name for marks in self._script.marks for mark in marks)
 
     def resume(self) -> None:

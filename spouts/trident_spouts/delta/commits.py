@@ -45,7 +45,7 @@ class Commit(NamedTuple):
     """The writer's name for the operation: WRITE, DELETE, MERGE; "" if the commit has no name."""
 
     vectors: bool
-    """Whether one of the files has a deletion vector, which means that some of its rows do not count."""
+    """True if one of the files has a deletion vector, which means that some of its rows do not count."""
 
     metadata: dict[str, Any] | None
     """The table's metadata, if the version sets them: its id, schema and configuration."""

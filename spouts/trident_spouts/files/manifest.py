@@ -12,7 +12,7 @@ from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.ranges import unreadable_error
 
 _AT_ONCE = 16
-"""How many named files are looked up at the same time. On an object store, each look-up is a request."""
+"""The number of named files that are looked up at the same time. On an object store, each look-up is a request."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from trident_spouts.files.ranges import FileRange
 from trident_spouts.files.read_files import ReadFiles
 
 _LOOKS = 5
-"""How often one plan looks up files that change meanwhile."""
+"""The number of times that one plan looks up files which change meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

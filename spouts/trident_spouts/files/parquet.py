@@ -53,7 +53,7 @@ class FilesEmission(Emission):
     rows: int | None = None
     after: Metadata = None
     nanoseconds: bool | None = None
-    """Whether a file has times in nanoseconds, which Spark cannot read. None: the footers must be read to know it."""
+    """True if a file has times in nanoseconds, which Spark cannot read. None: the footers must be read to know it."""
 
     @property
     def bytes(self) -> int | None:
@@ -88,7 +88,7 @@ class FilesEmission(Emission):
 
     @property
     def cheap(self) -> bool:
-        """Whether reading the tuples twice costs less than keeping them, which is so on a local disk."""
+        """Return whether reading the tuples twice costs less than keeping them, which is so on a local disk."""
         return self._local
 
     @property

@@ -27,7 +27,7 @@ IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timesta
 """The way out for times in nanoseconds, in words for messages."""
 
 _FEW = 16
-"""How many footers are read at the same time. Opening an object takes some ten milliseconds of waiting."""
+"""The number of footers that are read at the same time. Opening an object takes some ten milliseconds of waiting."""
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""

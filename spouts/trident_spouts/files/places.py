@@ -58,7 +58,7 @@ class FilePlace(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Whether a file may grow after it was read. An object cannot: it is replaced as a whole."""
+        """Return whether a file may grow after it was read. An object cannot: it is replaced as a whole."""
         ...
 
     @property

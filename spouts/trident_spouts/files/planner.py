@@ -44,7 +44,7 @@ class Planner:
     limits: Limits
     by_lines: bool
     by_name: bool = False
-    """Whether files are read in the order of their names, and not of their modification times."""
+    """True if files are read in the order of their names, and not of their modification times."""
     unpacks: bool = False
 
     def packed(self, name: str) -> bool:

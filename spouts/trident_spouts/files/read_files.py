@@ -11,7 +11,7 @@ from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000
-"""How many completely read files are remembered by name. All older files (at or before the cutoff) count as read."""
+"""The number of read files that are remembered by name. All older files (at or before the cutoff) count as read."""
 
 
 @dataclass(frozen=True, slots=True)

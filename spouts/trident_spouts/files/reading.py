@@ -76,7 +76,7 @@ class Stretch:
     first: int
     last: int
     whole: bool = False
-    """Whether the file is read as a whole, and unpacked if it is compressed. It is never cut."""
+    """True if the file is read as a whole, and unpacked if it is compressed. It is never cut."""
     name: str = ""
     """The name that the file had in the plan, whose suffix shows its compression; the file may have a new name now."""
 

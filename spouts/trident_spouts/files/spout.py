@@ -347,7 +347,7 @@ class _FileExecutor(SpoutExecutor):
         self._planner = Planner(place, limits, cut, by_name, unpacks=self._lines)
         self._listing: list[ListedFile] = []
         self._whole = True
-        """Whether the listing has all files, not only the next ones in the order of their names."""
+        """True if the listing has all files, not only the next ones in the order of their names."""
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
         self._warned = False

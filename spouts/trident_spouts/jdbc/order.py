@@ -21,7 +21,7 @@ class OrderType(NamedTuple):
     unit: str | None
     """The unit of the difference of two values; None if the type has no unit."""
     by_clock: bool = False
-    """Whether values are times, which a transaction usually takes when it begins."""
+    """True if values are times, which a transaction usually takes when it begins."""
 
 
 ORDER_TYPES = {

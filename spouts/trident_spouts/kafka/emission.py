@@ -39,7 +39,7 @@ class KafkaEmission(Emission):
     batch. Spark's own groups are new for each query, so every batch would connect again. The group must be different in
     another run, whose options may differ, and for a topic that was re-created."""
     splits: bool = False
-    """Whether the options let Spark cut a range into several partitions."""
+    """True if the options let Spark cut a range into several partitions."""
 
     @property
     def rows(self) -> int | None:

@@ -41,7 +41,7 @@ class Planner:
         self._topics: dict[str, Topic] = {}
         """The topics that the spout reads, as they were at the last look."""
         self._started = False
-        """Whether the topics were looked at once. Later topics begin at the earliest offset, even with "latest"."""
+        """True if the topics were looked at once. Later topics begin at the earliest offset, even with "latest"."""
         self._gone: set[str] = set()
         """The topics that were read and were then deleted. The spout does not wait for them again."""
         self._begun: dict[str, Position] = {}

@@ -24,7 +24,7 @@ from trident_spouts.user_calls import call
 logger = logging.getLogger("trident.spouts")
 
 ACKS = 5
-"""How often an `ack` that raises is called."""
+"""The number of times that an `ack` is called which raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class MessageExecutor(SpoutExecutor):
         """The greatest batch number that is known to be committed."""
         self._opened = self._active = False
         self._wanted = True
-        """Whether messages are to be taken: false between `deactivate` and `activate`."""
+        """True if messages are to be taken: false between `deactivate` and `activate`."""
         claim(spout, self._name)
 
     # --- the life of the spout -----------------------------------------------------------------------------------

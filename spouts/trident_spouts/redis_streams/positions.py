@@ -27,7 +27,7 @@ class Position(NamedTuple):
 
     @property
     def comparable(self) -> bool:
-        """Whether a look can show losses: something is known of the stream at `id`."""
+        """Return whether a look can show losses: something is known of the stream at `id`."""
         return self.added is not None or self.next is not None
 
 

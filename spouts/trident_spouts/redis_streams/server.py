@@ -19,7 +19,7 @@ Words = tuple[bytes | str | int, ...]
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 _MOST_MOVES = 5
-"""How often requests are sent on to other servers before the stream counts as being moved."""
+"""The number of times that requests are sent on to other servers before the stream counts as being moved."""
 
 COMMANDS = "xrange, xinfo, exists, eval_ro and info"
 """The commands that the server's user must be allowed to call."""

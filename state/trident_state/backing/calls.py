@@ -27,12 +27,12 @@ class MapCalls:
 
     @property
     def fenced(self) -> bool:
-        """Whether the map has a conditional put, as a FencedBackingMap has."""
+        """Return whether the map has a conditional put, as a FencedBackingMap has."""
         return isinstance(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
-        """Whether the map can list and remove its keys."""
+        """Return whether the map can list and remove its keys."""
         return isinstance(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -100,7 +100,7 @@ class BackingMapState:
 
     @property
     def fenced(self) -> bool:
-        """Whether the map is known to have a conditional put.
+        """Return whether the map is known to have a conditional put.
 
         Without a conditional put, a former driver's write is not refused.
         """

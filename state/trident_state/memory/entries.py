@@ -72,7 +72,7 @@ class Column:
         self.dtype = _dtype(kind) if self._fields is None else _struct_dtype(self._fields)
         self._boolean = kinds.is_boolean(kind)
         self.fixed = not self.dtype.hasobject
-        """Whether all values have the same number of bytes."""
+        """True if all values have the same number of bytes."""
 
     def pack(self, array: pa.Array) -> Cells:
         """Return an Arrow array of the column's type in the form of cells."""
@@ -224,7 +224,7 @@ class Entries:
         self.index = KeyIndex()
         self.value = Column(value)
         self.versioned = kind is not StateKind.NON_TRANSACTIONAL
-        """Whether the entries keep previous values."""
+        """True if the entries keep previous values."""
         self._rows = Rows(self.value, self.versioned)
         self._object_bytes = 0
         self.reserve(_FIRST_CAPACITY)

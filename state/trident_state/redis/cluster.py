@@ -27,7 +27,7 @@ class Servers:
 
     @property
     def cluster(self) -> bool:
-        """Whether the servers were a cluster when they last answered."""
+        """Return whether the servers were a cluster when they last answered."""
         return bool(self._known)
 
     def slots(self) -> SlotMap:

@@ -21,7 +21,7 @@ SWEEP_CALLS = 16
 """The most calls of the sweep script in one request."""
 _MAX_CALLS = 256
 _ROUNDS = 4
-"""How often the whole state is swept within a time to live, as far as `_MAX_CALLS` calls a second allow."""
+"""The number of sweeps of the whole state within a time to live, as far as `_MAX_CALLS` calls a second allow."""
 
 CLEAR_KEYS = 64_000
 """The most removed keys that are deleted in one request."""

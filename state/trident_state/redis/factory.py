@@ -89,7 +89,7 @@ class RedisMapState:
 
     @property
     def sendable(self) -> bool:
-        """Whether the url may be sent to other processes: it holds no password, or only names the place of the url."""
+        """Return whether the url may be sent to other processes: it holds no password, or says where the url is."""
         return redacted(self.url) == self.url
 
     def _check_numbers(self) -> None:

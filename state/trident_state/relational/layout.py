@@ -63,7 +63,7 @@ class StateTable:
 
     @property
     def bare(self) -> bool:
-        """Whether a record is only the value."""
+        """Return whether a record is only the value."""
         return self.kind is StateKind.NON_TRANSACTIONAL
 
     @cached_property

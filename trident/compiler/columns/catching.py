@@ -14,7 +14,7 @@ from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.row_failures import FailedRows, Failure
 
 _PART = 64
-"""How many tuples are checked together after an undeclared result. Each undeclared result repeats one check."""
+"""The number of tuples that one check covers after an undeclared result. Each such result repeats one check."""
 
 
 def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callable[[Columns, Letters], Columns]:

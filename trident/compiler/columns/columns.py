@@ -52,7 +52,7 @@ class Column:
 
     @property
     def has_array(self) -> bool:
-        """Whether the Arrow form exists already."""
+        """Return whether the Arrow form exists already."""
         return self._array is not None
 
     def array(self) -> pa.Array:

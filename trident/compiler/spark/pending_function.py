@@ -38,7 +38,7 @@ class PendingFunction:
 
     @property
     def catches(self) -> bool:
-        """Whether the function has operations that leave out the tuples on which they fail."""
+        """Return whether the function has operations that leave out the tuples on which they fail."""
         return catches(self.function)
 
     @property

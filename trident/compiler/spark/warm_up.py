@@ -122,7 +122,7 @@ def import_all(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
 
 _warm: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
-"""Whether a start warmed up a Spark with Python workers, by Spark. A classic Spark is known by its context."""
+"""For each Spark, whether a start has warmed it up with Python workers. A classic Spark is known by its context."""
 
 _lock = threading.Lock()
 

@@ -110,7 +110,7 @@ class Reporting:
     edge: Edge | None = None
     """The edge over which the rows leave; None without a ledger. The partition reports once, at its end."""
     ids: bool = True
-    """Whether the rows have ids, so that the receiver of the edge can tally them."""
+    """True if the rows have ids, so that the receiver of the edge can tally them."""
 
     @property
     def leaving(self) -> pa.Schema:

@@ -241,7 +241,7 @@ class _Lookup:
     where: Where
     kind: pa.DataType | None
     bundled: bool
-    """Whether a value combines the values of several aggregators."""
+    """True if a value combines the values of several aggregators."""
     subject: str
 
     @classmethod

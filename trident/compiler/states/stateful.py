@@ -136,7 +136,7 @@ class _Values(_Update):
         self._plain = step.updating.operation.call is Call.TUPLE
         keys = [(field.name, field.type) for field in self._shape.keys]
         self._read_ahead = set(keys) <= {(field.name, field.type) for field in self._inputs}
-        """Whether the tuples have the key fields. If so, the state is read once a batch, not once a key."""
+        """True if the tuples have the key fields. If so, the state is read once a batch, not once a key."""
 
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         try:

@@ -68,7 +68,7 @@ class Root(NamedTuple):
 
 
 class Taken(enum.Enum):
-    """How the ledger treated a report: counted, repeated, or foreign."""
+    """The treatment of a report by the ledger: counted, repeated, or foreign."""
 
     COUNTED = "counted"
     DUPLICATE = "duplicate"
@@ -160,7 +160,7 @@ class Ledger:
 
     @property
     def done(self) -> bool:
-        """Whether every expected report has come, and each sent row arrived once."""
+        """Return whether every expected report has come, and each sent row arrived once."""
         return self.value == 0 and not self.duplicates and next(self._problems(), None) is None
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ LEFT, RIGHT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How long the tuples of the two streams are kept, in microseconds of watermark after the end of their bucket.
+    """The times for which tuples are kept, in microseconds of watermark after the end of their bucket.
 
     `closes`: until then a tuple may meet a new partner. `held`: until then it may be the partner of one that closes.
     """

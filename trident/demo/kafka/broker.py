@@ -81,7 +81,7 @@ class KafkaBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """Return whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:

@@ -34,7 +34,7 @@ ShowPartitions = Callable[[Sequence[str]], None]
 """A function that makes only the partitions with these names available."""
 
 Rows = Counter[str]
-"""How often each row was emitted, by the row's text."""
+"""The number of times that each row was emitted, by the row's text."""
 
 MOST_BATCHES = 1000
 """A source with more batches counts as endless, and fails the test."""

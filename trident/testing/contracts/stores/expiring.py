@@ -25,7 +25,7 @@ from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
 
 TTL = 64.0
-"""How long a value lives, in seconds. Batches are whole seconds apart, 64ths of this, so that a value lives exactly so
+"""The seconds that a value lives. Batches are whole seconds apart, 64ths of this, so that a value lives exactly so
 long."""
 
 MINE = Combine("Mine", COUNT.function)
