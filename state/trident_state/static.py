@@ -13,7 +13,7 @@ from trident_state.messages import Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
-_SENT_BYTES = 1 << 18
+_SHARED_BYTES = 1 << 18
 """The most bytes of entries that are sent with a batch. Spark puts larger functions into a file of the driver for each
 job, and keeps it until the session ends."""
 
@@ -53,11 +53,11 @@ class StaticMapState:
         are equal in Spark, and StateError if the user's object lacks the method that reads it.
         """
         where = f"static state {identity.name!r}"
-        return (
-            StaticEntries(where, shape, self.entries)
-            if isinstance(self.entries, Mapping)
-            else UserObject(where, shape, self.entries)
-        )
+        if not isinstance(self.entries, Mapping):
+            return UserObject(where, shape, self.entries)
+        entries = StaticEntries(where, shape, self.entries)
+        # Small entries are converted twice, which takes no time worth the mention.
+        return entries if entries.nbytes > _SHARED_BYTES else SharedEntries(where, shape, self.entries)
 
     def __repr__(self) -> str:
         if not isinstance(self.entries, Mapping):
@@ -89,16 +89,20 @@ class StaticEntries:
             yield self._keys.append_column("value", self._values)
 
     @property
-    def sendable(self) -> bool:
-        """Return whether the entries are few enough to be sent to other processes with every batch."""
-        return bool(self._keys.nbytes + self._values.nbytes <= _SENT_BYTES)
+    def nbytes(self) -> int:
+        """The bytes of all keys and values."""
+        return int(self._keys.nbytes + self._values.nbytes)
+
+    def close(self) -> None:
+        """Do nothing: the entries hold no connection and no file."""
+
+
+class SharedEntries(StaticEntries):
+    """The entries of a small dict, which other processes can look up, too."""
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> "EntriesSnapshot":
         """Return the entries for other processes to look up."""
         return EntriesSnapshot(self)
-
-    def close(self) -> None:
-        """Do nothing: the entries hold no connection and no file."""
 
 
 @dataclass(frozen=True, slots=True)

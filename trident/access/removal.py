@@ -94,11 +94,10 @@ def dropState(
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
         kept_at = reading.files_address()
-        if in_memory:  # a state elsewhere has no files
-            check_location_given(location.objects, kept_at, topology)
-            if location.has_files:
-                files = location.place(topology, reading)
-                check_files_of(files, uuid, kept_at, "the log that was given")
+        if in_memory and location.has_files:  # a state elsewhere has no files
+            check_files_of(location.place(topology, reading), uuid, kept_at, "the log that was given")
+        elif in_memory:
+            check_location_given(None, kept_at, topology)
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.

@@ -200,15 +200,6 @@ def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
             yield node.reduction.site, node.reduction.reducer
 
 
-def pickles(target: object) -> bool:
-    """Return whether an object can be sent to Spark's workers."""
-    try:
-        cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
-    except Exception:
-        return False
-    return True
-
-
 def check_pickles(where: Where, target: object) -> None:
     """Raise UserCodeError, which names the function, if `target` cannot be sent to Spark's workers."""
     try:

@@ -108,7 +108,7 @@ _WRITERS = {"executors": "the executors", "auto": "the executors where they have
 
 _READERS = {
     "executors": "; the executors ask it",
-    "auto": "; the executors ask it where they have the tuples in files, else the driver",
+    "auto": "; where a batch is large the executors may ask it, else the driver",
 }
 """The readers of a static state in words, by the `writers` of its factory; without an entry it is the driver."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from trident.base.attempt import Lease
 from trident.base.errors import LogMismatchError
 from trident.base.files import fsync_folder, make_folder
-from trident.compiler.spark.frozen_files import FROZEN, PROBES
+from trident.compiler.spark.frozen_files import ANSWER, FROZEN, PROBE
 from trident.files.disk import DiskFiles
 from trident.files.objects import ObjectFiles
 from trident.files.store import FileStore
@@ -21,7 +21,7 @@ from trident.recovery.settings import STATES, Settings
 
 OWNER = "log.uuid"
 
-OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", *PROBES)
+OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", PROBE, ANSWER)
 """The beginnings of the names of all other files that the library writes to a topology's place on an object store."""
 
 

@@ -14,7 +14,7 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""The number of renewals within `leaseSecs`. Two may be missed: `renew` skips one after a write, and one may be late."""
+"""The number of renewals within `leaseSecs`. Two may be missed: `renew` skips one after a write, one may be late."""
 
 
 class LeaseRenewal:

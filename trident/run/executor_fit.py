@@ -11,6 +11,7 @@ from trident.compiler.executor_files import writers_of
 from trident.compiler.keyed_updates import KeyedUpdate, why_not_by_key
 from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Program, Stage
+from trident.compiler.states.queries import Question
 from trident.plan.nodes import (
     CommittedQuery,
     Emitted,
@@ -49,13 +50,16 @@ def check_writers(program: Program, lasting: bool) -> None:
                 check_sendable(step)
 
 
-def check_sendable(step: StateUpdate) -> None:
-    """Raise UserCodeError if the user's code of an update by key cannot be sent to Spark's workers."""
-    check_pickles(Where(step.step, function_of(step)), KeyedUpdate.of(step))
+def check_sendable(step: StateUpdate | StateQuery) -> None:
+    """Raise UserCodeError if the user's code of an update by key, or of a query, cannot be sent to Spark's workers."""
+    if isinstance(step, StateQuery):
+        check_pickles(Where(step.step, step.query.site, step.inputs), Question.of(step).detached())
+    else:
+        check_pickles(Where(step.step, function_of(step)), KeyedUpdate.of(step))
 
 
-def is_sendable(step: StateUpdate) -> bool:
-    """Return whether the user's code of an update by key can be sent to Spark's workers."""
+def is_sendable(step: StateUpdate | StateQuery) -> bool:
+    """Return whether the user's code of a step can be sent to Spark's workers."""
     try:
         check_sendable(step)
     except UserCodeError:

@@ -18,7 +18,6 @@ from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
 from trident.compiler.executor_files import writers_of
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
-from trident.compiler.layout import pickles
 from trident.compiler.program import Group, Output
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_parts import answered, carried
@@ -67,7 +66,7 @@ class Executors:
     the commit thread uses it."""
 
     def __post_init__(self) -> None:
-        self._question, self._keyed = cache(Question.of), cache(KeyedUpdate.of)
+        self._question, self._keyed, self._sendable = cache(Question.of), cache(KeyedUpdate.of), cache(is_sendable)
 
     # --- what enters later stages ------------------------------------------------------------------------------------
 
@@ -92,9 +91,9 @@ class Executors:
         if self._by_driver(self._driver_steps.get(step, []), frozen) or not self._work_on(spec, frozen):
             return None
         store, puts = self._store(spec.name), self.puts
-        if not getattr(store, "sendable", True) or (writers_of(spec) == "auto" and not self._may_send(step)):
+        if writers_of(spec) == "auto" and not self._sendable(step):
             return None
-        if isinstance(store, SharedForeignState) and writers_of(spec) == "auto":
+        if writers_of(spec) == "auto" and isinstance(store, SharedForeignState):
             if self._asked.get(step) == frozen.folder:
                 return None
             self._asked[step] = frozen.folder
@@ -127,14 +126,9 @@ class Executors:
         return writers_of(state) == "executors" or self._meant(step)
 
     @cached_property
-    def _may_send(self) -> Callable[[StateQuery], bool]:
-        """Return whether a query can be sent to the workers with the user's function."""
-        return cache(lambda step: pickles(self._question(step).detached()))
-
-    @cached_property
     def _meant(self) -> Callable[[StateUpdate], bool]:
         """A function that tells whether an update has the same result on executors, whatever its user's code reads."""
-        return cache(lambda step: same_in_parts(step) and is_sendable(step))
+        return cache(lambda step: same_in_parts(step) and self._sendable(step))
 
     def job(
         self, step: StateUpdate, tuples: object, wanted: Wanted, txid: int, time: float, expires: bool

@@ -89,6 +89,7 @@ def reset(
         if not force:
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
             check_location_given(files, kept_at, name)
+            # A folder with a log of its own is reset with that log, beside the one that was given.
             if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
                 by_force = ", or say force=True if the other log is gone"
                 check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)

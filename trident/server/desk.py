@@ -126,7 +126,7 @@ class Desk:
 
     def _lose_patience(self) -> None:
         self._impatient = None
-        # With all threads at work, requests stay in the queue, which those leave that are not waited for any more.
+        # While all threads are at work, requests wait in the queue. There a request whose client has gone is removed.
         if self._queue and self._busy < _THREADS:
             self._begin()
 

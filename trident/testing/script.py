@@ -72,7 +72,7 @@ class Script:
         if FAIL in self.marks[-1]:
             raise SpoutContractError("TestSource: a FAIL at the end; it makes an attempt at the batch behind it fail")
         self.handed_out = 0
-        """The number of batches that were handed out for emission. A non-transactional source never emits these again."""
+        """The number of batches handed out for emission. A non-transactional source emits none of them again."""
         self._lock = threading.Lock()
         self._passed: set[_MarkId] = set()
         self._ends_reached: set[_MarkId] = set()

@@ -13,6 +13,10 @@ FORMAT = "1"
 NOTHING_FORGOTTEN = Expiry()
 
 
+Incarnation = tuple[str | None, str | None]
+"""An incarnation of a state: the uuid of the log that it belongs to, and the txid that it began after, as text."""
+
+
 class Meta(msgspec.Struct, frozen=True):
     """The fields of a meta hash, as text. A field is None if the hash does not have it, or if there is no hash."""
 
@@ -45,6 +49,10 @@ class Meta(msgspec.Struct, frozen=True):
         if self.topology is None or self.state is None or self.log is None:
             return None
         return StateIdentity(self.topology, self.state, self.log, self.batchGroup or "")
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return self.log, self.birth
 
     def bucket_count(self, where: str) -> int:
         """Return the number of buckets with which the state was created. Raises StateCorruptError if there is none."""

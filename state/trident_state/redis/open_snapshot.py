@@ -11,7 +11,7 @@ from trident_state.keys import encode_checked_keys
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
 from trident_state.redis.placement import place_keys
-from trident_state.redis.reader import Incarnation, LayoutChanged, Reader
+from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.shared_state import SharedState
 
 _PAGE_ROWS = 10_000
@@ -22,8 +22,6 @@ class OpenSnapshot(SharedState):
     """Everything that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
 
     asOf: int
-    incarnation: Incarnation | None
-    """The incarnation that is read, if no lease says so: of a state of another topology; else None."""
     cutoff: int | None = None
     """The txid up to which values have expired; None: the state's own cutoff as of the snapshot's txid applies."""
 

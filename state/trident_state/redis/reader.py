@@ -17,7 +17,7 @@ from trident_state.records.forms import Records, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
-from trident_state.redis.meta import Meta, parse_meta, read_meta
+from trident_state.redis.meta import Incarnation, Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
 from trident_state.rules import as_of, check_not_beyond, check_reached
@@ -25,15 +25,6 @@ from trident_state.state_shape import StateKind, StateShape
 
 _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
-
-
-Incarnation = tuple[str | None, str | None]
-"""An incarnation of a state: the uuid of the log that it belongs to, and the txid that it began after."""
-
-
-def incarnation_of(meta: Meta) -> Incarnation:
-    """Return the incarnation of a state of which this is a group's meta hash."""
-    return meta.log, meta.birth
 
 
 class LayoutChanged(StateRecoveringError):
@@ -226,7 +217,7 @@ class Reader:
         """
         markers = []
         self._check_layout(layout, metas)
-        if self.incarnation is not None and any(incarnation_of(meta) != self.incarnation for meta in metas):
+        if self.incarnation is not None and any(meta.incarnation != self.incarnation for meta in metas):
             raise SnapshotMovedError(f"{self._where} was dropped or reset since it was opened to be read")
         for meta in metas:
             status = meta.status(self._where)

@@ -10,6 +10,7 @@ from trident_state.records.forms import Records, ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
 from trident_state.redis.layout import Layout
+from trident_state.redis.meta import Incarnation
 from trident_state.redis.wire import command
 from trident_state.state_shape import StateKind, StateShape
 
@@ -18,8 +19,8 @@ from trident_state.state_shape import StateKind, StateShape
 class SharedState:
     """Everything that a process needs to reach a state which a driver holds under `lease`.
 
-    `lease` is None for a state of another topology, which is only read: its own driver may change meanwhile. `log` is
-    the uuid of the log that the state belongs to.
+    `lease` is None for a state of another topology, which is only read: the driver that holds it may change. Then
+    `incarnation` says which state it is.
 
     The address may hold a password: check `RedisMapState.sendable` before you send it to another process.
     """
@@ -30,8 +31,8 @@ class SharedState:
     kind: StateKind
     form: ValueForm
     layout: Layout
-    log: str
     lease: Lease | None
+    incarnation: Incarnation | None
 
     @property
     def records(self) -> Records:
@@ -43,12 +44,12 @@ class SharedState:
         link = Link(Servers(self.address, self.where))
         try:
             meta = self.layout.meta(0)
-            fields = command(b"HMGET", meta, b"token", b"epoch", b"log")
-            token, epoch, log = link.check(link.exchange([fields])[0])
+            fields = command(b"HMGET", meta, b"token", b"epoch", b"log", b"birth")
+            token, epoch, *incarnation = link.check(link.exchange([fields])[0])
         finally:
             link.close()
         if self.lease is None:
-            if log == self.log.encode():
+            if tuple(each and each.decode() for each in incarnation) == self.incarnation:
                 return
         elif (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
             return

@@ -26,7 +26,7 @@ from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.open_batch import OpenBatch, summed
 from trident_state.redis.open_snapshot import OpenSnapshot
 from trident_state.redis.placement import place_distinct_keys, place_keys
-from trident_state.redis.reader import LayoutChanged, Reader, incarnation_of
+from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
@@ -177,8 +177,9 @@ class RedisStore:
             task = Task(lease, update.txid, none, deltas, False, expiry, 0, frozenset())
             opened = self._writer.open(task)
         address, where, shape, layout = self._address, self._where, self._shape, none.layout
-        log = self._identity.log
-        return OpenBatch(address, where, shape, self._kind, self._form, layout, log, lease, update.txid, expiry, opened)
+        return OpenBatch(
+            address, where, shape, self._kind, self._form, layout, lease, None, update.txid, expiry, opened
+        )
 
     def open_snapshot(self, asOf: int, time: float | None = None) -> OpenSnapshot:
         """Return the state as of a txid for other processes to read; see `trident_state.store.Shared`."""
@@ -187,10 +188,10 @@ class RedisStore:
         layout, metas = self._with_layout(self._reader.current)
         self._reader.check(layout, metas, asOf, self._lease)
         cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
-        address, where, shape, log = self._address, self._where, self._shape, metas[0].log or ""
-        incarnation = incarnation_of(metas[0]) if self._lease is None else None
+        address, where, shape = self._address, self._where, self._shape
+        incarnation = metas[0].incarnation if self._lease is None else None
         return OpenSnapshot(
-            address, where, shape, self._kind, self._form, layout, log, self._lease, asOf, incarnation, cutoff
+            address, where, shape, self._kind, self._form, layout, self._lease, incarnation, asOf, cutoff
         )
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:

@@ -30,7 +30,7 @@ MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.
 FROZEN = "frozen"
 """The folder of all frozen files, relative to the place of the run's files."""
 
-PROBES = (".probe-", ".answer-")
+PROBE, ANSWER = ".probe-", ".answer-"
 """The beginnings of the names of files by which executors show that they reach the place."""
 
 
@@ -162,7 +162,7 @@ def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
     why it cannot, that is logged.
     """
     token = secrets.token_hex(8)
-    probe = f"{PROBES[0]}{token}"
+    probe = f"{PROBE}{token}"
     answers: list[str] = []
     files.create(probe, token.encode())
     try:
@@ -196,9 +196,9 @@ class Probe:
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
-        name, why = f"{PROBES[1]}{secrets.token_hex(8)}", None
+        name, why = f"{ANSWER}{secrets.token_hex(8)}", None
         try:
-            self.files.create(name, bytes(self.files.read(f"{PROBES[0]}{self.token}")))
+            self.files.create(name, bytes(self.files.read(f"{PROBE}{self.token}")))
         except (OSError, TridentError) as error:
             why = str(error)
         yield pa.RecordBatch.from_pydict(
