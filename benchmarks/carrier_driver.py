@@ -1,15 +1,18 @@
 """A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
 
-Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates WRITERS [WRITERS ...]. The writers
-take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state for all
-keys. With ``updates`` a function of the user's counts them, tuple by tuple.
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates|costly WRITERS [WRITERS ...]. The
+writers take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state
+for all keys. With ``updates`` a function of the user's counts them, tuple by tuple; with ``costly`` that function
+computes a digest for each tuple, too, so that its own work is far more than the server's.
 Prints JSON in its last line: by writers the seconds of each commit and of each whole batch, and the peaks of the
 resident sets of this process and of Spark's driver (MB).
 """
 
+import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ from trident.state import MemoryMapState, RedisMapState
 BATCHES = 3
 """Batches over the same keys: the first one creates them and learns the size, the others are timed."""
 ROW_GROUP = 250_000
+_DIGEST_ROUNDS = 50
+"""The rounds of a digest: some 30 µs of a processor, ten times what the server needs for a key."""
 
 
 def write_batches(folder: Path, keys: int) -> None:
@@ -82,13 +87,30 @@ def counted(tuple: Any, state: Any) -> None:
     state.put(tuple.key, state.get(tuple.key, 0) + 1)
 
 
+def counted_at_a_cost(tuple: Any, state: Any) -> None:
+    """Count a key, and derive a digest from it."""
+    digest = hashlib.pbkdf2_hmac("sha256", b"%d" % tuple.key, b"salt", _DIGEST_ROUNDS)
+    state.put(tuple.key, state.get(tuple.key, 0) + (len(digest) == 32))
+
+
 def updates(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
     """Count all batches by a function over the state, and check what is stored."""
+    return _updates(spark, folder, url, keys, writers, turn, counted)
+
+
+def costly(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Do the same as `updates` with a function that costs much."""
+    return _updates(spark, folder, url, keys, writers, turn, counted_at_a_cost)
+
+
+def _updates(
+    spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int, function: Callable[..., None]
+) -> dict[str, list[float]]:
     topology = TridentTopology()
     spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
     stream = topology.newStream("keys", spout)
-    stream.statefulEach(counted, keyFields="key", valueType="long", stateFactory=state, name="counts")
+    stream.statefulEach(function, keyFields="key", valueType="long", stateFactory=state, name="counts")
     with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
         running.processAllAvailable(timeout=3600)
         events = [event for event in running.recentProgress if event["event"] == "committed"]
@@ -137,7 +159,7 @@ def main(folder: str, url: str, master: str, keys: str, program: str, *writers: 
     )
     write_batches(Path(folder) / "source", int(keys))
     took: dict[str, dict[str, list[float]]] = {}
-    run = {"puts": puts, "asks": asks, "updates": updates}[program]
+    run = {"puts": puts, "asks": asks, "updates": updates, "costly": costly}[program]
     for turn, name in enumerate(writers):
         for what, seconds in run(spark, Path(folder), url, int(keys), name, turn).items():
             took.setdefault(name, {}).setdefault(what, []).extend(seconds)
