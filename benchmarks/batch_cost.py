@@ -33,12 +33,12 @@ SIZES = tuple(10**power for power in range(2, 8))
 BATCHES, SMALL, SLICE = 10_000, 100, 500
 """The long run: its batches, the rows of each, and over how many batches a point of the picture is the median."""
 
-ROUNDS, WARM_UP = 11, 3
-"""Batches of each size that count, and those before them that do not."""
+TURNS, ROUNDS, WARM_UP = 3, 5, 1
+"""How often all sizes take their turn, the batches of each turn that count, and those before them that do not."""
 
-FIRST = 150
-"""Batches of a new process before all others. The JVM compiles its hot code during the first hundred or so, and they
-take up to twice the time of later ones."""
+FIRST = 500
+"""Batches of a new process before all others. The JVM compiles its hot code meanwhile: the first batches take up to
+twice the time of later ones."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +57,30 @@ class Costs:
 
 def measure(bench: Bench, sizes: Sequence[int], batches: int) -> Costs:
     """Measure all. Raises WrongAnswerError if a state does not hold every row once."""
-    plan, redis, memory = list[float](), list[float](), list[float]()
     first = FIRST if len(sizes) > 2 else 1
-    for state in (RedisMapState.opaque(bench.server.url), MemoryMapState.opaque()):
+    states: dict[str, StateFactory] = {
+        "redis": RedisMapState.opaque(bench.server.url),
+        "memory": MemoryMapState.opaque(),
+    }
+    for state in states.values():
         _committed(bench, _small(first), state, SMALL * first)
-    for rows in sizes:
-        folder = bench.fresh()
-        files = _write(folder, rows, WARM_UP + ROUNDS)
-        plan.append(percentile([_bare(bench, file) for file in files][WARM_UP:], 50))
-        spout = FileSpout(str(folder / "*.parquet"), format="parquet", schema="key long", maxFilesPerBatch=1)
-        for state, found in ((RedisMapState.opaque(bench.server.url), redis), (MemoryMapState.opaque(), memory)):
-            took = _committed(bench, spout, state, rows * len(files))
-            found.append(percentile(took[WARM_UP:], 50))
-        bench.drop(folder)
-        print(
-            f"{rows:>10,} rows: plan {plan[-1]:.1f} ms, Redis {redis[-1]:.1f} ms, memory {memory[-1]:.1f} ms",
-            flush=True,
-        )
-    took = _committed(bench, _small(batches), RedisMapState.opaque(bench.server.url), SMALL * batches)
+    files = {rows: _write(bench.fresh(), rows, WARM_UP + ROUNDS) for rows in sizes}
+    took: dict[str, dict[int, list[float]]] = {
+        name: {rows: [] for rows in sizes} for name in ("plan", "redis", "memory")
+    }
+    for _ in range(TURNS):
+        for rows in sizes:
+            took["plan"][rows] += [_bare(bench, file) for file in files[rows]][WARM_UP:]
+            pattern = str(files[rows][0].parent / "*.parquet")
+            spout = FileSpout(pattern, format="parquet", schema="key long", maxFilesPerBatch=1)
+            for name, state in states.items():
+                took[name][rows] += _committed(bench, spout, state, rows * len(files[rows]))[WARM_UP:]
+    by_size = {name: [percentile(measured[rows], 50) for rows in sizes] for name, measured in took.items()}
+    print(by_size, flush=True)
+    run = _committed(bench, _small(batches), RedisMapState.opaque(bench.server.url), SMALL * batches)
     slices = [*range(0, batches, SLICE)]
-    return Costs(sizes, plan, redis, memory, slices, [percentile(took[at : at + SLICE], 50) for at in slices])
+    over_time = [percentile(run[at : at + SLICE], 50) for at in slices]
+    return Costs(sizes, **by_size, slices=slices, over_time=over_time)
 
 
 def _small(batches: int) -> FixedBatchSpout:
@@ -127,6 +131,7 @@ def draw(costs: Costs, path: Path) -> None:
         ("Spark's plan alone", costs.plan),
     ):
         by_size.loglog(costs.sizes, values, marker="o", label=label)
+    by_size.set_ylim(bottom=10)
     by_size.set(xlabel="rows in a batch", ylabel="milliseconds from emit to commit, median", title="By size")
     by_size.legend()
     over_time.plot(costs.slices, costs.over_time, marker="o")

@@ -100,7 +100,7 @@ class Emission(Protocol):
 
     @property
     def one_partition(self) -> bool:
-        """Return whether Spark reads the tuples in one partition, so that an aggregate needs no shuffle."""
+        """Return whether Spark reads the tuples in one partition, and aggregates them faster without a shuffle."""
         return False
 
     @property

@@ -29,7 +29,8 @@ class StageInput:
 
     `frame` returns the tuples as a DataFrame. `reader` returns a Python function that reads the source, so that the
     Python operations behind it can run in the same worker; None where there is none. `python_only`: Spark itself cannot
-    read the source. `one_partition`: Spark reads the source in one partition.
+    read the source. `one_partition`: Spark reads the source in one partition, and aggregates the
+    tuples faster without a shuffle.
     """
 
     frame: Callable[[], DataFrame]

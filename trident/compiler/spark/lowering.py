@@ -472,8 +472,8 @@ class Lowering:
     def _coalesce_input(self, node: Node) -> None:
         """Coalesce the input below this node, if the input is one partition and no other node reads or repartitions it.
 
-        Spark does not know that the input is one partition, and would shuffle the tuples for an aggregate. A coalesce
-        anywhere after the input would split what Spark runs as one loop.
+        Spark does not know that the input is one partition, and would shuffle partial results for an aggregate. A
+        coalesce ends the loop in which Spark runs scan and aggregate as one; anywhere later it would split the rest.
         """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:
