@@ -28,8 +28,8 @@ from trident.state import MemoryMapState, RedisMapState
 BATCHES = 3
 """Batches over the same keys: the first one creates them and learns the size, the others are timed."""
 ROW_GROUP = 250_000
-_DIGEST_ROUNDS = 50
-"""The rounds of a digest: some 30 µs of a processor, ten times what the server needs for a key."""
+_DIGEST_ROUNDS = 150
+"""The rounds of a digest: some 90 µs of a processor, twenty times what the server needs for a key."""
 
 
 def write_batches(folder: Path, keys: int) -> None:
