@@ -21,16 +21,16 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
     many, most, few = (1_000_000, 10_000_000, 10_000) if bench.scale == FULL else (20_000, 20_000, 2_000)
     turns = ["driver", "executors"] * (2 if bench.scale == FULL else 1)
     took = _driven(bench, "local[2]", many, turns)["took"]
-    for what, shown in (("total", "a whole batch"), ("commit", "its commit")):
+    for what, shown in (("total", "from commit to commit"), ("commit", "its commit")):
         ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
         text = f"{many} distinct keys a batch into opaque Redis, {shown}: by executors against by the driver"
         yield Row(f"carrier.{what}", text, ours, other, "keys/s", 1.0 if what == "total" else None)
     took = _driven(bench, "local[2]", many, turns, "asks")["took"]
     ours, other = (many / median(took[writers]["total"]) for writers in ("executors", "driver"))
-    text = f"stateQuery of {many} tuples a batch, opaque Redis: the executors ask, against the driver"
+    text = f"stateQuery of {many} tuples a batch, from commit to commit: the executors ask, against the driver"
     yield Row("carrier.asks", text, ours, other, "tuples/s", 2.0)
     took = _driven(bench, "local[2]", many, turns, "updates")["took"]
-    for what, shown in (("total", "a whole batch"), ("commit", "its commit")):
+    for what, shown in (("total", "from commit to commit"), ("commit", "its commit")):
         ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
         text = f"statefulEach over {many} tuples of as many keys, opaque Redis, {shown}: executors against the driver"
         yield Row(f"carrier.updates.{what}", text, ours, other, "tuples/s", 1.0 if what == "total" else None)
