@@ -91,7 +91,6 @@ def main() -> None:
     running = topology_in(folder).start(
         engine="embedded", name="endless", checkpointLocation=folder / "checkpoint", maxAttempts=20
     )
-    print("started", flush=True)
     running.awaitTermination()
 
 

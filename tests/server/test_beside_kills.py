@@ -112,12 +112,12 @@ def read(folder: Path, found: Found, over: threading.Event) -> None:
 
 
 @contextmanager
-def driver(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def driver(folder: Path) -> Iterator[None]:
     """Run the driver as a process that is killed at the end."""
     command = [sys.executable, "-m", "tests.server.endless_program", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            yield process
+            yield
         finally:
             process.kill()
 
@@ -143,7 +143,10 @@ def heard(folder: Path) -> dict[int, float]:
 
 
 def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> tuple[Found, int]:
-    """Kill the driver so often, and until there were so many reads. Return what was seen, and the last txid."""
+    """Kill the driver so often, and until there were so many reads. Return what was seen, and the last txid.
+
+    Four of five drivers commit batches for up to a second before they die; the others die while they start.
+    """
     found, over = Found(), threading.Event()
     with driver(folder):
         wait_until(lambda: (folder / "heard").exists(), 60)
@@ -152,10 +155,10 @@ def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> 
         threads.append(reader(found, read, folder, found, over))
         try:
             while (found.kills < kills or found.reads < reads) and not found.wrong:
-                with driver(folder) as running:
-                    assert running.stdout is not None
-                    if draws.random() < 0.8:  # otherwise it dies while it starts
-                        assert running.stdout.readline() == "started\n"
+                size = (folder / "heard").stat().st_size
+                with driver(folder):
+                    if draws.random() < 0.8:
+                        wait_until(lambda size=size: (folder / "heard").stat().st_size > size, 60)
                     time.sleep(draws.uniform(0, 1))
                 found.kills += 1
         finally:
@@ -193,3 +196,4 @@ def test_fifty_drivers_killed_beside_a_million_reads(
         shown = f"{found.reads} reads; {last} batches, {len(found.told)} of them shown"
         print(f"\n{home}: {told}; {shown}", end=" ", flush=True)
     assert found.wrong == []
+    assert last > found.kills and len(found.told) > 50, "too little happened: this shows nothing"
