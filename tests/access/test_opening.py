@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
 from tests.support.wall import Wall
 from trident import Sum, TridentTopology, dropState, openState
+from trident.access.opened_state import FollowedStore
 from trident.errors import (
     LogError,
     StateClosedError,
@@ -33,6 +35,7 @@ from trident.log import RedisLog
 from trident.spouts import FeederBatchSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local
+from trident_state.messages import GroupStatus
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
 COUNTS = {"dog": 3, "cat": 1, "emu": 1, None: 1}
@@ -403,6 +406,33 @@ def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -
             server.client.flushall()
             with pytest.raises(StateRecoveringError, match="a part of it is gone"):
                 counts["a"]
+
+
+def test_a_slower_thread_takes_no_newer_batch_of_another_thread_for_one_that_was_lost() -> None:
+    store: Any = MovingStore(1)
+    followed = FollowedStore(store, "counts")
+    assert followed.committed() == 1
+    seen = list[int]()
+    store.meanwhile = lambda: seen.append(followed.committed())
+    assert followed.committed() == 2, "as of the newest batch that was seen"
+    assert seen == [2]
+
+
+class MovingStore:
+    """A store whose marker moves after it was read, while the answer is on its way."""
+
+    read = scan = close = None
+
+    def __init__(self, marker: int) -> None:
+        self.marker = marker
+        self.meanwhile: Callable[[], object] | None = None
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        answer, meanwhile, self.meanwhile = (GroupStatus(None, self.marker, None),), self.meanwhile, None
+        if meanwhile is not None:
+            self.marker += 1
+            meanwhile()
+        return answer
 
 
 def test_a_state_that_the_topology_gave_up_stands_where_it_was_last_written(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A state that was opened by its name, outside a run. It has the same reads as the states of a running topology."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -42,22 +43,25 @@ class FollowedStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1
+        self._lock = threading.Lock()
         self.read, self.scan, self.close = store.read, store.scan, store.close
 
     def committed(self) -> int:
+        earlier = self._last  # not afterwards: meanwhile another thread may see a newer batch
         all_markers = [group.marker for group in self._store.groups_of()]
         markers = [marker for marker in all_markers if marker is not None]
         incomplete = len(markers) < len(all_markers)
-        if incomplete or min(markers) < self._last:
+        if incomplete or min(markers) < earlier:
             problem = "a part of it is gone" if incomplete else f"it is at txid {min(markers)}"
             raise StateRecoveringError(
-                f"state {self._name!r}: {problem}, and an earlier read saw txid {self._last}: the server lost its last "
+                f"state {self._name!r}: {problem}, and an earlier read saw txid {earlier}: the server lost its last "
                 "commits; its driver writes them again when the topology next runs"
-                if self._last >= 0
+                if earlier >= 0
                 else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs"
             )
-        self._last = min(markers)
-        return self._last
+        with self._lock:
+            self._last = max(self._last, min(markers))
+            return self._last
 
     @property
     def paged(self) -> Paged | None:
