@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 from tests.simulator import flows, verbs
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
+from tests.simulator.verdict import OF_STAGES
 from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, BatchTimeoutError, SparkFailedError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, UserFunctionError
 from trident.compiler.program import Group, Stage
 from trident.compiler.results import Result, StageResult
 from trident.plan.nodes import Node
@@ -53,7 +55,7 @@ class Driver:
         self.failures: dict[int, int] = {}
         """How often each batch failed under this driver before it was frozen."""
         self.stage_failures = 0
-        """How often its engine failed a later stage since the last commit."""
+        """How often its engine failed a later stage, a commit or a heal since the last commit."""
         self.failing_since: float | None = None
         """When a commit first failed since the last one that went through."""
         self.read = 0
@@ -113,6 +115,7 @@ class Driver:
         run.turns.gate = Gate(self)
         run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
         self.run = run
+        run.turns.heal = partial(self._heal, run.turns.heal, run)  # type: ignore[method-assign]
         self.read_source = RunReadSource("sim", {group.name: run}, self.begun.stores)
         self.watch = Watch({group.name: run}, self.begun.stores, log, self.begun.lease)
         self._watching = Pool(world.scheduler, self.process, "watch", 1)
@@ -123,6 +126,11 @@ class Driver:
 
     def _threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
+
+    def _heal(self, heal: Callable[[str], None], run: GroupRun, state: str) -> None:
+        """Let a store be healed. The library counts a heal that Spark failed like such a commit, and tells nobody."""
+        heal(state)
+        self.stage_failures += isinstance(run.turns.waiting_for, OF_STAGES)
 
     def _froze(self, group: str, txid: int) -> None:
         assert self.run is not None
@@ -325,7 +333,7 @@ class Notes:
         if phase in ("run", "plan"):
             driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
         if phase == "commit":
-            driver.stage_failures += isinstance(error, UserFunctionError | BatchTimeoutError | SparkFailedError)
+            driver.stage_failures += isinstance(error, OF_STAGES)
             if driver.failing_since is None:
                 driver.failing_since = driver.world.scheduler.now
         trace = driver.world.scheduler.trace

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 _STORE = {"server killed", "server rewound", "one hash tag rewound", "server emptied", "network"}
-_OF_STAGES = (UserFunctionError, BatchTimeoutError, SparkFailedError)
+OF_STAGES = (UserFunctionError, BatchTimeoutError, SparkFailedError)
+"""Errors after which a stage, a commit or a heal is tried as often as a batch has attempts."""
 _PASSING = (StateUnavailableError, StateFullError, StateBehindError, StateRecoveringError)
 
 
@@ -56,7 +57,7 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
         return "final" if world.setting.poison is not None and _poisoned(driver) else "again"
     if isinstance(error, SparkFailedError) and driver.run is None:  # a start heals what is behind, by executors too
         return "again" if any(kind.startswith("task") for kind in seen.kinds) else None
-    if isinstance(error, _OF_STAGES):  # a later stage, again and again, or the last to fail
+    if isinstance(error, OF_STAGES):  # a later stage, again and again, or the last to fail
         often = driver.stage_failures >= world.settings.maxAttempts or isinstance(error, CallHangsError)
         return "again" if often or (seen.kinds & _STORE and _repeated(driver)) else None
     if isinstance(error, StateLostError):
