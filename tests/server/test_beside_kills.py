@@ -6,6 +6,7 @@ shows a torn read, a lost batch and a doubled one.
 
 import http.client
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -16,8 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -27,6 +29,10 @@ from tests.server.test_serve_program import ROOT, address_of
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
 from trident import openTopology
+
+if TYPE_CHECKING:  # they take no type arguments when they run
+    from multiprocessing.queues import Queue
+    from multiprocessing.sharedctypes import Synchronized
 
 ASKED = [WORDS[0], WORDS[13], WORDS[26], WORDS[39]]
 TOLD_WITHIN = 5.0
@@ -69,7 +75,7 @@ def reader(found: Found, work: Callable[..., None], *args: Any) -> threading.Thr
     return thread
 
 
-def ask(url: str, found: Found, over: threading.Event) -> None:
+def ask(url: str, found: Found, over: Event) -> None:
     """Send requests without any second try: by turns to the function, to the state, and for one key."""
     place, last = url.removeprefix("http://"), 0
     connection = http.client.HTTPConnection(place, timeout=30)
@@ -98,17 +104,22 @@ def ask(url: str, found: Found, over: threading.Event) -> None:
     connection.close()
 
 
-def read(folder: Path, found: Found, over: threading.Event) -> None:
-    """Read four keys at a time by `openTopology`, in this process."""
-    last = 0
-    with openTopology(topology_in(folder), name="endless", checkpointLocation=folder / "checkpoint") as opened:
-        view = opened.state("counts")
-        while not over.is_set():
-            for _ in range(100):
-                counts, txid = view.multiGetWithTxid(ASKED)
-                assert txid is not None
-                last = found.look("openTopology", counts, txid, last)
-            found.reads += 100
+def read(folder: Path, reads: "Synchronized[int]", wrong: "Queue[list[str]]", over: Event) -> None:
+    """Read four keys at a time by `openTopology`, in a process of its own, which has its interpreter to itself."""
+    found, last = Found(), 0
+    try:
+        with openTopology(topology_in(folder), name="endless", checkpointLocation=folder / "checkpoint") as opened:
+            view = opened.state("counts")
+            while not over.is_set() and not found.wrong:
+                for _ in range(100):
+                    counts, txid = view.multiGetWithTxid(ASKED)
+                    assert txid is not None
+                    last = found.look("openTopology", counts, txid, last)
+                with reads.get_lock():
+                    reads.value += 100
+    except Exception as error:
+        found.wrong.append(f"read: {type(error).__name__}: {error}")
+    wrong.put(found.wrong)
 
 
 @contextmanager
@@ -147,14 +158,16 @@ def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> 
 
     Four of five drivers commit batches for up to a second before they die; the others die while they start.
     """
-    found, over = Found(), threading.Event()
+    found, processes = Found(), multiprocessing.get_context("spawn")
+    over, count, wrong = processes.Event(), processes.Value("q", 0), processes.Queue()
+    reading = processes.Process(target=read, args=(folder, count, wrong, over))
     with driver(folder):
         wait_until(lambda: (folder / "heard").exists(), 60)
     with server(folder) as url:
         threads = [reader(found, ask, url, found, over) for _ in range(2)]
-        threads.append(reader(found, read, folder, found, over))
+        reading.start()
         try:
-            while (found.kills < kills or found.reads < reads) and not found.wrong:
+            while (found.kills < kills or count.value < reads) and not found.wrong and reading.is_alive():
                 size = (folder / "heard").stat().st_size
                 with driver(folder):
                     if draws.random() < 0.8:
@@ -165,6 +178,9 @@ def kill_drivers(folder: Path, kills: int, reads: int, draws: random.Random) -> 
             over.set()
             for thread in threads:
                 thread.join(60)
+            found.wrong += wrong.get(timeout=60)
+            reading.join(60)
+            found.reads = count.value
     noted = heard(folder)
     for txid, committed in found.told.items():
         # A driver that was killed first has not noted it.
