@@ -34,7 +34,7 @@ BATCHES, SMALL, SLICE = 10_000, 100, 500
 """The long run: its batches, the rows of each, and over how many batches a point of the picture is the median."""
 
 TURNS, ROUNDS, WARM_UP = 3, 5, 1
-"""How often all sizes take their turn, the batches of each turn that count, and those before them that do not."""
+"""The number of turns of all sizes, the batches of each turn that count, and those before them that do not."""
 
 FIRST = 500
 """Batches of a new process before all others. The JVM compiles its hot code meanwhile: the first batches take up to

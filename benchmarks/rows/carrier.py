@@ -47,11 +47,11 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
 def _by_executors(bench: Bench, many: int) -> Iterator[Row]:
     """Measure two executors of a processor each against one.
 
-    Puts are held up by the server, which has one core. A function of the user's that costs twenty times as much as the
+    Puts are held up by the server, which has one core. A function of the user's that costs ten times as much as the
     server's part shows what executors add where the server is not the limit.
     """
     for program, name, tuples, text, target in (
-        ("costly", "carrier.scale", many // 4, "statefulEach with a function of 90 µs over {} tuples", 1.8),
+        ("costly", "carrier.scale", many // 4, "statefulEach with a function of 50 µs over {} tuples", 1.8),
         ("puts", "carrier.scale.puts", many, "puts of {} distinct keys", None),
     ):
         one, two = (

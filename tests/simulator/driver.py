@@ -55,7 +55,7 @@ class Driver:
         self.failures: dict[int, int] = {}
         """How often each batch failed under this driver before it was frozen."""
         self.stage_failures = 0
-        """How often its engine failed a later stage, a commit or a heal since the last commit."""
+        """The number of later stages, commits and heals that its engine failed since the last commit."""
         self.failing_since: float | None = None
         """When a commit first failed since the last one that went through."""
         self.read = 0
