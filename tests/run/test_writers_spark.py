@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.open_batches import Joined, first_time, opening_as
 from tests.support.server import RedisServer
-from trident import Count, TridentTopology
+from trident import Count, MapGet, TridentTopology
 from trident.base.errors import (
     BatchFailedError,
     FencedError,
@@ -227,6 +227,12 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     state = RedisMapState.opaque("redis://localhost", writers="executors")
     with pytest.raises(TopologyError, match="engine='embedded' has no executors"):
         topology(state).start(engine="embedded", checkpointLocation=tmp_path)
+    reader = TridentTopology()
+    capitals = reader.newStaticState(state, keyFields="word string", valueType="string", name="capitals", topology="t")
+    words = reader.newStream("words", FixedBatchSpout("word string", BATCHES))
+    words.stateQuery(capitals, "word", MapGet(), "capital").foreachArrow(print)
+    with pytest.raises(TopologyError, match="engine='embedded' has no executors, and capitals/0"):
+        reader.start(engine="embedded", checkpointLocation=tmp_path)
     with pytest.raises(TopologyError, match="no place for the files that they put"):
         topology(state).start(log=RedisLog("redis://localhost"))
     made = TridentTopology()
