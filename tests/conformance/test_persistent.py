@@ -164,6 +164,30 @@ def test_a_batch_asks_a_state_that_it_updates_as_it_was_before(tmp_path: Path) -
     assert after.batches == [[("a", 1, 1)], [("a", 3, 3)]]
 
 
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_what_stands_before_a_query_does_not_change_its_answer(kind: str, tmp_path: Path) -> None:
+    """A query, a table, a window or an update before it makes a later stage, which runs once the state is written."""
+    topology, named, twice, once, behind = TridentTopology(), Seen(), Seen(), Seen(), Seen()
+    source = topology.newStream("s", FixedBatchSpout("k string, n long", [[("a", 1)], [("a", 2)], [("a", 3)]]))
+    state = getattr(MemoryMapState, kind)()
+    counts = source.groupBy("k").persistentAggregate(state, Count(), "c", name="counts")
+    names = topology.newStaticState({"a": "Ann"}, keyFields="k string", valueType="string", name="names")
+    with_name = source.stateQuery(names, "k", MapGet(), "name")
+    named.watch(with_name.stateQuery(counts, "k", MapGet(), "c").project("n", "c"), "named")
+    asked = source.stateQuery(counts, "k", MapGet(), "c").stateQuery(counts, "k", MapGet(), "again")
+    twice.watch(asked.project("c", "again"), "twice")
+    first = source.dropDuplicates("n", name="first").project("k", "n")
+    once.watch(first.stateQuery(counts, "k", MapGet(), "c").project("n", "c"), "once")
+    sums = source.groupBy("k").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
+    updated = sums.newValuesStream().stateQuery(counts, "k", MapGet(), "c").stateQuery(sums, "k", MapGet(), "again")
+    behind.watch(updated.project("sum", "c", "again"), "behind")
+    with ran(topology, tmp_path):
+        pass
+    assert named.batches == once.batches == [[(1, None)], [(2, 1)], [(3, 2)]]
+    assert twice.batches == [[(None, None)], [(1, 1)], [(2, 2)]]
+    assert behind.batches == [[(1, None, 1)], [(3, 1, 3)], [(6, 2, 6)]]
+
+
 def test_updates_of_one_key_in_one_call_all_count() -> None:
     """In Trident all but the last are lost."""
 

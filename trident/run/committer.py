@@ -53,6 +53,8 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     Window,
+    sources_of,
+    walk,
 )
 from trident.reads.static_states import ReadableStore
 from trident.recovery.incarnations import check_this_log, of_another_life
@@ -317,7 +319,7 @@ class Committer:
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery) and o.step not in later]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
-            later[output.step] = self._answer(output, asking, txid, written)
+            later[output.step] = self._answer(output, asking, txid)
         for output in stage.frozen:
             if awaited and output.carried and output.step not in later:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
@@ -378,7 +380,7 @@ class Committer:
         A state that is behind is healed first.
         """
         state = step.updated.state.name
-        as_of = self._as_of(state, txid, summary.states)
+        as_of = self._as_of(step, txid)
         ask = partial(self._executors.ask, step, frozen, as_of)
         try:
             emission = ask()
@@ -397,17 +399,17 @@ class Committer:
         # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
         # only here a state that was born after this batch is empty, and one that is behind is healed.
         if output.step.updated.state.name in self.stores:
-            return self._answer(output, table, txid, {})
+            return self._answer(output, table, txid)
         return self.code.answer_committed(output.step, table, txid)
 
-    def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
-        """Answer a query as of the previous batch, or as of this batch if an earlier stage has written the state.
+    def _answer(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
+        """Answer a query as of the txid of `_as_of`.
 
         A state that was born after this batch is empty, as it was at its birth.
         """
         assert isinstance(output.step, StateReader)
         state = output.step.updated.state.name
-        as_of = self._as_of(state, txid, written)
+        as_of = self._as_of(output.step, txid)
         try:
             return self.code.answer(output.step, table, as_of)
         except StateRecoveringError:
@@ -416,15 +418,25 @@ class Committer:
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)
 
-    def _as_of(self, state: str, txid: int, written: Mapping[str, StateSummary]) -> int:
-        """Return the txid as of which a query of batch `txid` reads a state.
+    def _as_of(self, step: StateReader, txid: int) -> int:
+        """Return the txid as of which a query of batch `txid` reads its state: the previous batch's, or `txid` itself.
 
-        `written` are the states that earlier stages wrote.
+        `txid` is for a query whose tuples come from the update of the same state. Any other query sees the state as it
+        was before the batch, even if the state holds the batch already, because an earlier stage has written it.
         """
-        as_of = txid if state in written else txid - 1
+        state = step.updated.state.name
+        as_of = txid if step in self._behind_update else txid - 1
         # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
         # "a state born after a batch, asked").
         return max(as_of, self.births[state].txid) if state in self.births else as_of
+
+    @cached_property
+    def _behind_update(self) -> frozenset[StateReader]:
+        """The queries whose tuples come from the update of the state that they read."""
+        queries = (output.step for stage in self.group.stages for output in stage.outputs)
+        return frozenset(
+            step for step in queries if isinstance(step, StateQuery) and step.updated in walk(*sources_of(step))
+        )
 
     def _note_times(
         self,

@@ -293,6 +293,8 @@ class Lowering:
         chain = self.chain(node)
         if chain is not None:
             return PendingFunction(chain[1], chain[0], chain[0].leaving)
+        if id(node) in self._inputs:  # an earlier stage has computed it
+            return None
         if isinstance(node, Pick):
             return self._picked(node)
         if isinstance(node, MultiReduce):
