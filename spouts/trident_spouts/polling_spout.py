@@ -11,14 +11,15 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
 from trident.base.errors import SpoutContractError, TopologyError
-from trident.base.short_texts import brief
+from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.copies import copied
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema
-from trident_spouts.user_calls import call_function, pair_of
+from trident_spouts.user_calls import call_function, emission_of, pair_of
 
 Fetch: TypeAlias = Callable[[Metadata, int], tuple[Emitted, Metadata]]
 Partition: TypeAlias = Fetch | Sequence[Any]
@@ -35,7 +36,8 @@ class PollingSpout:
     The spout is opaque: a replay fetches again from where the previous batch ended, and may get more, fewer or other
     rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a
     restart goes on from there. A function without new rows returns none. If it returns no rows and a new position, it
-    is called again at once with that position.
+    is called again at once with that position. Rows with the position that it was given are a SpoutContractError,
+    because the same rows would come again for ever.
 
     Parameters
     ----------
@@ -110,8 +112,16 @@ class _PolledPartitions(OpaquePartitionedSpout):
         source, where = self._present[partition], f"PollingSpout, partition {partition!r}"
         limit = budget.rows_within(self._spout.maxRows)
         if callable(source):
-            result = call_function(where, source, lastMetadata, limit)
-            return pair_of(result, f"{where}: {site_of(source)}")
+            result = call_function(where, source, copied(lastMetadata), limit)
+            rows, position = pair_of(result, f"{where}: {site_of(source)}")
+            rows = emission_of(rows, self._spout.schema, where)
+            if rows is not None and rows.rows and position is not None and position == lastMetadata:
+                raise SpoutContractError(
+                    f"{where}: {site_of(source)} returned rows with the position that it was given, "
+                    f"{shorten(repr(position))}: the same rows would come again for ever; return the position behind "
+                    f"the rows, and no rows where there are no new ones"
+                )
+            return rows, position
         return self._slice(where, source, lastMetadata, limit)
 
     def _slice(self, where: str, rows: Sequence[Any], position: Metadata, limit: int) -> tuple[Emitted, Metadata]:

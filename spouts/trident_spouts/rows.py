@@ -13,6 +13,7 @@ from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
 from trident_spouts.casting import CastError, cast_column
+from trident_spouts.copies import copied
 
 if TYPE_CHECKING:
     import pandas
@@ -134,7 +135,8 @@ def _from_python(rows: Iterable[Any], schema: StructType, where: str) -> pa.Tabl
             f"{where} is {typed_brief(rows)}; expected a list of rows (tuples, dicts, Rows, or scalars for one field), "
             f"an Arrow table or a pandas DataFrame"
         )
-    rows = list(rows)
+    # An iterator may fill the same list or dict for every row.
+    rows = list(rows) if isinstance(rows, list | tuple) else [copied(row) for row in rows]
     target = arrow_schema(schema)
     columns = _split_rows(rows, schema, target, where)
     arrays = [_column(values, field, schema, where) for values, field in zip(columns, target, strict=True)]

@@ -11,6 +11,7 @@ from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
 from trident.base.short_texts import shorten, typed_brief
 from trident_spouts.budget import Budget
+from trident_spouts.copies import copied
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import table_of
@@ -19,11 +20,12 @@ from trident_spouts.rows import table_of
 def call(spout: object, method: str, *arguments: object, budget: Budget | None = None) -> Any:
     """Call a method of a user's spout and return its result; errors are raised as in `call_function`.
 
-    The method gets `budget` too if it has a parameter of that name.
+    The method gets `budget` too if it has a parameter of that name. It gets copies of metadata: a failed batch begins
+    from the same metadata again, so it must stay as the log has it.
     """
     function = getattr(spout, method)
     asked = {"budget": budget} if budget is not None and asks_for_budget(function) else {}
-    return call_function(f"spout {type(spout).__name__}", function, *arguments, **asked)
+    return call_function(f"spout {type(spout).__name__}", function, *map(copied, arguments), **asked)
 
 
 def asks_for_budget(function: Callable[..., Any]) -> bool:

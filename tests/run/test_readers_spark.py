@@ -17,7 +17,7 @@ from trident.compiler.states.queries import Question
 from trident.run.executors import Executors
 from trident.run.user_code import UserCode
 from trident.spouts import FixedBatchSpout
-from trident.state import RedisMapState
+from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 from trident_state.redis import RedisStore
 from trident_state.redis.open_snapshot import OpenSnapshot
@@ -115,6 +115,41 @@ def test_a_query_sees_the_state_as_the_batch_before_left_it(
     else:
         assert [list(each.values()) for each in told] == [[{"tuples": 400, "readers": "executors"}]] * 3
         assert len(driver_asks) == 3, "for the output that the driver makes of the answers"
+
+
+def test_a_query_of_new_values_that_nothing_stands_between(spark: SparkSession, tmp_path: Path) -> None:
+    """The new values enter the stage as they are: the aggregate that made them belongs to the stage before."""
+    of_query, of_table, topology = Taking(), Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    followers = topology.newStaticState(FOLLOWERS, keyFields="word string", valueType="long", name="followers")
+    new = counts.newValuesStream()
+    new.stateQuery(counts, "word", MapGet(), "again").foreachArrow(of_query, name="query")
+    followed = new.stateQuery(followers, "word", MapGet(), "followers")
+    followed.each("followers", _or_zero, "n long").foreachArrow(of_table)
+    run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        known = before(txid)
+        assert of_query.rows[txid] == Counter((word, known[word], known[word]) for word in {*words_})
+        ours = {word: FOLLOWERS.get(word) for word in words_}
+        assert of_table.rows[txid] == Counter((w, known[w], n, _or_zero(n)) for w, n in ours.items())
+
+
+def test_executors_of_a_later_stage_ask_as_of_the_batch_before(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, driver_asks: list[str]
+) -> None:
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    once = words.stateQuery(counts, "word", MapGet(), "once")
+    twice = once.stateQuery(counts, "word", MapGet(), "twice").each("twice", _or_zero, "known long")
+    twice.foreachArrow(taking)
+    run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        known = before(txid - 1)
+        assert taking.rows[txid] == Counter((w, known.get(w), known.get(w), known[w]) for w in words_)
+    assert not driver_asks
 
 
 def _or_zero(count: int | None) -> int:

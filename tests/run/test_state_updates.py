@@ -1,5 +1,6 @@
 """Reducers and updaters over persistent state, end to end: what lands, once, whatever fails on the way."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -130,6 +131,42 @@ def test_a_removed_key_is_gone_for_reads_lists_and_later_updates(make_state: Mak
         assert dict(held.items()) == {"a": 4, "b": 7, "c": 9}
         assert sorted(map(tuple, running.drpc.execute("all", "x"))) == [("a", 4), ("b", 7), ("c", 9)]
     assert seen == [["a", "b"], ["b"], ["b", "c"], ["a", "b", "c"], ["a", "b", "c"]]
+
+
+def _rowed(key: Any) -> Any:
+    return tuple(map(_rowed, key)) if isinstance(key, list | tuple) else "nan" if key != key else key
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("double", [math.nan, -0.0, 1.5, None]),
+        ("array<double>", [[math.nan, 0.0], [], None]),
+        ("struct<tags:array<string>,at:double>", [(["a"], math.nan), (["a"], 0.0)]),
+    ],
+)
+def test_a_list_of_keys_has_each_key_once_whatever_its_type(
+    make_state: MakeState, tmp_path: Path, kind: str, keys: list[Any]
+) -> None:
+    """Some come from the state and some from the updates of this very call."""
+    listed: list[list[Any]] = []
+
+    def update(state: RemovableMapState, tuples: Sequence[Any], collector: Any) -> None:
+        state.multiPut([t.k for t in tuples], [t.n for t in tuples])
+        listed.append([_rowed(key) for (key,) in state.getKeys()])
+        if any(t.n == 2 for t in tuples):
+            state.multiRemove([tuples[0].k])
+            listed.append([_rowed(key) for (key,) in state.getKeys()])
+
+    batches = [[(key, 1) for key in keys[:-1]], [(key, 2) for key in keys]]
+    topology = TridentTopology()
+    rows = topology.newStream("s", words(*batches, fields=f"k {kind}, n long"))
+    rows.partitionPersist(make_state(), "k, n", update, keyFields="k", valueType="long", name="held")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+    each = [_rowed(key) for key in keys]
+    by_text = [sorted(found, key=repr) for found in listed]
+    assert by_text == [sorted(some, key=repr) for some in (each[:-1], each, each[1:])]
 
 
 def test_a_put_overwrites_and_a_stored_null_is_like_nothing_for_the_next_update(

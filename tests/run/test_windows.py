@@ -105,6 +105,44 @@ def test_a_window_leaves_when_the_watermark_reaches_its_end_and_what_comes_after
     assert late == [("a", at(59), 128)], "in the batch in which it came"
 
 
+class Cancelling:
+    """A sum that is nothing where it comes to 0."""
+
+    outputType = "long"
+
+    def init(self, tuple: Any) -> int:
+        return int(tuple.n)
+
+    def combine(self, a: int | None, b: int | None) -> int | None:
+        return ((a or 0) + (b or 0)) or None
+
+    def zero(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("keepFor", [None, "1 hour"])
+def test_a_sum_that_was_nothing_for_a_while_leaves_once(make_state: MakeState, keepFor: Any, tmp_path: Path) -> None:
+    seen: Seen = []
+    topology, feeder = TridentTopology(), FeederBatchSpout(FIELDS)
+    more = {} if keepFor is None else {"keepFor": keepFor}
+    grouped = topology.newStream("s", feeder).groupBy("k")
+    windows = grouped.window(HOURS, make_state(), "n", Cancelling(), "sum", name="hours", **more)
+    windows.peek(noting(seen))
+    batches = [
+        [("a", at(60), 5), ("b", at(60), 1), ("c", at(60), 2)],
+        [("a", at(120), -5), ("c", at(120), -2)],
+        [("a", at(180), 7)],
+        [("c", at(180), 4), ("a", at(200), -7)],
+        [("a", at(220), 1), ("c", at(220), -4)],
+        [("b", at(9000), 1)],
+        [("b", at(20000), 1)],
+    ]
+    found = batch_by_batch(topology, feeder, seen, tmp_path, batches)
+    hour = (0.0, 3600.0)
+    assert sorted(bounds(found[5])) == [(*hour, "a", 1), (*hour, "b", 1)]
+    assert [bounds(each) for each in found[:5]] == [[]] * 5
+
+
 def test_what_the_windows_hold_is_asked_by_their_start_and_kept_as_long_as_one_says(
     make_state: MakeState, tmp_path: Path
 ) -> None:

@@ -223,7 +223,8 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
 
     def emitted(called: Called) -> Columns:
         columns, ends = called.columns, called.ends
-        fields = _output_columns(where, called.results, outputs, collected, columns.lists(where.inputs), ends)
+        lists = columns.lists_on_demand(where.inputs)  # only errors need them
+        fields = _output_columns(where, called.results, outputs, collected, lists, ends)
         added = {name: column for name, column in zip(outputs.names, fields, strict=True) if name in after}
         rest = columns.only(after - added.keys())
         return (rest if ends is None else repeat_rows(rest, ends)).plus(added)

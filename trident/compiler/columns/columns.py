@@ -1,15 +1,18 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
 A step that calls Python reads and returns lists; a step that passes a field on leaves its form as it is. A form is made
-once, when it is first needed.
+once, when it is first needed. A list or a map is made anew for each reader: a user's function may change it, and no
+other step may see that.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, compress
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from trident.base.values import are_exact, exact_type, to_arrow, to_python
 
@@ -22,7 +25,10 @@ _FEW = 64
 
 
 class Column:
-    """One field of several tuples, as an array, a list, or both. Immutable; a form that is created later is kept."""
+    """One field of several tuples, as an array, a list, or both. Immutable.
+
+    A form that is created later is kept, except Python values that a user's function could change.
+    """
 
     __slots__ = ("kind", "_array", "_values")
 
@@ -48,7 +54,7 @@ class Column:
         exact = are_exact(values, kind) if exact is None else exact
         if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
             return cls(kind, None, values)
-        return cls(kind, to_arrow(values, kind, exact), values if exact else None)
+        return cls(kind, to_arrow(values, kind, exact), values if exact and not is_mutable(kind) else None)
 
     @property
     def has_array(self) -> bool:
@@ -62,10 +68,13 @@ class Column:
         return self._array
 
     def values(self) -> list[Any]:
-        """Return the column as a list of Python values, which must not be changed."""
-        if self._values is None:
-            self._values = to_python(self._array)
-        return self._values
+        """Return the column as a list of Python values. The list must not be changed; lists and dicts in it may be."""
+        if self._values is not None:
+            return self._values
+        values = to_python(self._array)
+        if not is_mutable(self.kind):
+            self._values = values
+        return values
 
     def __len__(self) -> int:
         form = self._array if self._values is None else self._values
@@ -95,6 +104,14 @@ class Column:
         if self._array is None or (values is not None and len(values) <= _FEW):
             return Column(self.kind, None, values)
         return Column(self.kind, self._array.filter(mask), values)
+
+
+@cache
+def is_mutable(kind: pa.DataType) -> bool:
+    """Return whether a Python value of this type holds a list or a dict."""
+    if kinds.is_struct(kind):
+        return any(is_mutable(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(kinds.is_nested(kind))
 
 
 _UNBOUNDED = frozenset({float, bool, bytes})
@@ -134,6 +151,10 @@ class Columns:
     def lists(self, names: Iterable[str]) -> list[list[Any]]:
         """Return the values of each of these columns as a Python list."""
         return [self._by_name[name].values() for name in names]
+
+    def lists_on_demand(self, names: Sequence[str]) -> Sequence[list[Any]]:
+        """Return the same as `lists`, as a sequence that gets a column's values when it is asked for them."""
+        return _ListsOnDemand([self._by_name[name] for name in names])
 
     def select(self, names: Iterable[str]) -> "Columns":
         """Return these columns, in this order."""
@@ -180,6 +201,17 @@ class Columns:
         if not len(schema):
             return pa.Table.from_batches([self.batch(schema)])
         return pa.Table.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
+
+
+class _ListsOnDemand(Sequence[list[Any]]):
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._columns[at].values()
 
 
 Kernel = Callable[[Columns], Columns]

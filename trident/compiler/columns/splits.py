@@ -74,7 +74,7 @@ class Splitting:
 
     def __call__(self, called: Called) -> Columns:
         assert called.ends is not None
-        added = self._by_stream(called.results, called.ends, called.columns.lists(self.where.inputs))
+        added = self._by_stream(called.results, called.ends, called.columns.lists_on_demand(self.where.inputs))
         rest = called.columns.only(self.after - added.keys())
         return repeat_rows(rest, called.ends).plus(
             {name: column for name, column in added.items() if name in self.after}

@@ -136,18 +136,22 @@ class Overlay:
 
     def keys(self) -> list[tuple[Any, ...]]:
         """Return the keys of all entries, as in `entries`. Values are neither converted nor copied."""
-        width, names = len(self._shape.keys), self._shape.keys.names
-        keys: dict[tuple[Any, ...], None] = {}
+        fields, index = self._shape.keys, KeyNumbers(self._shape.keys.types)
+
+        def numbers(keys: Columns) -> list[int]:
+            return index.numbers([keys[name] for name in keys.names], keys.rows)
+
+        present: dict[int, None] = {}
         for page in self._guarded(lambda: list(self._stored.scan())):
-            stored = Columns.of(page.select(range(width)), self._shape.keys)
-            keys.update(dict.fromkeys(zip(*stored.lists(names), strict=True)))
-        known = list(zip(*concat(self._keys).lists(names), strict=True)) if self._keys else []
+            present |= dict.fromkeys(numbers(Columns.of(page.select(range(len(fields))), fields)))
+        known = numbers(concat(self._keys)) if self._keys else []
         for number in self._written:
             if self._values[number] is None:
-                keys.pop(known[number], None)
+                present.pop(known[number], None)
             else:
-                keys[known[number]] = None
-        return list(keys)
+                present[known[number]] = None
+        keys = index.named(fields.names).take(list(present))
+        return list(zip(*keys.lists(keys.names), strict=True))
 
     def check_open(self, verb: str) -> None:
         """Raise StateClosedError if the updater call to which this view belongs has ended."""

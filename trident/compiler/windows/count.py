@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, is_mutable, made_tuples
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
@@ -143,10 +143,15 @@ class _GroupTuples:
         windows.sort()
         needed = np.unique(np.concatenate([np.asarray(inside) for *_, inside in windows]))
         used = self._held.tuples(self._elements.take(pa.array(needed)))
-        lists = used.lists(used.names)
-        rows = list(made_tuples(maker, lists, len(needed)))
+        rows = list(made_tuples(maker, used.lists(used.names), len(needed)))
+        changeable = any(map(is_mutable, self._held.inputs.types))
         for _, group, number, inside in windows:
-            results.add([rows[at] for at in np.searchsorted(needed, inside)], number, group)
+            at = np.searchsorted(needed, inside).tolist()
+            if changeable:  # an aggregator that changes a tuple's list must not change another window
+                own = used.take(at)
+                results.add(list(made_tuples(maker, own.lists(own.names), own.rows)), number, group)
+            else:
+                results.add([rows[row] for row in at], number, group)
 
     def puts(self, schema: pa.Schema) -> pa.Table:
         """Return the changes of the state for the groups of this batch."""

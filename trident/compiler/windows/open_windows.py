@@ -61,6 +61,14 @@ class OpenWindows(BatchIndex):
         for start, part in by_start(keys, self._start.name):
             self._keys.setdefault(start, []).append(part.select(self._fields.names))
 
+    def remove(self, keys: pa.Table) -> None:
+        """Remove keys. Those whose start was dropped are left out."""
+        for start, part in by_start(keys, self._start.name):
+            if start in self._keys:
+                held = self.whole([start])
+                self.drop(start)
+                self.add(held.filter(pc.invert(pc.is_in(encode_keys(held), value_set=encode_keys(part)))))
+
     def starts(self) -> list[int]:
         """Return the starts that have keys, in order."""
         return sorted(self._keys)

@@ -1,0 +1,21 @@
+"""Copies of the lists and dicts that go between a user's spout and the library, so that neither changes the other's."""
+
+from typing import Any
+
+
+def copied(value: Any) -> Any:
+    """Return a value with copies of the lists and dicts in it, however deep.
+
+    A spout may keep its position in the metadata that it was given, or fill one list again and again for its rows.
+
+    >>> row = [1, {"tags": ["a"]}]
+    >>> kept = copied(row)
+    >>> row[1]["tags"].append("b")
+    >>> kept
+    [1, {'tags': ['a']}]
+    """
+    if type(value) is list:
+        return [copied(item) for item in value]
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return value
