@@ -118,6 +118,9 @@ class Store(Protocol):
     def drop(self, lease: Lease | None = None) -> None:
         """Delete everything that is stored of this state, and nothing else.
 
+        If it is interrupted after it has deleted a part, a group of the rest has no marker, and a second `drop` deletes
+        the rest.
+
         With a lease, delete only what the driver with `lease` or an earlier driver of the same log holds. Raises
         FencedError if a later driver holds the state, LogMismatchError if a driver of another log does.
         """

@@ -326,6 +326,22 @@ GUARDS = [
         "tests/state/backing/test_fencing.py",
     ),
     Guard(
+        "drop (backing), told first",
+        "what an interrupted drop left is taken for the whole state, and counts go on without the removed keys",
+        "state/trident_state/backing/store.py",
+        "if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):",
+        "if True:",
+        "tests/state/backing/test_drops.py -k 'refuses_what and own and dropState or arrives_between'",
+    ),
+    Guard(
+        "drop (backing), no marker",
+        "a start heals what an interrupted drop left from the log, on top of the keys that are there still",
+        "state/trident_state/backing/meta.py",
+        "None if self.dropping else self.marker",
+        "self.marker",
+        "tests/state/backing/test_drops.py -k 'refuses_what and own and dropState'",
+    ),
+    Guard(
         "relational, compared again (SQLite)",
         "a driver that is taken over between the read and the put of a batch writes over its successor",
         "state/trident_state/relational/sqlite_table.py",

@@ -11,6 +11,7 @@ from trident.access.locations import StateLocation, read_location
 from trident.base.attempt import Lease
 from trident.base.errors import (
     FencedError,
+    LogError,
     StateBehindError,
     StateError,
     StateLostError,
@@ -169,11 +170,27 @@ def _drop(
     """Drop a state and its watermarks. The watermarks come first in `states`.
 
     If the process dies in between, a state without its watermarks is left. The log still knows them, so a start
-    refuses.
+    refuses. After an error the log is given back, so that the drop can be repeated without force.
     """
     lease = log.take()
     if held:
         time.sleep(_FENCED_SECONDS)
+    try:
+        _drop_under(lease, location, log, topology, states, in_store, with_files)
+    finally:
+        with contextlib.suppress(FencedError, LogError):  # a driver took the log meanwhile, or it does not answer
+            log.give_back(lease)
+
+
+def _drop_under(
+    lease: Lease,
+    location: StateLocation,
+    log: TransactionLog,
+    topology: str,
+    states: Sequence[str],
+    in_store: bool,
+    with_files: bool,
+) -> None:
     for state in states:
         if in_store and (store := open_to_drop(location, topology, state)) is not None:
             with contextlib.closing(store):
@@ -192,8 +209,6 @@ def _drop(
     for place, names in files:
         place.delete(names)
         place.remove_empty()
-    with contextlib.suppress(FencedError):  # a driver took the log meanwhile; the drop is done
-        log.give_back(lease)
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:

@@ -68,6 +68,10 @@ class MapCalls:
             raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
         return done
 
+    def check_listed(self) -> None:
+        """Raise StateError if the map cannot list and remove its keys."""
+        self._listed_map()
+
     def keys(self) -> list[bytes]:
         """Return the keys of all entries except the meta entry. Raises StateError if the map cannot list its keys."""
         user_map = self._listed_map()

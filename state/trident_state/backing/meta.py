@@ -11,15 +11,17 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 FORMAT = 1
 
 
-class Meta(Header, frozen=True, forbid_unknown_fields=True):
+class Meta(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The meta entry of a map, with the state's fence (`epoch`, `token`), `marker` and open record (`open`).
 
-    `values` is the form of the records, "packed" or "json".
+    `values` is the form of the records, "packed" or "json". `dropping`: a drop of the state has begun, so some of its
+    entries may be gone; the marker is -1 then, below every txid.
     """
 
     values: str
     marker: int
     open: int | None
+    dropping: bool = False
 
     @classmethod
     def created(
@@ -35,7 +37,8 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
 
     @property
     def status(self) -> GroupStatus:
-        return GroupStatus(self.lease, self.marker, self.open)
+        """The state's only group. It has no marker while the state is dropped, like a group that is gone."""
+        return GroupStatus(self.lease, None if self.dropping else self.marker, self.open)
 
     def held_by(self, lease: Lease) -> "Meta":
         """Return the entry with `lease` as the fence, and without an open record."""
@@ -46,6 +49,11 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
 
     def committed(self, txid: int) -> "Meta":
         return msgspec.structs.replace(self, marker=txid, open=None)
+
+    def dropped_by(self, lease: Lease | None) -> "Meta":
+        """Return the entry of a state that is being dropped, with `lease` as the fence if it is given."""
+        held = self if lease is None else self.held_by(lease)
+        return msgspec.structs.replace(held, marker=-1, open=None, dropping=True)
 
 
 def read_meta(text: bytes | None, where: str) -> Meta | None:

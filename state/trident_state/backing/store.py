@@ -37,6 +37,9 @@ from trident_state.rules import as_of, check_not_beyond, check_reached, combined
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 
+_DROP_TRIES = 20
+"""How often a drop begins again because a driver that has not noticed yet that it was fenced out wrote meanwhile."""
+
 
 class _Change(NamedTuple):
     """The changes that an update makes to some of its keys: their numbers (`rows`) and their new `records`.
@@ -95,6 +98,9 @@ class BackingStore:
     def create(self, lease: Lease, birth: int) -> None:
         with self._writing:
             meta = self._meta()
+            if meta is not None and meta.dropping:
+                self.drop(lease)  # what an interrupted drop left
+                meta = None
             if meta is None:
                 self.report()  # refuses a map with entries that this library did not write
                 new = Meta.created(self._identity, self._shape, self._kind, self._form, lease, birth)
@@ -114,6 +120,8 @@ class BackingStore:
             (text,) = self._calls.get([META])
             meta = self._check_present(read_meta(text, self._where))
             check_newest(self._where, meta.lease, lease)
+            if meta.dropping:
+                raise StateBehindError(f"{self._where}: a drop of it was interrupted, and parts of it are gone", -1)
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
 
@@ -241,15 +249,32 @@ class BackingStore:
 
     def drop(self, lease: Lease | None = None) -> None:
         with self._writing:
-            meta = self._meta()
-            if meta is None:
+            if not self._begin_drop(lease):
                 return
-            self._check_ours(meta)
-            if lease is not None:
-                check_newest(self._where, meta.lease, lease)
             self._calls.remove(self._calls.keys())
             self._calls.remove([META])
             self._lease = None
+
+    def _begin_drop(self, lease: Lease | None) -> bool:
+        """Record in the meta entry that the state is being dropped, and return False if there is no state.
+
+        This comes before the first removal: if the drop is interrupted, nobody takes the rest for the whole state. And
+        a driver that was fenced out can put nothing between two removals any more, if the map has a conditional put.
+        """
+        for _ in range(_DROP_TRIES):
+            (text,) = self._calls.get([META])
+            meta = read_meta(text, self._where)
+            if meta is None:
+                return False
+            self._check_ours(meta)
+            if lease is not None:
+                check_newest(self._where, meta.lease, lease)
+            self._calls.check_listed()  # before the write: a state that cannot be dropped stays as it is
+            if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):
+                return True
+        raise StateUnavailableError(
+            f"{self._where}: a driver wrote it each time it was to be dropped; stop that driver first"
+        )
 
     def leave(self) -> None:
         """Prevent that further writes to the map begin. A run calls this at its end if a write does not return."""

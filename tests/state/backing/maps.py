@@ -1,11 +1,13 @@
 """Maps that somebody might bring: the one that the guide shows, the same with less, and one that gets into trouble."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.pages import blocks_of
+from trident.base.errors import StateUnavailableError
 from trident_state.backing import BackingMap, BackingMapState, BackingStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Store
@@ -59,6 +61,19 @@ class Meddled:
             return method(*args)
 
         return meddled
+
+
+def interrupt_before(store: Store, number: int) -> None:
+    """Let write number `number` to the map of a store fail before it does anything."""
+    assert isinstance(store, BackingStore)
+    call, writes = store._calls._call, itertools.count(1)
+
+    def counted(function: Any, *args: Any, of: object = None) -> Any:
+        if getattr(function, "__name__", "") in ("multiPut", "multiPutIf", "multiRemove") and next(writes) == number:
+            raise StateUnavailableError("interrupted")
+        return call(function, *args, of=of)
+
+    store._calls._call = counted  # type: ignore[method-assign]
 
 
 @dataclass

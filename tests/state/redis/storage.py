@@ -1,9 +1,12 @@
 """Where the tests' states lie: a server of their own."""
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trident.base.attempt import Lease
+from trident.base.errors import StateUnavailableError
 from trident.files.store import FileStore
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -22,6 +25,19 @@ class NoHome:
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
         raise AssertionError("a state in Redis publishes nothing")
+
+
+def interrupt_before(store: Store, number: int) -> None:
+    """Let request number `number` of a store's writer fail before it is sent."""
+    assert isinstance(store, RedisStore)
+    exchange, requests = store._link.exchange, itertools.count(1)
+
+    def counted(commands: Iterable[bytes]) -> list[Any]:
+        if next(requests) == number:
+            raise StateUnavailableError("interrupted")
+        return exchange(commands)
+
+    store._link.exchange = counted  # type: ignore[method-assign]
 
 
 @dataclass

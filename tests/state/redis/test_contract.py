@@ -1,31 +1,40 @@
 """The Redis store keeps the contract of all stores, in each of its layouts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.state.redis.storage import RedisStorage
+from tests.state.redis.storage import RedisStorage, interrupt_before
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
 from trident.testing.contracts.stores import ExpiryContract, Setting, Storage, StoreContract
 from trident.testing.contracts.stores.fixtures import COUNT, every_kind, marker
 from trident_state.state_shape import Combine, StateKind
+from trident_state.store import Store
 
 
-class TestPacked(StoreContract, ExpiryContract):
+class InterruptedContract(StoreContract, ExpiryContract):
+    """The contract with drops that are interrupted before each of their requests."""
+
+    @pytest.fixture
+    def interrupt(self) -> Callable[[Store, int], None]:
+        return interrupt_before
+
+
+class TestPacked(InterruptedContract):
     @pytest.fixture
     def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
         yield from _storage(shared_redis)
 
 
-class TestJson(StoreContract, ExpiryContract):
+class TestJson(InterruptedContract):
     @pytest.fixture
     def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
         yield from _storage(shared_redis, values="json", buckets=16)
 
 
-class InGroups(StoreContract, ExpiryContract):
+class InGroups(InterruptedContract):
     """What a state in several hash tags must do."""
 
     @every_kind

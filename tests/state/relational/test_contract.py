@@ -5,14 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.state.backing.maps import interrupt_before
 from trident.testing.contracts.stores import StoreContract
 from trident.testing.contracts.stores.starting import StartContract
 from trident_state.relational import PostgresMapState, SqliteMapState
 from trident_state.state_shape import StateKind
-from trident_state.store import StateFactory
+from trident_state.store import StateFactory, Store
 
 
-class InSqlite(StoreContract):
+class InDatabase(StoreContract):
+    @pytest.fixture
+    def interrupt(self) -> Callable[[Store, int], None]:
+        return interrupt_before
+
+
+class InSqlite(InDatabase):
     @pytest.fixture
     def factory(self, folder: Path) -> Callable[[StateKind], StateFactory]:
         return lambda kind: SqliteMapState(kind, str(folder / "states.db"))
@@ -28,7 +35,7 @@ class TestSqliteInOtherKinds(InSqlite):
 
 
 @pytest.mark.soak  # `make test` has the class below, and test_tables.py in both databases
-class TestPostgres(StoreContract):
+class TestPostgres(InDatabase):
     @pytest.fixture
     def factory(self, database: str) -> Callable[[StateKind], StateFactory]:
         return lambda kind: PostgresMapState(kind, database)
@@ -37,7 +44,7 @@ class TestPostgres(StoreContract):
 class TestPostgresStarts(StartContract):
     """The part of the contract that the database does most for: tables that are made, taken over, found, dropped."""
 
-    factory = TestPostgres.factory
+    factory, interrupt = TestPostgres.factory, TestPostgres.interrupt
     kind, setting, storage, store = (
         StoreContract.kind,
         StoreContract.setting,

@@ -58,6 +58,14 @@ class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, M
         storage.close()
 
     @pytest.fixture
+    def interrupt(self) -> Callable[[Store, int], None] | None:
+        """Return a function that makes a store raise StateUnavailableError before its nth request that may write.
+
+        Without it, the test of interrupted drops is skipped.
+        """
+        return None
+
+    @pytest.fixture
     def kind(self) -> StateKind:
         return StateKind.OPAQUE
 

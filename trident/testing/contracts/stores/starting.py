@@ -1,12 +1,14 @@
 """Tests of a start: report, create and acquire a state, find it after a restart, drop it."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, StateBehindError
+from trident.base.errors import FencedError, StateBehindError, StateRecoveringError, StateUnavailableError
 from trident.testing.contracts.stores.fixtures import (
     FIRST,
     SECOND,
@@ -19,6 +21,8 @@ from trident.testing.contracts.stores.fixtures import (
 )
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
+
+THIRD = Lease(3, "third")
 
 
 class StartContract:
@@ -185,6 +189,40 @@ class StartContract:
         dropping.drop()
         assert setting.open().report().absent
 
+    def test_a_drop_that_was_interrupted_leaves_no_part_that_looks_whole_and_can_be_repeated(
+        self, setting: Setting, storage: Storage, interrupt: Callable[[Store, int], None] | None
+    ) -> None:
+        if interrupt is None:
+            pytest.skip("the fixture 'interrupt' is not defined")
+        there = {(f"w{n}",): 2 * n for n in range(100)}
+        for request in range(1, 50):
+            store = setting.started()
+            for txid in (1, 2):
+                setting.apply(store, txid, {n: n for n in range(100)})
+            storage.secure(store)
+            dropping = setting.open()
+            dropping.acquire(SECOND)
+            interrupt(dropping, request)
+            try:
+                dropping.drop(SECOND)
+            except StateUnavailableError:
+                _check_whole_or_told(setting.open(), there)
+                setting.open().drop(THIRD)
+                assert setting.open().report().absent
+            else:
+                assert request > 1 and setting.open().report().absent
+                return
+        raise AssertionError("the drop never ends")
+
     def test_the_shape_is_readable_in_the_report(self, storage: Storage) -> None:
         setting = Setting(storage, keys=pa.schema({"user": pa.int64(), "day": pa.date32()}), value=pa.float64())
         assert setting.started().report().fingerprint == "(user int64, day date32[day]) -> double by Count"
+
+
+def _check_whole_or_told(store: Store, there: dict[Any, Any]) -> None:
+    """Fail if entries of a state are missing and neither its report nor an acquisition tells it."""
+    if all(group.marker is not None for group in store.report().groups):
+        assert (marker(store), entries(store, 2)) == (2, there), "what is left of the state looks whole"
+        return
+    with pytest.raises((StateBehindError, StateRecoveringError)):
+        store.acquire(THIRD)
