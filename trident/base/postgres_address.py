@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trident.base.errors import MissingPackageError
-from trident.base.redis_address import redacted
+from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES, read_secret
 
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
@@ -72,7 +72,9 @@ def parameters_of(
 def check_postgres_url(url: object) -> None:
     """Raise TypeError or ValueError unless `url` is a url of PostgreSQL, or ``env:NAME`` or ``file:path`` for one."""
     if not isinstance(url, str):
-        raise TypeError(f"url={url!r}: expected text, postgresql://user@host:5432/database, env:NAME or file:path")
+        raise TypeError(
+            f"url={shown_url(url)}: expected text, postgresql://user@host:5432/database, env:NAME or file:path"
+        )
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
             f"url {redacted(url)!r}: expected postgresql://user@host:5432/database, or env:NAME or file:path that "

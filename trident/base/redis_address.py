@@ -19,6 +19,12 @@ SCHEMES = ("redis://", "rediss://", "unix://")
 
 _FILES = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"})
 
+_URL = re.compile(r"(?:jdbc:)?[a-z][\w+.-]*://", re.IGNORECASE)
+_SECRET = r"[^=&;?\s]*(?:password|passwd|pwd|secret)[^=&;?\s]*"
+_OPTION = re.compile(rf"([?&;\s]{_SECRET}=)[^&]*", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"({_SECRET}\s*=\s*)(?:'(?:\\.|[^'\\])*'?|\S+)", re.IGNORECASE | re.DOTALL)
+"""A password by its name: as an option of a url, and in a text that is no url, such as ``host=db password=secret``."""
+
 Endpoint = tuple[str, int]
 
 
@@ -115,7 +121,9 @@ def read_url(source: str) -> str:
 def check_url(url: str) -> None:
     """Raise TypeError or ValueError for a url that begins with none of `SCHEMES` and `SOURCES`, or is not valid."""
     if not isinstance(url, str):
-        raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it")
+        raise TypeError(
+            f"url={shown_url(url)}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it"
+        )
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
             f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path "
@@ -147,15 +155,36 @@ def _fault(url: str) -> str | None:
 def redacted(url: str) -> str:
     """Return a url with stars in place of its secrets.
 
+    Of a text that is no url, what may be a secret is hidden: all that stands before the last @, and passwords by name.
+
     >>> redacted("rediss://me:secret@host:6379/0?ssl_password=x")
     'rediss://me:***@host:6379/0?ssl_password=***'
     >>> redacted("env:REDIS_URL")
     'env:REDIS_URL'
+    >>> redacted("me:secret@host:6379")
+    '***@host:6379'
+    >>> redacted("host=db user=me password=secret")
+    'host=db user=me password=***'
     """
     if url.startswith(SOURCES):
         return url
-    url = re.sub(r"([?&][^=&]*password[^=&]*=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
-    scheme, slashes, rest = url.partition("://")
-    login, at, host = rest.rpartition("@")  # the last @, so that a password with an unescaped @ is hidden too
+    beginning = _URL.match(url)
+    scheme = beginning[0] if beginning else ""
+    rest = url[len(scheme) :]
+    hidden = (_OPTION if beginning else _ASSIGNED).sub(r"\1***", rest)
+    if "@" not in rest:
+        return scheme + hidden
+    if "@" not in hidden:  # it stood in what is hidden now; then what comes before it may belong to a password, too
+        return f"{scheme}***"
+    login, _, host = hidden.rpartition("@")  # the last @, so that a password with an unescaped @ is hidden too
     user, colon, _ = login.partition(":")
-    return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{host}"
+    return f"{scheme}{user}{':***' if colon else ''}@{host}" if beginning else f"***@{host}"
+
+
+def shown_url(url: object) -> str:
+    """Return an argument `url` as messages show it: a text without its secrets; of other objects the type."""
+    if isinstance(url, str):
+        return repr(redacted(url))
+    if isinstance(url, int | float):
+        return f"{url!r} ({type(url).__name__})"
+    return "None" if url is None else f"({type(url).__name__})"

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from trident.base.checks import check_choice, check_whole_number
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
-from trident.base.redis_address import redacted
+from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
 from trident.base.types import ddl
@@ -253,9 +253,8 @@ class JdbcSpout:
 def _check_url(url: object) -> None:
     if isinstance(url, str) and url.startswith((*SCHEMES, *SOURCES)) and url not in SOURCES:
         return
-    shown = redacted(url) if isinstance(url, str) else url
     raise TopologyError(
-        f"JdbcSpout: url={typed_brief(shown)}: expected postgresql://user@host:5432/database, or env:NAME or file:path "
+        f"JdbcSpout: url={shown_url(url)}: expected postgresql://user@host:5432/database, or env:NAME or file:path "
         f"that holds it. Other databases are not read yet: take PollingSpout, or a source of your own"
     )
 

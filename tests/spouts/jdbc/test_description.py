@@ -44,6 +44,7 @@ def test_its_repr_shows_what_it_was_given_and_no_password() -> None:
     ("given", "message"),
     [
         ({"url": "mysql://me:geheim@host/shop"}, "expected postgresql://.*Other databases are not read yet"),
+        ({"url": "me:geheim@host/shop"}, r"url='\*\*\*@host/shop': expected postgresql://"),
         ({"url": 5}, r"url=5 \(int\): expected postgresql://"),
         ({"url": "env:"}, "expected postgresql://"),
         ({"table": None}, "expected either a table, JdbcSpout\\(url, 'orders', orderBy='id'\\), or query="),

@@ -48,6 +48,8 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
         ({"url": "redis://me:se#cret@host"}, r"url 'redis://me:\*\*\*@host': in user and password"),
         ({"url": "redis://:secret@host/zero"}, r"@host/zero': the database is a number"),
         ({"url": "redis://:secret@host:port"}, r"@host:port': a server is host:port"),
+        ({"url": "me:secret@localhost:6379"}, r"url '\*\*\*@localhost:6379': expected redis://"),
+        ({"url": "redis:/me:secret@host"}, r"url '\*\*\*@host': expected redis://"),
         ({"url": "redis://a:1,b:x"}, "a server is host:port, several have commas"),
         ({"layout": "list"}, "layout='list': expected"),
         ({"values": "pickle"}, "values='pickle': expected 'packed' or 'json'"),
@@ -75,6 +77,7 @@ def test_options_that_mean_nothing_are_refused_where_they_are_written(options: d
     [
         (lambda: RedisMapState("redis://localhost"), r"say the kind: RedisMapState\.opaque\(url\)"),  # type: ignore[arg-type]
         (lambda: RedisMapState.opaque(None), "url=None: expected text, redis://"),  # type: ignore[arg-type]
+        (lambda: RedisMapState.opaque(b"redis://me:secret@host"), r"url=\(bytes\): expected text"),  # type: ignore[arg-type]
         (lambda: MemoryMapState(), r"say the kind: MemoryMapState\.opaque\(\)"),
         (lambda: MemoryMapState("opaque"), "say the kind"),  # type: ignore[arg-type]
     ],
@@ -95,6 +98,17 @@ def test_a_factory_without_its_kind_says_how_it_is_written(make: Any, message: s
         ("redis://me:p/a?b#c@localhost/0", "redis://me:***@localhost/0"),
         ("redis://[::1]:6379,[::2]:6379/0", "redis://[::1]:6379,[::2]:6379/0"),
         ("unix:///tmp/redis.sock?db=1&password=secret", "unix:///tmp/redis.sock?db=1&password=***"),
+        ("redis://me:pa?password=x@localhost", "redis://***"),
+        ("redis://localhost?password=se@cret", "redis://***"),
+        ("jdbc:sqlserver://host;user=sa;password=secret", "jdbc:sqlserver://host;user=sa;password=***"),
+        ("me:secret@localhost:6379", "***@localhost:6379"),
+        ("redis:/me:secret@localhost/0", "***@localhost/0"),
+        ("secret@more@localhost", "***@localhost"),
+        ("localhost:6379", "localhost:6379"),
+        ("host=db password=secret user=me", "host=db password=*** user=me"),
+        (r"host=db password = 'a secr\'et' user=me", "host=db password = *** user=me"),
+        ("host=db password=se@cret", "***"),
+        ("env:REDIS_URL", "env:REDIS_URL"),
     ],
 )
 def test_a_shown_url_hides_what_is_secret(url: str, shown: str) -> None:

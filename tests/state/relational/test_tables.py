@@ -322,6 +322,10 @@ def test_wrong_places_are_refused_at_once() -> None:
             SqliteMapState.opaque(path)
     with pytest.raises(ValueError, match="expected postgresql://user@host:5432/database"):
         PostgresMapState.opaque("mysql://me:secret@host/db")
+    for url in ("host=h password=secret", "me:secret@host/db", b"postgresql://me:secret@host"):
+        with pytest.raises((ValueError, TypeError), match="expected") as refused:
+            PostgresMapState.opaque(url)  # type: ignore[arg-type]
+        assert "secret" not in str(refused.value)
     assert "secret" not in repr(PostgresMapState.transactional("postgresql://me:secret@host/db?sslpassword=secret"))
 
 
