@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
@@ -50,6 +51,10 @@ def one_group(topology: TridentTopology) -> Group:
 
 
 # --- native operations --------------------------------------------------------------------------------------------
+
+
+def cast_to_int(line: Column) -> Column:
+    return line.cast("int")
 
 
 def upper(word: Column) -> Column:
@@ -116,7 +121,33 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "at run time": (
         lambda s: s.each("line", expr("CAST(line AS int)"), "n int"),
-        r"an expression failed in Spark: The value 'the cow jumped' of the type \"STRING\" cannot be cast to \"INT\"",
+        r"s/1:each\(.*\): expr\('CAST\(line AS int\)'\) \(test_spark.py:\d+\) failed in Spark: "
+        r"The value 'the cow jumped' of the type \"STRING\" cannot be cast to \"INT\".* \[CAST_INVALID_INPUT\]$",
+    ),
+    "a part at run time": (
+        lambda s: (
+            s.each("line", expr("length(line)"), "m int")
+            .each("line", expr("m +\n  CAST(line AS\n  int) * 2"), "n int")
+            .each("n", expr("n + 1"), "o int")
+        ),
+        r"s/2:each\(.*\): expr\(.*\) \(test_spark.py:\d+\) failed in Spark: The value .*; "
+        r"it failed in CAST\(line AS int\)$",
+    ),
+    "a part of several at run time": (
+        lambda s: s.each("line", expr("CAST(line AS int)"), "m int").each(
+            "line", expr("CAST(line AS int) + 1"), "n int"
+        ),
+        r"an expression failed in Spark: The value .*; it failed in CAST\(line AS int\); "
+        r"the steps with expressions are s/1:each.*, s/2:each.* \(test_spark.py:\d+\)$",
+    ),
+    "a Column at run time": (
+        lambda s: s.each("line", expr("length(line)"), "m int").each("line", cast_to_int, "n int"),
+        r"s/2:each\(.*\): cast_to_int \(test_spark.py:\d+\) failed in Spark: The value 'the cow jumped' .*; "
+        r"\"cast\" was called in test_spark.py:\d+$",
+    ),
+    "without a part at run time": (
+        lambda s: s.each("line", expr("raise_error(concat('not ', line))"), "n int"),
+        r"an expression failed in Spark: not the cow jumped .*; the steps with expressions are s/1:each.*raise_error",
     ),
     "a transform without a field": (
         lambda s: s.transform(lambda df: df.withColumnRenamed("line", "text"), "line string"),
@@ -140,8 +171,10 @@ def test_what_spark_refuses_names_the_step(on_spark: OnSpark, case: str) -> None
     topology = TridentTopology()
     changed = change(stream(topology, "line string", LINES))
     changed.groupBy(changed.schema.names[-1]).persistentAggregate(STATE, Count(), "count", name="counts")
-    with pytest.raises(UserFunctionError, match=message):
+    with pytest.raises(UserFunctionError, match=message) as failed:
         results(on_spark, topology)
+    if case.endswith("at run time"):
+        assert isinstance(failed.value.__cause__, PySparkException)
 
 
 def test_the_driver_side_engine_runs_no_expression() -> None:

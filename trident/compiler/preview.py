@@ -110,9 +110,9 @@ def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[Da
             finally:
                 lowering.release()
     except Exception as error:
-        meant = translated(error)
+        meant = translated(error, walk(node))
         if meant is error:
             raise
-        raise meant from None
+        raise meant from meant.__cause__
     finally:
         released(session)

@@ -204,7 +204,7 @@ class SparkSlot:
         if reported is not None:
             return reported
         self._sizes.failed(self._group.name, stage, error)
-        return translated(error)
+        return translated(error, self._layouts[stage.number].nodes)
 
     def _on_failure(self, number: int, text: str) -> None:
         """Stop the job of this number, in which a task has failed.

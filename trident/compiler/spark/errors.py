@@ -3,6 +3,7 @@
 import re
 import sys
 import traceback
+from collections.abc import Iterable
 
 from pyspark.errors import (
     AnalysisException,
@@ -20,9 +21,10 @@ from trident.base.errors import (
     SparkSetupError,
     SpoutContractError,
     TridentError,
-    UserFunctionError,
 )
 from trident.compiler.columns.function_errors import decoded
+from trident.compiler.spark.expression_errors import expression_error
+from trident.plan.nodes import Node
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
 _IN_TEXT = re.compile(
@@ -50,8 +52,11 @@ _JAVA_GONE = (
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
-def translated(error: BaseException) -> BaseException:
-    """Return the library's error for an exception of Spark; the exception itself if the library has no better error."""
+def translated(error: BaseException, nodes: Iterable[Node] = ()) -> BaseException:
+    """Return the library's error for an exception of Spark; the exception itself if the library has no better error.
+
+    `nodes` are those that Spark ran; the error of an expression names its node's step.
+    """
     if isinstance(error, TridentError):
         return error
     text = _text(error)
@@ -66,12 +71,13 @@ def translated(error: BaseException) -> BaseException:
         return SourceUnreadableError(said)
     value = _IN_TEXT.search(text)
     if value is not None:
-        return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
+        return expression_error(f"{value[2].strip()} [{value[1]}]", text[value.end() :], nodes, error)
     why = _java_gone(error, text) or _setup_error(text)
     if why is not None:
         return why
     if isinstance(error, (*_VALUES, AnalysisException, ParseException)):
-        return UserFunctionError(f"an expression failed in Spark: {text.partition(chr(10))[0]}")
+        said, _, context = text.partition("\n")
+        return expression_error(said, f"\n{context}", nodes, error)
     return error
 
 

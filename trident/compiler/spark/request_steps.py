@@ -85,10 +85,10 @@ class SparkSteps:
                 )
                 result = lowering.frame(prepared.step).select(*all_quoted(leaving.names)).toArrow()
         except Exception as error:
-            better = translated(error)
+            better = translated(error, prepared.layout.nodes)
             if better is error:
                 raise
-            raise better from None
+            raise better from better.__cause__
         return Columns.of(conform(result, leaving), leaving)
 
     def _own_session(self) -> SparkSession:

@@ -1,0 +1,70 @@
+"""Errors of expressions that fail while Spark computes them: with the part that failed, and the step that it is of.
+
+Spark says which part of a SQL text failed, or which line of Python made a Column, but knows no steps. The step is the
+one whose expression contains that part; if that is not clear, all steps with expressions are named.
+"""
+
+import re
+from collections.abc import Iterable
+
+from trident.base.callsite import CallSite
+from trident.base.errors import UserFunctionError
+from trident.base.step import is_ours
+from trident.compiler.spark.native_operations import where_of
+from trident.operations.functions import Call, Operation
+from trident.plan.nodes import Node
+
+_SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)
+_CALLED = re.compile(r'\s*== DataFrame ==\n("[^"\n]*") was called from\n([^\n]*?):(\d+)')
+_NAMED = 5
+"""The number of steps that a message names at most."""
+
+
+def expression_error(said: str, context: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError:
+    """Return the error for an expression of these nodes. `said` is Spark's message, `context` what follows it."""
+    native = [(node, operation) for node in nodes if (operation := _native(node)) is not None]
+    part, call = _part(context), _CALLED.match(context)
+    if part:
+        native = [pair for pair in native if pair[1].call is not Call.EXPRESSION or part in _text(pair[1])]
+        owners = [pair for pair in native if pair[1].call is Call.EXPRESSION]
+        native = owners or native
+        where = "" if [_text(operation) for _, operation in native] == [part] else f"; it failed in {part}"
+    elif call:
+        native = [pair for pair in native if pair[1].call is not Call.EXPRESSION]
+        line = CallSite(call[1], call[2], int(call[3]))
+        native, where = ([], "") if is_ours(line.file) else (native, f"; {call[1]} was called in {line.location}")
+    else:
+        where = ""
+    steps = [where_of(node, operation) for node, operation in native]
+    if len(steps) == 1 and (part or call):
+        return steps[0].error(f"failed in Spark: {said}{where}", cause)
+    if steps:
+        names = ", ".join(f"{step.step}: {step.site}" for step in steps[:_NAMED])
+        where += f"; the steps with expressions are {names}{', ...' if len(steps) > _NAMED else ''}"
+    error = UserFunctionError(f"an expression failed in Spark: {said}{where}")
+    error.__cause__ = cause
+    return error
+
+
+def _native(node: Node) -> Operation | None:
+    """Return the operation of a node that Spark runs by itself; None if the node has none."""
+    operation = getattr(node, "function", None) or getattr(node, "predicate", None)
+    native = isinstance(operation, Operation) and operation.call.native and operation.call is not Call.UDF
+    return operation if native else None
+
+
+def _part(context: str) -> str:
+    """Return the part of a SQL text that Spark marks with ``^^^``, on one line; "" if it marks none."""
+    found = _SQL.match(context)
+    lines = found[1].split("\n") if found else []
+    parts = [
+        text[marks.index("^") : marks.rindex("^") + 1]
+        for text, marks in zip(lines, lines[1:], strict=False)
+        if marks.strip() and not marks.strip(" ^")
+    ]
+    return " ".join(" ".join(parts).split())
+
+
+def _text(operation: Operation) -> str:
+    """Return the text of an expression on one line."""
+    return " ".join(operation.target.text.split()) if operation.call is Call.EXPRESSION else ""
