@@ -113,7 +113,28 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: source().window(TumblingEventTimeWindow("1 hour", "n"), Count(), "c"),
         TypeDeclarationError,
         "field 'n' is bigint, and a window goes by a timestamp or timestamp_ntz; make one before, such as "
-        ".each('n', expr('timestamp_millis(n)'), 'at timestamp')",
+        ".each('n', expr('timestamp_millis(n)'), 'time timestamp'); on the embedded engine, where no expr runs, "
+        "by a function that returns a datetime",
+    ),
+    (
+        lambda: source().window(TumblingEventTimeWindow("1 hour", "word"), Count(), "c"),
+        TypeDeclarationError,
+        ".each('word', expr('to_timestamp(word)'), 'time timestamp')",
+    ),
+    (
+        lambda: stream("`the day` date").window(TumblingEventTimeWindow("1 hour", "the day"), Count(), "c"),
+        TypeDeclarationError,
+        ".each('the day', expr('cast(`the day` as timestamp)'), 'at timestamp')",
+    ),
+    (
+        lambda: stream("at double").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "c"),
+        TypeDeclarationError,
+        "expr('timestamp_seconds(at)'), 'time timestamp')",
+    ),
+    (
+        lambda: stream("at boolean").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "c"),
+        TypeDeclarationError,
+        "field 'at' is boolean, and a window goes by a timestamp or timestamp_ntz; make one before",
     ),
     (lambda: source().window(HOUR, Count()), TopologyError, "name the output field; write window(config, [stateFac"),
     (lambda: source().window(HOUR, "n", "c"), TopologyError, "the operation is a function or object"),

@@ -36,10 +36,32 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
     if not isinstance(kind, spark.TimestampType | spark.TimestampNTZType):
         raise step.error(
             TypeDeclarationError,
-            f"field {name!r} is {type_ddl(kind)}, and a window goes by a timestamp or timestamp_ntz; make "
-            f"one before, such as .each({name!r}, expr('timestamp_millis({name})'), 'at timestamp')",
+            f"field {name!r} is {type_ddl(kind)}, and a window goes by a timestamp or timestamp_ntz; make one before"
+            f"{_made(name, kind, schema)}",
         )
     return kind
+
+
+def _made(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
+    """Return how to make a timestamp of a field of this type, as the end of a sentence; "" if there is no usual way."""
+    plain = name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+    match kind:
+        case spark.StringType():
+            text = f"to_timestamp({plain})"
+        case spark.DateType():
+            text = f"cast({plain} as timestamp)"
+        case spark.ByteType() | spark.ShortType() | spark.IntegerType() | spark.LongType():
+            text = f"timestamp_millis({plain})"
+        case spark.FloatType() | spark.DoubleType() | spark.DecimalType():
+            text = f"timestamp_seconds({plain})"
+        case _:
+            return ""
+    taken = {field.lower() for field in schema.names}
+    free = next(new for new in ("at", "time", f"{name}AsTimestamp") if new.lower() not in taken)
+    return (
+        f", such as .each({name!r}, expr({text!r}), '{free} timestamp'); on the embedded engine, where no expr runs, "
+        "by a function that returns a datetime"
+    )
 
 
 def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
