@@ -10,7 +10,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas
+import pyarrow
 import pyarrow.dataset as dataset
+import pyarrow.parquet as parquet
 import pytest
 
 import trident
@@ -96,6 +99,15 @@ def test_partitions_name_folders_and_stay_in_the_files(tmp_path: Path) -> None:
     folders = sorted(path.parent.name for path in (out / "txid=1").rglob("part-*"))
     assert folders == ["word=__HIVE_DEFAULT_PARTITION__", "word=a%2Fb", "word=nul%00", "word=x%3D%25"]
     assert sorted(rows(out), key=lambda row: row[1]) == given
+
+
+def test_pandas_reads_partitioned_files_without_the_names_of_their_folders(tmp_path: Path) -> None:
+    run(written(tmp_path, [("a/b", 1), ("c", 2)], [("c", 3)], partitionBy="word"), tmp_path)
+    for read in (pandas.read_parquet, parquet.read_table):
+        for files in (tmp_path / "out", publishedFiles(tmp_path / "out")):
+            found = read(files, partitioning=None)
+            found = found.to_pandas() if isinstance(found, pyarrow.Table) else found
+            assert sorted(found.itertuples(index=False, name=None)) == [("a/b", 1), ("c", 2), ("c", 3)]
 
 
 def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: str = "out", **other: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from tests.reads.reading_kit import States, state_node
 from trident import TridentTopology
 from trident.base.errors import StateError
-from trident.operations.builtin_aggregators import Sum
+from trident.operations.builtin_aggregators import Count, Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_view import StateDescription, StateView
 from trident.spouts import FixedBatchSpout
@@ -65,6 +65,18 @@ def test_it_is_a_mapping(counted: tuple[Counted, StateView]) -> None:
     match counts:
         case {"dog": dogs}:
             assert dogs == 4
+
+
+def test_keys_that_are_arrays_are_lists_which_no_dict_takes() -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("l array<int>", [[([1, 2],), ([1, 2],)]]))
+    words.groupBy("l").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    with start_local(topology) as running:
+        running.processAllAvailable()
+        counts = running.state("counts")
+        assert list(counts.items()) == [([1, 2], 2)]
+        with pytest.raises(TypeError, match="unhashable type: 'list'"):
+            dict(counts)
 
 
 def test_views_are_equal_only_to_themselves_as_their_contents_change(counted: tuple[Counted, StateView]) -> None:

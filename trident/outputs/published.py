@@ -26,7 +26,8 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str
     """Return the files of the batches that a `writeParquet` output has published, in txid order, as paths or URLs.
 
     While a topology writes, this returns whole batches, and all batches up to the last of them. It is for readers such
-    as DuckDB or pandas; `readParquet` is for Spark.
+    as DuckDB or pandas; `readParquet` is for Spark. The files hold the fields that ``partitionBy`` names, too, which
+    pandas must not read from the folders' names: ``pandas.read_parquet(files, partitioning=None)``.
 
     Parameters
     ----------
