@@ -196,6 +196,11 @@ def checked_footers(paths: Sequence[PlannedFile], schema: StructType) -> list[pq
     return read_footers
 
 
+def columns_of(read_footers: Sequence[pq.FileMetaData]) -> list[str]:
+    """Return the names of the columns of all these files, each once."""
+    return list(dict.fromkeys(name for metadata in read_footers for name in metadata.schema.to_arrow_schema().names))
+
+
 def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> None:
     for field in arrow_schema(schema):
         name = column_of(field.name, columns.names)

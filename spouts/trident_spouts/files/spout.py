@@ -21,6 +21,8 @@ from trident.base.errors import (
     TopologyError,
     TypeDeclarationError,
 )
+from trident.base.names import did_you_mean
+from trident.base.short_texts import shorten
 from trident.base.types import ddl, parse_schema
 from trident.files.object_options import Storage
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -32,7 +34,8 @@ from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
-from trident_spouts.files.parquet import FilesEmission, checked_footers, footer_schema, has_nanoseconds
+from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, has_nanoseconds
+from trident_spouts.files.parquet_reader import column_of
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
@@ -87,7 +90,8 @@ class FileSpout:
           names in the header; other columns are ignored.
 
         Files of text, JSON and CSV may be compressed: ``.gz``, ``.bz2``, ``.zst``.
-        * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are those of
+        * parquet: columns are matched by name with the fields of `schema`; a field without a column is null, and the
+        log warns of one that no file of a run's first batch has. Without `schema` the fields are those of
         the first file in order at the time when the fields are first needed.
     schema : str or StructType, optional
         The fields with their types. For text it can only rename the one string field.
@@ -351,6 +355,7 @@ class _FileExecutor(SpoutExecutor):
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
         self._warned = False
+        self._columns_seen = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
@@ -464,8 +469,28 @@ class _FileExecutor(SpoutExecutor):
             return LinesEmission(stretches, self._line_format())
         schema = self._spout.schema
         footers = checked_footers(files, schema)
+        self._warn_of_absent(files, columns_of(footers))
         rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
         return FilesEmission(tuple(files), schema, rows, nanoseconds=nanoseconds)
+
+    def _warn_of_absent(self, files: list[PlannedFile], columns: list[str]) -> None:
+        """Log a warning for each field that no file of the run's first batch has: it may be misspelt, and is null.
+
+        Files that come later may lack a field, since the columns of a source change in time.
+        """
+        if self._columns_seen or not columns:
+            return
+        self._columns_seen = True
+        for name in self._spout.schema.names:
+            if column_of(name, columns) is None:
+                _log.warning(
+                    "FileSpout: %s%s no column %r, which is read as null; the columns there are %s%s",
+                    files[0],
+                    " has" if len(files) == 1 else f" and {len(files) - 1} more have",
+                    name,
+                    shorten(", ".join(map(repr, columns))),
+                    did_you_mean(name, columns),
+                )
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:
         bounds, whole = (range_.start, range_.end), not self._planner.cuts(range_.name)

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trident import Count, TridentTopology
+from trident.base.attempt import TransactionAttempt
 from trident.errors import BatchFailedError, SpoutContractError
 from trident.spouts import ArrowEmission, FilesEmission, FileSpout, OpaquePartitionedSpout
 from trident.state import MemoryMapState
@@ -69,6 +70,32 @@ def test_a_later_file_of_other_types_is_refused(start: Any, tmp_path: Path) -> N
     with pytest.raises(BatchFailedError, match="b.parquet has 'page' as int64, expected string") as caught:
         counts(start(topology))
     assert isinstance(caught.value.__cause__, SpoutContractError)
+
+
+def test_a_field_that_no_file_of_the_first_batch_has_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warned(folder: Path) -> list[str]:
+        caplog.clear()
+        spout = FileSpout(folder, "parquet", "user string, pagee string, more long", maxFilesPerBatch=2)
+        executor, metadata = spout.open(), None
+        for batch in range(1, 3):
+            metadata = executor.plan(TransactionAttempt(batch, 0), metadata, 0.0)
+            executor.emit(TransactionAttempt(batch, 0), metadata)
+        return [record.getMessage() for record in caplog.records]
+
+    for name in "abc":
+        write(tmp_path / "in" / f"{name}.parquet", user=["ann"], page=["/home"])
+    where = f"FileSpout: {tmp_path / 'in' / 'a.parquet'} and 1 more have"
+    there = "which is read as null; the columns there are 'user', 'page'"
+    assert warned(tmp_path / "in") == [
+        f"{where} no column 'pagee', {there}; did you mean 'page'?",
+        f"{where} no column 'more', {there}",
+    ]
+    write(tmp_path / "right" / "a.parquet", user=["ann"])
+    write(tmp_path / "right" / "b.parquet", user=["ann"], PAGEE=["/home"], more=[1])
+    write(tmp_path / "right" / "c.parquet", user=["ann"])
+    assert warned(tmp_path / "right") == []
 
 
 class Given(OpaquePartitionedSpout):
