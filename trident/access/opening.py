@@ -12,7 +12,14 @@ from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
-from trident.compiler.states.shapes import aggregator_name, bundle_names, bundle_text, native_form
+from trident.compiler.states.shapes import (
+    WindowMeaning,
+    aggregator_name,
+    bundle_names,
+    bundle_text,
+    native_form,
+    window_of,
+)
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
@@ -24,6 +31,7 @@ from trident.operations.ordered_aggregators import CollectList, First, Last, Max
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
+from trident_state.memory.segments import Manifest
 from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
@@ -159,9 +167,10 @@ def _open_in_memory(
             )
         # The first replica only reads the manifest, which says what combiner the second replica needs.
         place = location.place(topology, log)
-        fingerprint = MemoryReplica(log, place, state, None).fingerprint
+        probe = MemoryReplica(log, place, state, None)
+        fingerprint = probe.fingerprint
         by_field = _known(fingerprint, state, aggregator)
-        replica = MemoryReplica(log, place, state, _combine(fingerprint, by_field))
+        replica = MemoryReplica(log, place, state, _combine(probe.manifest, fingerprint, by_field))
         replica.committed()
         described = _described(state, replica.manifest.kind, fingerprint, by_field)
         return OpenedState(topology, replica, described, isolation, asOf)
@@ -215,11 +224,12 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
 
     Raises StateShapeError if the state was made by other aggregators, and TopologyError if one of them is a class.
     """
-    names = bundle_names(fingerprint.aggregator)
+    maker, window = window_of(fingerprint.aggregator)
+    names = bundle_names(maker)
     if aggregator is None:
         if names is None:
-            return {None: _BUILTIN.get(fingerprint.aggregator)}
-        return {field: _BUILTIN.get(name) for field, name in names.items()}
+            return _presenting({None: _BUILTIN.get(maker)}, window)
+        return _presenting({field: _BUILTIN.get(name) for field, name in names.items()}, window)
     several = isinstance(aggregator, Mapping)
     given: _Known = dict(aggregator) if several else {None: aggregator}
     for one in given.values():
@@ -227,9 +237,21 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
             raise TopologyError(f"aggregator={one.__name__} is a class; give an instance, {one.__name__}()")
     written = {str(field): aggregator_name(one) for field, one in given.items()}
     name = bundle_text(written) if several else aggregator_name(aggregator)
-    if name != fingerprint.aggregator:
+    if name not in (fingerprint.aggregator, maker):
         raise StateShapeError(f"state {state!r} was made by {fingerprint.aggregator}, not by {name}")
-    return given
+    return _presenting(given, window)
+
+
+def _presenting(known: _Known, window: WindowMeaning | None) -> _Known:
+    """Return the aggregators whose accumulators the state holds: `known`, or none (`Windowing.panes`).
+
+    A state of sessions, or of windows by count, holds tuples or several accumulators in one value, as do windows of
+    aggregators that do not combine.
+    """
+    if window is None:
+        return known
+    combines = all(callable(getattr(one, "combine", None)) for one in known.values())
+    return known if combines and not window.kind.endswith(("SessionWindow", "CountWindow")) else {None: None}
 
 
 def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Known) -> StateDescription:
@@ -249,10 +271,11 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
     return StateDescription(state, kind, shape, output, present if any(parts.values()) else None, parts)
 
 
-def _combine(fingerprint: Fingerprint, known: _Known) -> Combine | None:
+def _combine(manifest: Manifest, fingerprint: Fingerprint, known: _Known) -> Combine | None:
     """Return the function that combines a batch's value with the stored one; None if no known aggregator has one."""
-    if fingerprint.aggregator == "put":
-        return _PUT
+    former = fingerprint.aggregator == "put" or window_of(fingerprint.aggregator)[1] is not None
+    if manifest.replaces or former:  # former versions did not note it
+        return replacing(fingerprint.aggregator)
     combines = [_combine_of(one) for one in known.values()]
     if None in combines:
         return None

@@ -43,8 +43,9 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """A snapshot of a state as of batch `txid`: its segments, and its expiry.
 
     An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
-    driver that wrote the manifest (seconds), for readers from outside the run. `most` belonged to a kind of state that
-    no longer exists; it can still be read, because old manifests may hold it.
+    driver that wrote the manifest (seconds), and `replaces` says that a batch's value replaces the stored one, so that
+    no aggregator is needed to apply a batch: both for readers from outside the run. `most` belonged to a kind of state
+    that no longer exists; it can still be read, because old manifests may hold it.
     """
 
     txid: int
@@ -52,6 +53,7 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     expiry: Expiry = Expiry()
     ttl: float | None = None
     most: int | None = None
+    replaces: bool = False
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:

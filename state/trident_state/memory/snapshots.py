@@ -123,10 +123,17 @@ class Snapshots:
         delete_segments(self.files, unnamed_segments(self.files, None, self._identity.log, None))
         self.files.remove_empty()
 
-    def publish_ttl(self, lease: Lease) -> None:
-        """Publish the manifest again with this driver's time to live, if the manifest has a different one."""
-        manifest = self._manifest
-        if self.files is not None and manifest is not None and manifest.ttl != self._ttl:
+    @property
+    def _replaces(self) -> bool:
+        return self._shape.combine.native == "put"
+
+    def publish_rules(self, lease: Lease) -> None:
+        """Publish the manifest again with the rules by which this driver applies batches, if it has different ones.
+
+        The rules are the time to live, and whether values replace the stored ones, which former versions did not note.
+        """
+        manifest, ours = self._manifest, (self._ttl, self._replaces)
+        if self.files is not None and manifest is not None and (manifest.ttl, manifest.replaces) != ours:
             self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
 
     def delete_strays(self, lease: Lease) -> None:
@@ -211,6 +218,7 @@ class Snapshots:
             segments,
             expiry,
             self._ttl,
+            replaces=self._replaces,
         )
         text = manifest.encoded()
         self._home.publish(text, lease)

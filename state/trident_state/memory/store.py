@@ -129,7 +129,7 @@ class MemoryStore:
             self._load()
             check_newest(self._where, self._lease, lease)
             self._lease, self._opened, self._fenced = lease, None, None
-            self._snapshots.publish_ttl(lease)
+            self._snapshots.publish_rules(lease)
             self._snapshots.delete_strays(lease)
 
     def _load(self) -> Entries:

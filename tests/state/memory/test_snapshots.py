@@ -6,9 +6,11 @@ import os
 import re
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.state.memory.homes import NEVER, MemoryStorage
@@ -20,7 +22,7 @@ from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.snapshots import Snapshots
 from trident_state.memory.store import Pace
-from trident_state.state_shape import StateKind
+from trident_state.state_shape import StateKind, replacing
 
 
 @pytest.fixture
@@ -110,6 +112,22 @@ def test_a_snapshot_holds_what_changed_since_the_last_one(tmp_path: Path, home: 
         assert (home.folder / segment.name).stat().st_size == segment.bytes
     again = restarted(setting, home)
     assert setting.read(again, [0, 5, 19, 20, 9_999], None) == [2, 3, 2, 1, 1]
+
+
+def test_a_manifest_of_a_former_version_gets_what_readers_need_with_the_next_driver(
+    setting: Setting, home: FileHome
+) -> None:
+    """It does not say that values replace the stored ones."""
+    setting = replace(setting, combine=replacing())
+    store = started(setting, home)
+    setting.apply(store, 1, {1: 10})
+    store.snapshot()
+    former = msgspec.structs.replace(manifest(home), replaces=False)
+    assert b"replaces" not in former.encoded()
+    home.publish(former.encoded(), FIRST)
+    again = restarted(setting, home)
+    assert manifest(home).replaces and manifest(home).segments == former.segments
+    assert setting.read(again, [1], None) == [10]
 
 
 def test_segments_stay_few_and_hold_little_more_than_the_state(setting: Setting, home: FileHome) -> None:
