@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident_state.binary import one_chunk
+from trident_state.incarnation import Incarnation
 from trident_state.state_shape import StateIdentity, StateKind
 
 
@@ -29,11 +30,21 @@ class StoreReport(msgspec.Struct, frozen=True):
     fingerprint: str | None
     kind: StateKind | None
     groups: tuple[GroupStatus, ...]
+    birth: int | None = None
+    """The txid after which the state began; None if it is not known."""
 
     @property
     def absent(self) -> bool:
         """Return whether nothing at the place was written by a store of this library."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
+
+    @property
+    def incarnation(self) -> Incarnation | None:
+        """The incarnation of the state that is stored; None if there is no state."""
+        if self.identity is None or self.fingerprint is None or self.kind is None or not self.leases:
+            return None
+        epoch = max(lease.epoch for lease in self.leases)
+        return Incarnation(self.identity, self.birth, self.fingerprint, self.kind, epoch)
 
     @property
     def leases(self) -> tuple[Lease, ...]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.files.store import FileStore
 from trident_state.binary import concatenate, in_halves
+from trident_state.incarnation import Incarnation
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
@@ -128,6 +129,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close connections and files; the state stays stored."""
+        ...
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A store whose reads can be bound to one incarnation of its state."""
+
+    def bind(self, incarnation: Incarnation) -> None:
+        """From now on read only this incarnation: `groups_of`, `read` and `scan` raise what `Incarnation.check` raises.
+
+        The store of a reader is bound to what the reader opened. The lease binds the store of a driver.
+        """
         ...
 
 
@@ -255,6 +268,12 @@ class StateFactory(Protocol):
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         """Return the store of the state, without creating anything."""
         ...
+
+
+def bind_reads(store: "Store", incarnation: Incarnation | None) -> None:
+    """Bind the reads of a store to the incarnation that a reader opened, if the store can do that."""
+    if incarnation is not None and isinstance(store, Bindable):
+        store.bind(incarnation)
 
 
 def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:

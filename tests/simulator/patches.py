@@ -350,7 +350,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "place_distinct_keys", distinct) for module in (redis_store, open_batch)),
         *((module, "records_of", cache(records_of)) for module in (redis_store, shared_state)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
-        *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store, shared_state)),
+        *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store)),
         (key_ownership, "inspection_commands", cache(inspection_commands)),
         *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (key_ownership, reader)),
     ]

@@ -12,8 +12,9 @@ from trident.base.errors import SnapshotMovedError, StateClosedError, StateError
 from trident.reads.committed_reads import FREE_ROWS, Snapshot
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
+from trident_state.incarnation import Incarnation
 from trident_state.state_shape import StateKind
-from trident_state.store import Store
+from trident_state.store import Store, bind_reads
 
 _T = TypeVar("_T")
 
@@ -39,9 +40,13 @@ class Paged(Protocol):
 
 
 class FollowedStore:
-    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid was committed."""
+    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid was committed.
 
-    def __init__(self, store: Store, name: str) -> None:
+    If `incarnation` is given, no other incarnation of the state is read.
+    """
+
+    def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None) -> None:
+        bind_reads(store, incarnation)
         self._store, self._name, self._last = store, name, -1
         self._lock = threading.Lock()
         self.read, self.scan, self.close = store.read, store.scan, store.close
@@ -53,11 +58,12 @@ class FollowedStore:
         incomplete = len(markers) < len(all_markers)
         if incomplete or min(markers) < earlier:
             problem = "a part of it is gone" if incomplete else f"it is at txid {min(markers)}"
+            unless = ", unless it was dropped" if incomplete else ""
             raise StateRecoveringError(
                 f"state {self._name!r}: {problem}, and an earlier read saw txid {earlier}: the server lost its last "
-                "commits; its driver writes them again when the topology next runs"
+                f"commits; its driver writes them again when the topology next runs{unless}"
                 if earlier >= 0
-                else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs"
+                else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs{unless}"
             )
         with self._lock:
             self._last = max(self._last, min(markers))

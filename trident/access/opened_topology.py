@@ -175,7 +175,7 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
     except BaseException:
         store.close()
         raise
-    return FollowedStore(store, state)
+    return FollowedStore(store, state, report.incarnation)
 
 
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:

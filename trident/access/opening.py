@@ -187,7 +187,8 @@ def _on_server(
             f"no state {state!r} of topology {topology!r} at {location.address.shown} under the prefix "
             f"{location.prefix!r}; listStates(url=...) lists the existing ones"
         )
-    return FollowedStore(stored.open(_PUT), state), read_fingerprint(stored.fingerprint), stored.kind
+    followed = FollowedStore(stored.open(_PUT), state, stored.incarnation)
+    return followed, read_fingerprint(stored.fingerprint), stored.kind
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
@@ -212,7 +213,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
         raise StateShapeError(f"state {state!r} is {report.kind.value}, and {factory!r} is not")
     fingerprint = read_fingerprint(report.fingerprint)
     store = factory.open(identity, StateShape(fingerprint.keys, fingerprint.value, _PUT), NoHome())
-    return FollowedStore(store, state), fingerprint, factory.kind
+    return FollowedStore(store, state, report.incarnation), fingerprint, factory.kind
 
 
 _Known = Mapping[str | None, Any]

@@ -11,9 +11,10 @@ from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StaticState
+from trident_state.incarnation import Incarnation
 from trident_state.messages import Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
-from trident_state.store import Readable, SharedSnapshot, Store
+from trident_state.store import Readable, SharedSnapshot, Store, bind_reads
 
 _T = TypeVar("_T")
 
@@ -55,7 +56,7 @@ def _open(node: StaticState) -> ReadableStore:
     if node.writer is None:
         return store
     try:
-        _check_written(node, store, shape)
+        bind_reads(store, _written(node, store, shape))
     except BaseException:
         store.close()
         raise
@@ -64,8 +65,11 @@ def _open(node: StaticState) -> ReadableStore:
     return SharedForeignState(store, kind) if shared else ForeignState(store, kind)
 
 
-def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
-    """Raise StateError if the state's topology has not written it yet, or wrote it with another shape or kind."""
+def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation | None:
+    """Return the incarnation of the state that is stored; None if its store does not know it.
+
+    Raises StateError if the state's topology has not written it yet, or wrote it with another shape or kind.
+    """
     report = store.report()
     if report.identity is None:
         raise StateError(
@@ -85,6 +89,7 @@ def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
             f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} is "
             f"{report.kind.value}, declared is {node.state.factory.kind.value}"
         )
+    return report.incarnation
 
 
 class ForeignState:
@@ -125,7 +130,9 @@ class ForeignState:
     def _committed(self) -> int:
         markers = [group.marker for group in self._store.groups_of()]
         if any(marker is None for marker in markers):
-            raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
+            raise StateRecoveringError(
+                "a part of another topology's state is gone; its writer heals it, unless it was dropped"
+            )
         # The groups of a store are written one by one, and a batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)
 

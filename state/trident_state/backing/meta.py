@@ -5,6 +5,7 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
 from trident_state.header import Header
+from trident_state.incarnation import Incarnation
 from trident_state.messages import GroupStatus, StoreReport
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
@@ -14,13 +15,15 @@ FORMAT = 1
 class Meta(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The meta entry of a map, with the state's fence (`epoch`, `token`), `marker` and open record (`open`).
 
-    `values` is the form of the records, "packed" or "json". `dropping`: a drop of the state has begun, so some of its
-    entries may be gone; the marker is -1 then, below every txid.
+    `values` is the form of the records, "packed" or "json". `birth` is the txid after which the state began; it is None
+    in a state that an earlier version made. `dropping`: a drop of the state has begun, so some of its entries may be
+    gone; the marker is -1 then, below every txid.
     """
 
     values: str
     marker: int
     open: int | None
+    birth: int | None = None
     dropping: bool = False
 
     @classmethod
@@ -29,11 +32,15 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     ) -> "Meta":
         """Return the meta entry of a new state that begins after txid `birth`."""
         owner = (identity.topology, identity.name, identity.log, shape.fingerprint, kind)
-        return cls(FORMAT, *owner, lease.epoch, lease.token, values, birth, None)
+        return cls(FORMAT, *owner, lease.epoch, lease.token, values, birth, None, birth)
 
     @property
     def report(self) -> StoreReport:
-        return StoreReport(self.identity, self.fingerprint, self.kind, (self.status,))
+        return StoreReport(self.identity, self.fingerprint, self.kind, (self.status,), self.birth)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(self.identity, self.birth, self.fingerprint, self.kind, self.epoch)
 
     @property
     def status(self) -> GroupStatus:

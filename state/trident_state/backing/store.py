@@ -30,6 +30,7 @@ from trident_state.checks import (
     check_update_types,
     duplicate_key_error,
 )
+from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of, unpack_records
@@ -79,6 +80,8 @@ class BackingStore:
         self._calls = MapCalls(make, self._where, most)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
+        self._incarnation: Incarnation | None = None
+        """For a reader: the incarnation of the state that it opened. It reads no other."""
         self._leaving = False
 
     # --- start -----------------------------------------------------------------------------------------------
@@ -185,9 +188,16 @@ class BackingStore:
 
     # --- read ------------------------------------------------------------------------------------------------
 
+    def bind(self, incarnation: Incarnation) -> None:
+        """Read only this incarnation of the state from now on; see `trident_state.store.Bindable`."""
+        self._incarnation = incarnation
+
     def groups_of(self) -> tuple[GroupStatus, ...]:
         meta = self._meta()
-        return (GroupStatus(None, None, None) if meta is None else meta.status,)
+        if meta is None:
+            return (GroupStatus(None, None, None),)
+        self._check_incarnation(meta)
+        return (meta.status,)
 
     def durable(self) -> int:
         """Return the marker: the library cannot know how durable the user's store is."""
@@ -225,15 +235,22 @@ class BackingStore:
         The caller has checked that the marker permits the read. This method checks it again after it has read the
         values, because a map cannot be read as of one moment.
         """
-        stored = unpack_records(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
-            return stored.values
+            *records, text = self._calls.get([*keys, META])
+            self._check_incarnation(read_meta(text, self._where))
+            return unpack_records(self._records, records, self._where).values
+        records = self._calls.get(keys)
         self._check_readable(asOf)
+        stored = unpack_records(self._records, records, self._where)
         return as_of(asOf, stored.txids, stored.values, stored.prevs, self._where)
 
     def _check_readable(self, asOf: int | None) -> int:
-        """Return the marker. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read."""
+        """Return the marker. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read.
+
+        Also raises what `Incarnation.check` raises if this is not the state that a reader opened.
+        """
         meta = self._meta()
+        self._check_incarnation(meta)
         marker = -1 if meta is None else meta.marker
         if asOf is None:
             return marker
@@ -288,6 +305,10 @@ class BackingStore:
 
     def _meta(self) -> Meta | None:
         return read_meta(self._calls.get([META])[0], self._where)
+
+    def _check_incarnation(self, meta: Meta | None) -> None:
+        if self._incarnation is not None:
+            self._incarnation.check(None if meta is None else meta.incarnation)
 
     def _check_present(self, meta: Meta | None) -> Meta:
         if meta is None:

@@ -67,7 +67,8 @@ class Inspector:
             return StoreReport(None, None, None, tuple(GroupStatus(group.lease, None, None) for group in groups))
         # if a group belongs to another log, report that one, because the start has to refuse it
         meta = next((meta for meta in present if meta.log != self._identity.log), present[0])
-        return StoreReport(meta.identity, meta.fingerprint, StateKind(meta.kind) if meta.kind else None, groups)
+        kind = StateKind(meta.kind) if meta.kind else None
+        return StoreReport(meta.identity, meta.fingerprint, kind, groups, meta.began)
 
     def _unused(self, meta: Meta) -> bool:
         """Return whether a group has had no batch since its creation by a driver of this log, or of an unknown log."""

@@ -5,16 +5,13 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
 from trident_state.expiry import Expiry
+from trident_state.incarnation import Incarnation
 from trident_state.messages import GroupStatus
 from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity, StateKind
 
 FORMAT = "1"
 NOTHING_FORGOTTEN = Expiry()
-
-
-Incarnation = tuple[str | None, str | None]
-"""An incarnation of a state: the uuid of the log that it belongs to, and the txid that it began after, as text."""
 
 
 class Meta(msgspec.Struct, frozen=True):
@@ -51,8 +48,9 @@ class Meta(msgspec.Struct, frozen=True):
         return StateIdentity(self.topology, self.state, self.log, self.batchGroup or "")
 
     @property
-    def incarnation(self) -> Incarnation:
-        return self.log, self.birth
+    def began(self) -> int | None:
+        """The txid after which the state began; None if the field `birth` is absent or no number."""
+        return int(self.birth) if self.birth is not None and self.birth.isdigit() else None
 
     def bucket_count(self, where: str) -> int:
         """Return the number of buckets with which the state was created. Raises StateCorruptError if there is none."""
@@ -86,6 +84,20 @@ class Meta(msgspec.Struct, frozen=True):
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
             raise StateCorruptError(f"{where}: its meta hash holds something else than numbers for its txids") from None
+
+    def incarnation(self, where: str) -> Incarnation | None:
+        """Return the incarnation of the state that the group is of; None if the group is gone.
+
+        Raises StateCorruptError if a field cannot be read.
+        """
+        identity, lease = self.identity, self.status(where).lease
+        if identity is None or lease is None:
+            return None
+        try:
+            kind = StateKind(self.kind)
+        except ValueError:
+            raise StateCorruptError(f"{where}: its meta hash holds no valid kind") from None
+        return Incarnation(identity, self.began, self.fingerprint or "", kind, lease.epoch)
 
 
 _FIELDS = Meta.__struct_fields__

@@ -12,12 +12,14 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.expiry import Cutoff, without_expired
+from trident_state.incarnation import Incarnation
 from trident_state.keys import decode_keys
+from trident_state.messages import GroupStatus
 from trident_state.records.forms import Records, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
-from trident_state.redis.meta import Incarnation, Meta, parse_meta, read_meta
+from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
 from trident_state.rules import as_of, check_not_beyond, check_reached
@@ -39,6 +41,16 @@ class Reader:
         self._bare = kind is StateKind.NON_TRANSACTIONAL
         self.incarnation: Incarnation | None = None
         """If set, `check` accepts only this incarnation of the state: for readers that no lease binds to it."""
+
+    def statuses(self, metas: list[Meta]) -> tuple[GroupStatus, ...]:
+        """Return the status of each group. Raises what `Incarnation.check` raises for those that are not gone."""
+        self._check_incarnation([meta for meta in metas if not meta.absent])
+        return tuple(meta.status(self._where) for meta in metas)
+
+    def _check_incarnation(self, metas: list[Meta]) -> None:
+        if self.incarnation is not None:
+            for meta in metas:
+                self.incarnation.check(meta.incarnation(self._where))
 
     def metas(self, layout: Layout) -> list[Meta]:
         """Return the meta hashes of all groups."""
@@ -213,12 +225,12 @@ class Reader:
     def check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """Return the txid as of which groups with these meta hashes were read: `asOf`, or for None the least marker.
 
-        Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`.
+        Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`, and what
+        `Incarnation.check` raises if they are not of the incarnation that a reader opened.
         """
         markers = []
         self._check_layout(layout, metas)
-        if self.incarnation is not None and any(meta.incarnation != self.incarnation for meta in metas):
-            raise SnapshotMovedError(f"{self._where} was dropped or reset since it was opened to be read")
+        self._check_incarnation(metas)
         for meta in metas:
             status = meta.status(self._where)
             if asOf is not None and lease is not None and status.lease != lease:

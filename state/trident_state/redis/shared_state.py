@@ -6,12 +6,12 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateError
 from trident.base.redis_address import Address
 from trident_state.checks import fenced_error
+from trident_state.incarnation import Incarnation
 from trident_state.records.forms import Records, ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
 from trident_state.redis.layout import Layout
-from trident_state.redis.meta import Incarnation
-from trident_state.redis.wire import command
+from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.state_shape import StateKind, StateShape
 
 
@@ -43,18 +43,17 @@ class SharedState:
         """Raise StateUnavailableError or StateError if this process does not reach the state that the driver uses."""
         link = Link(Servers(self.address, self.where))
         try:
-            meta = self.layout.meta(0)
-            fields = command(b"HMGET", meta, b"token", b"epoch", b"log", b"birth")
-            token, epoch, *incarnation = link.check(link.exchange([fields])[0])
+            meta = parse_meta(link.check(link.exchange([read_meta(self.layout.packed_metas[0])])[0]))
         finally:
             link.close()
+        held = meta.status(self.where).lease
         if self.lease is None:
-            if tuple(each and each.decode() for each in incarnation) == self.incarnation:
+            if meta.incarnation(self.where) == self.incarnation:
                 return
-        elif (token, epoch) == (self.lease.token.encode(), b"%d" % self.lease.epoch):
+        elif held == self.lease:
             return
-        elif epoch is not None and int(epoch) > self.lease.epoch:
-            raise fenced_error(self.where, epoch.decode(), self.lease)
+        elif held is not None and held.epoch > self.lease.epoch:
+            raise fenced_error(self.where, str(held.epoch), self.lease)
         raise StateError(
             f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "
             f"does not hold what is there. Give an address that leads to one server from every machine, not localhost"

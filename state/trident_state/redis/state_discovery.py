@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
 from trident.base.redis_address import Address
 from trident_state.fingerprint import read_fingerprint
+from trident_state.incarnation import Incarnation
 from trident_state.records.forms import ValueForm
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
@@ -35,6 +36,11 @@ class FoundState:
     groups: int
     marker: int | None
     epoch: int
+    birth: int | None
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(self.identity, self.birth, self.fingerprint, self.kind, self.epoch)
 
     def open(self, combine: Combine) -> RedisStore:
         """Return the store of the state. Only a writer uses `combine`; a reader may pass any Combine."""
@@ -122,6 +128,5 @@ def _found_state(address: Address, prefix: str, name: bytes, meta: Meta) -> Foun
         raise StateCorruptError(f"{where}: its meta hash {shown} lacks a field, or holds an invalid one") from None
     form: ValueForm = "json" if meta.values == "json" else "packed"
     groups, buckets = meta.group_count(where), meta.bucket_count(where)
-    return FoundState(
-        address, prefix, meta.identity, meta.fingerprint, kind, form, buckets, groups, status.marker, status.lease.epoch
-    )
+    at = status.marker, status.lease.epoch, meta.began
+    return FoundState(address, prefix, meta.identity, meta.fingerprint, kind, form, buckets, groups, *at)

@@ -14,6 +14,7 @@ from trident.base.redis_address import Address
 from trident_state.binary import concatenate, in_halves, spread_rows
 from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
+from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
@@ -189,7 +190,7 @@ class RedisStore:
         self._reader.check(layout, metas, asOf, self._lease)
         cutoff = None if time is None else self._cutoff_for(asOf + 1, time)
         address, where, shape = self._address, self._where, self._shape
-        incarnation = metas[0].incarnation if self._lease is None else None
+        incarnation = metas[0].incarnation(where) if self._lease is None else None
         return OpenSnapshot(
             address, where, shape, self._kind, self._form, layout, self._lease, incarnation, asOf, cutoff
         )
@@ -254,10 +255,14 @@ class RedisStore:
 
     # --- read ------------------------------------------------------------------------------------------------
 
+    def bind(self, incarnation: Incarnation) -> None:
+        """Read only this incarnation of the state from now on; see `trident_state.store.Bindable`."""
+        self._reader.incarnation = incarnation
+
     def groups_of(self) -> tuple[GroupStatus, ...]:
         layout = self._layout()
         metas = self._reader.metas(layout)
-        statuses = tuple(meta.status(self._where) for meta in metas)
+        statuses = self._reader.statuses(metas)
         markers = [-1 if group.marker is None else group.marker for group in statuses]
         marker = min(markers) if min(markers) >= 0 else None
         # a run calls this method once a second: a good time to free some memory in the server
