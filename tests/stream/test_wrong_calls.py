@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.support.topologies import DeclaredState, split, stream
@@ -673,3 +674,71 @@ def test_a_stream_is_neither_a_truth_value_nor_a_sequence(s: Stream) -> None:
 
 def test_nothing_wrong_is_said_of_a_fitting_spout() -> None:
     assert TridentTopology().newStream("ok", FixedBatchSpout("a long", [])).fields == ("a",)
+
+
+# --- a life cycle that nothing would call ------------------------------------------------------------------------
+
+
+class Prepared:
+    outputType, keyFields, valueType = "long", "word string", "long"
+
+    def prepare(self, context: Any) -> None: ...
+
+
+class Cleaned:
+    outputType, keyFields, valueType = "long", "word string", "long"
+
+    def cleanup(self) -> None: ...
+
+
+def made(name: str, *methods: str, base: type = Prepared) -> Any:
+    """An object with `prepare` and these methods, each as "name(arguments)"."""
+    namespace: dict[str, Any] = {}
+    for method in methods:
+        exec(f"def {method}: return 1", namespace)  # noqa: S102
+    functions = {key: value for key, value in namespace.items() if not key.startswith("__")}
+    return type(name, (base,), functions | {"__call__": namespace.get("call", lambda self: None)})()
+
+
+EMITTER = ("init(self, b, c)", "aggregate(self, s, t, c)", "complete(self, s, c)")
+COMBINER = ("init(self, t)", "combine(self, a, b)", "zero(self)")
+REDUCER = ("init(self)", "reduce(self, a, t)")
+QUERY = ("batchRetrieve(self, s, args)", "execute(self, t, r, c)")
+UPDATER = ("updateState(self, s, t, c)",)
+
+
+class OfSeries(Prepared):
+    def __call__(self, n: pd.Series) -> float: ...  # type: ignore[type-arg,empty-body]
+
+
+NEVER_PREPARED: dict[str, Make] = {
+    "aggregate": lambda s: s.aggregate("n", made("Model", *EMITTER), "x"),
+    "aggregate, cleanup": lambda s: s.aggregate("n", made("Model", *EMITTER, base=Cleaned), "x"),
+    "partitionAggregate": lambda s: s.groupBy("line").partitionAggregate("n", made("Model", *EMITTER), "x"),
+    "chainedAgg": lambda s: s.chainedAgg().aggregate("n", made("Model", *REDUCER), "x").chainEnd(),
+    "aggregate, combiner": lambda s: s.aggregate("n", made("Model", *COMBINER), "x"),
+    "aggregate, mapping": lambda s: s.aggregate({"x": ("n", made("Model", *COMBINER))}),
+    "aggregate, pandas": lambda s: s.aggregate("n", OfSeries(), "x"),
+    "persistentAggregate": lambda s: s.persistentAggregate(STATE, "n", made("Model", *COMBINER), "x"),
+    "persistentAggregate, reducer": lambda s: s.persistentAggregate(STATE, "n", made("Model", *REDUCER), "x"),
+    "tumblingWindow": lambda s: s.tumblingWindow(3, "n", made("Model", *EMITTER), "x"),
+    "partitionPersist": lambda s: s.partitionPersist(STATE, made("Model", *UPDATER), name="x"),
+    "partitionPersist, callable": lambda s: s.partitionPersist(STATE, made("Model", "call(self, s, t, c)"), name="x"),
+    "statefulEach": lambda s: s.statefulEach(made("Model", "call(self, t, s)"), "m long", name="x"),
+}
+
+
+@pytest.mark.parametrize("call", NEVER_PREPARED)
+def test_what_is_never_prepared_is_told_at_once(s: Stream, call: str) -> None:
+    method = "cleanup" if "cleanup" in call else "prepare"
+    with pytest.raises(TopologyError) as raised:
+        NEVER_PREPARED[call](s)
+    message = str(raised.value)
+    assert f"its method {method} would never be called: only a Function, a Filter and a MultiReducer are" in message
+    assert "Make what it needs in __init__, or at its first use with functools.cached_property" in message
+    assert FILE in message
+
+
+def test_a_query_function_is_never_prepared(topology: TridentTopology, counts: TridentState) -> None:
+    with pytest.raises(TopologyError, match="stateQuery.*its method prepare would never be called"):
+        topology.newDRPCStream("ask", "word string").stateQuery(counts, "word", made("Model", *QUERY), "c")

@@ -13,7 +13,13 @@ from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting
 from trident.operations.annotations import Returns, read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.bundles import BundleMember, bundle_of
-from trident.operations.callables import bind, check_not_class, check_pandas_arguments, operation_kind
+from trident.operations.callables import (
+    bind,
+    check_no_lifecycle,
+    check_not_class,
+    check_pandas_arguments,
+    operation_kind,
+)
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -124,6 +130,7 @@ def _read_combiner(
     is the type of the presented value.
     """
     check_not_class(target, step)
+    check_no_lifecycle(target, step)
     output = _one_field(declared, step)
     kind = output.dataType if declared.typed[0] else None
     if isinstance(target, BuiltinAggregator):
@@ -150,6 +157,7 @@ def _check_column_methods(target: Any, step: Step) -> None:
 
 def _read_reducer(target: Any, declared: Declared, step: Step, *, presents: bool) -> Reduction:
     check_not_class(target, step)
+    check_no_lifecycle(target, step)
     output = _one_field(declared, step)
     bind(target.init, 0, "init is called without arguments", step)
     bind(target.reduce, 2, "reduce is called with the value so far and one TridentTuple of the input fields", step)
@@ -160,6 +168,7 @@ def _read_reducer(target: Any, declared: Declared, step: Step, *, presents: bool
 
 def _read_emitting(target: Any, declared: Declared, step: Step) -> Emitting:
     check_not_class(target, step)
+    check_no_lifecycle(target, step)
     bind(target.init, 2, "init is called with the batch's txid and a collector", step)
     bind(target.aggregate, 3, "aggregate is called with the state, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the state and a collector", step)
@@ -172,6 +181,7 @@ def _read_pandas(
     if form.gives is not None:
         problem = f"it is annotated to return a {form.gives}, and an aggregate is one value: return the value"
         raise step.error(TopologyError, f"{problem}, or take each, map or flatMap, which give a row for each tuple")
+    check_no_lifecycle(target, step)
     output = _one_field(declared, step)
     check_pandas_arguments(target, form.call, inputs.names, step)
     types = (output.dataType,) if declared.typed[0] else own_types(target, 1, step) or Returns(form.value).types(1)

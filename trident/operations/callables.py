@@ -177,6 +177,17 @@ def check_not_class(target: Any, step: Step) -> None:
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
 
 
+def check_no_lifecycle(target: Any, step: Step) -> None:
+    """Refuse an object with a `prepare` or a `cleanup` where neither is ever called."""
+    for name in ("prepare", "cleanup"):
+        if callable(getattr(target, name, None)):
+            raise step.error(
+                TopologyError,
+                f"its method {name} would never be called: only a Function, a Filter and a MultiReducer are prepared "
+                "and cleaned up. Make what it needs in __init__, or at its first use with functools.cached_property",
+            )
+
+
 def operation_kind(target: Any) -> str:
     """Return the kind of a Trident-style object, by its methods; "" for anything else.
 

@@ -8,7 +8,7 @@ from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.operations.annotations import Returns
-from trident.operations.callables import bind, check_not_class, operation_kind, read_operation
+from trident.operations.callables import bind, check_no_lifecycle, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector
 
 
@@ -171,6 +171,7 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
     operation, returns = read_operation(target, step, tuples=True)
     if operation.call is not Call.TUPLE:
         raise step.error(TopologyError, f"{brief(target)} is no function of a tuple and the state; give {_ACCEPTED}")
+    check_no_lifecycle(target, step)
     bind(target, 2, "it is called with one TridentTuple and the KeyValueState", step, yields=emits)
     return operation, returns
 

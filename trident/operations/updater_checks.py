@@ -10,7 +10,7 @@ from trident.base.names import did_you_mean
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import ddl, parse_type
-from trident.operations.callables import bind, check_not_class, is_coroutine, operation_kind
+from trident.operations.callables import bind, check_no_lifecycle, check_not_class, is_coroutine, operation_kind
 from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
@@ -26,6 +26,7 @@ def read_updater(target: Any, step: Step) -> Updating:
     kind = operation_kind(target)
     if kind not in ("", "updater") or not (kind or callable(target)):
         raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_ACCEPTED}")
+    check_no_lifecycle(target, step)
     call = target.updateState if kind else target
     if is_coroutine(call):
         raise step.error(TopologyError, "it is an async function, and is never awaited here; give a plain one")

@@ -13,7 +13,7 @@ from trident.operations.aggregator_kinds import check_not_pandas, presented_type
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.bundles import bundle_of
-from trident.operations.callables import bind, check_not_class
+from trident.operations.callables import bind, check_no_lifecycle, check_not_class
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.updater_checks import emitted_fields
 from trident.operations.windows import CountWindow, SessionWindow, WindowConfig
@@ -63,6 +63,7 @@ def read_windowing(
         fields = _presented_field(folding.output, presented_type(folding), step)
         aggregation = folding if isinstance(folding, Aggregation) else None
         return Windowing(config, kind, target, site, fields, aggregation, keepFor)
+    check_no_lifecycle(target, step)
     bind(target.init, 2, "init is called with the window's number and a collector", step)
     bind(target.aggregate, 3, "aggregate is called with the value, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the value and a collector", step)

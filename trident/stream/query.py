@@ -9,7 +9,7 @@ from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
-from trident.operations.callables import bind, operation_kind
+from trident.operations.callables import bind, check_no_lifecycle, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.operations.query_functions import MapGet, SnapshotGet, TupleCollectionGet
@@ -114,6 +114,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
             f"{brief(function)} is not a query function; give MapGet() or an object with batchRetrieve(state, args) "
             "and execute(tuple, result, collector)"
         )
+    check_no_lifecycle(function, step)
     if call.outputs is None:
         raise step.wrong(f"name the output field; write {_USAGE}")
     bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step, yields=True)
