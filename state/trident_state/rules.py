@@ -26,12 +26,6 @@ from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
 
-OVERFLOW_HINT = (
-    "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
-    "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
-)
-"""The advice in an error for a batch that can never be applied because a value does not fit its type."""
-
 TOO_LONG_HINT = (
     "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and keep such values out, or cut them into several keys"
@@ -39,6 +33,15 @@ TOO_LONG_HINT = (
 """The advice in an error for a batch that can never be applied because a value is too long for its store."""
 
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
+
+
+def overflow_hint(combine: Combine) -> str:
+    """Return the advice for a batch that can never be applied because a combined value does not fit its type."""
+    wider = combine.wider or "declare a wider type for the aggregator's output, or keep such values out"
+    return (
+        "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
+        f"(topology.reset); and {wider}"
+    )
 
 
 def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = "a state") -> pa.Array:
@@ -69,11 +72,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
         return native(stored, deltas)
     except pa.ArrowInvalid:
         row = _first_failing(native, stored, deltas)
-        raise StateValueError(
-            f"{where}: {combine.name} of the stored {stored[row].as_py()!r} and the batch's {deltas[row].as_py()!r} "
-            f"does not fit its type {type_name(deltas.type)}; nothing of the batch was applied. "
-            f"{OVERFLOW_HINT}"
-        ) from None
+        raise _overflow(combine, stored[row].as_py(), deltas[row].as_py(), deltas.type, where) from None
 
 
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
@@ -187,11 +186,20 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
+        if combine.wider:  # a built-in average, whose combine returns what is declared unless the sum grows beyond it
+            raise _overflow(combine, before[error.row], after[error.row], deltas.type, where) from None
         raise StateValueError(
             f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, "
             f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
             f"nothing of the batch was applied"
         ) from error
+
+
+def _overflow(combine: Combine, stored: Any, delta: Any, kind: pa.DataType, where: str) -> StateValueError:
+    return StateValueError(
+        f"{where}: {combine.name} of the stored {stored!r} and the batch's {delta!r} does not fit its type "
+        f"{type_name(kind)}; nothing of the batch was applied. {overflow_hint(combine)}"
+    )
 
 
 def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:

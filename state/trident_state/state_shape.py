@@ -43,6 +43,7 @@ class Combine:
     delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
     like the values of a separate state. `former` are the names under which earlier versions stored this Combine.
+    `wider` is the advice for a sum that is beyond its type; "" if the Combine does not sum.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Combine:
     columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
     parts: tuple["Combine", ...] | None = None
     former: tuple[str, ...] = ()
+    wider: str = ""
 
 
 def replacing(name: str = "put", former: tuple[str, ...] = ()) -> Combine:

@@ -8,7 +8,7 @@ import pytest
 from tests.compiler.functions import Longest, Mean, Tally
 from tests.compiler.stage_runner import STATE, Slots, leaving, results, run_group, stream
 from trident import Average, Count, CountDistinct, Max, Min, Quantiles, Sum, TopK, TridentTopology, expr
-from trident.base.errors import FailedException, UserFunctionError
+from trident.base.errors import FailedException, StateValueError, UserFunctionError
 from trident.compiler.stages import cut_nodes
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -425,3 +425,75 @@ def test_what_states_hold_of_built_in_aggregators_meets_over_batches() -> None:
         running.processAllAvailable()
         found = {name: (running.state(name)["a"], running.state(name)["b"]) for name in ("mean", "top", "d", "q")}
     assert found == {"mean": (6.0, 1.0), "top": ([7, 7], [1]), "d": (2, 1), "q": ([4.0, 7.0], [1.0, 1.0])}
+
+
+# --- sums beyond their type ---------------------------------------------------------------------------------------
+
+WIDER = (
+    "make its input field a double or a decimal(38, 0) before it, by each(expr('cast(n as double)'), 'n double', "
+    "replace=True), or each('n', float, 'n double', replace=True) on the embedded engine; or keep such values out"
+)
+
+
+def test_a_sum_beyond_its_type_names_the_step_the_field_and_the_way_out(engine: Slots) -> None:
+    for aggregator in (Sum(), Average()):
+        name = type(aggregator).__name__
+        for grouped in (False, True):
+            beyond = stream(TridentTopology(), "k string, n long", [("a", 2**63 - 1), ("a", 1)])
+            found = (beyond.groupBy("k") if grouped else beyond).aggregate("n", aggregator, "x")
+            with pytest.raises(UserFunctionError) as raised:
+                leaving(engine, found)
+            assert str(raised.value).startswith(f"s/1:aggregate({name}): the sum of 'n' is beyond bigint; {WIDER}")
+    decimals = stream(TridentTopology(), "d decimal(38,0)", [(Decimal(10**38 - 1),), (Decimal(1),)])
+    with pytest.raises(UserFunctionError, match=r"beyond decimal\(38,0\); make its input field a double before it"):
+        leaving(engine, decimals.aggregate("d", Sum(), "x"))
+
+
+def test_the_way_out_of_a_sum_beyond_its_type_is_one(engine: Slots, request: pytest.FixtureRequest) -> None:
+    beyond = stream(TridentTopology(), "n long", [(2**63 - 1,), (1,)])
+    doubles = beyond.each("n", float, "n double", replace=True)
+    assert leaving(engine, doubles.aggregate("n", Average(), "x")) == [(2.0**62,)]
+    if "spark" in request.node.callspec.id:
+        doubles = beyond.each(expr("cast(n as double)"), "n double", replace=True)
+        assert leaving(engine, doubles.aggregate("n", Average(), "x")) == [(2.0**62,)]
+        decimals = beyond.each(expr("cast(n as decimal(38, 0))"), "n decimal(38, 0)", replace=True)
+        assert leaving(engine, decimals.aggregate("n", Sum(), "x")) == [(Decimal(2**63),)]
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("aggregator", [Sum("n"), Average("n")], ids=["Sum", "Average"])
+def test_a_states_sum_beyond_its_type_names_the_way_out(aggregator: Any, several: bool) -> None:
+    name, topology = type(aggregator).__name__, TridentTopology()
+    moments = stream(topology, "n long", *[[(1_700_000_000_000_000_000,)] * 3] * 3)
+    what: Any = ({"mean": aggregator, "count": Count()},) if several else (aggregator, "mean")
+    moments.persistentAggregate(MemoryMapState.opaque(), *what, name="means")
+    with pytest.raises(StateValueError) as raised, start_local(topology) as running:
+        running.processAllAvailable()
+    message = str(raised.value)
+    assert f"{name} of the stored " in message and "510000000000000000" in message and "shapes.py" not in message
+    assert f"(topology.reset); and {WIDER}" in message
+
+
+class Wide:
+    """A combiner of long values whose combinations do not fit."""
+
+    outputType = "long"
+
+    def init(self, tuple: Any) -> int:
+        return 2**62
+
+    def combine(self, a: int, b: int) -> int:
+        return a + b
+
+    def zero(self) -> int:
+        return 0
+
+
+def test_a_combine_that_a_store_calls_is_told_with_its_own_place() -> None:
+    topology = TridentTopology()
+    stream(topology, "n long", [(1,)], [(1,)]).persistentAggregate(MemoryMapState.opaque(), Wide(), "x", name="wide")
+    where = (
+        rf"Wide.combine \(test_aggregates.py:{Wide.combine.__code__.co_firstlineno}\), returned int 9223372036854775808"
+    )
+    with pytest.raises(StateValueError, match=where), start_local(topology) as running:
+        running.processAllAvailable()

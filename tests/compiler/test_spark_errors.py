@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.spark import CONNECT
-from trident import Count, TridentTopology
-from trident.base.errors import BatchFailedError, SparkFailedError, TopologyError
+from trident import Average, Count, Sum, TridentTopology, expr
+from trident.base.errors import BatchFailedError, SparkFailedError, TopologyError, UserFunctionError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
@@ -119,3 +119,24 @@ def test_a_handled_failure_prints_nothing_and_a_reported_one_its_good_line_first
     assert re.search(good, first), first
     assert re.search(f"BatchFailedError: .*{good}$", last), last
     assert "\tat " not in reported
+
+
+@pytest.mark.connect
+@pytest.mark.spark
+def test_an_overflow_is_told_with_its_place_and_without_advice_that_cannot_be_followed(spark: SparkSession) -> None:
+    numbers = TridentTopology().newStream("numbers", FixedBatchSpout("n long", [[2**63 - 1, 1]]))
+    with pytest.raises(UserFunctionError) as raised:
+        numbers.each(expr("n + 1"), "m long").take(1)
+    assert str(raised.value) == (
+        "an expression failed in Spark in 'n + 1': overflow. Use 'try_add' to tolerate overflow and return NULL "
+        "instead. [ARITHMETIC_OVERFLOW]"
+    )
+    with pytest.raises(
+        UserFunctionError, match="^numbers/3:aggregate.Sum.: the sum of 'm' is beyond bigint; make its in"
+    ):
+        numbers.each(expr("n"), "m long").aggregate("m", Sum(), "total").take(1)
+    both = numbers.each(expr("n"), "m long").chainedAgg().aggregate("m", Sum(), "a").aggregate("n", Average(), "b")
+    with pytest.raises(UserFunctionError) as raised:
+        both.chainEnd().take(1)
+    assert str(raised.value).startswith("one of these failed: numbers/")
+    assert "the sum of 'm' is beyond bigint" in str(raised.value) and "the sum of 'n'" in str(raised.value)

@@ -29,7 +29,7 @@ from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
-from trident_state.rules import OVERFLOW_HINT, TOO_LONG_HINT, combined
+from trident_state.rules import TOO_LONG_HINT, combined, overflow_hint
 from trident_state.state_shape import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
@@ -192,7 +192,7 @@ class Writer:
             raise StateValueError(
                 f"{self._where}: {self._shape.combine.name} of the stored value and the batch's {delta!r} does not fit "
                 f"its type {type_name(self._shape.value)}; the batch is not committed. "
-                f"{OVERFLOW_HINT}"
+                f"{overflow_hint(self._shape.combine)}"
             )
         return self._accepted(task, reply)
 

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from trident.base.errors import UserFunctionError
 from trident.base.types import arrow_type
+from trident.base.values import NotAccepted
 from trident.compiler.aggregates.column_combiners import ColumnAccumulators, Position, has_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
@@ -21,6 +23,7 @@ from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import bundle_of
+from trident.operations.sums import beyond_type
 from trident.operations.tuples import tuple_type
 
 _FEW = 256
@@ -63,7 +66,13 @@ class FoldMember:
 
     def column(self, values: list[Any]) -> Column:
         """Return accumulators as a column. Raises UserFunctionError if an accumulator has another type."""
-        return output_column(self.where, values, self.accumulator)
+        beyond = beyond_type(self.aggregation, self.where.inputs)
+        if not beyond:
+            return output_column(self.where, values, self.accumulator)
+        try:
+            return Column.made(values, self.kind)
+        except NotAccepted:
+            raise UserFunctionError(f"{self.where.step}: {beyond}") from None
 
     def presented(self, accumulators: Column) -> Column:
         """Return the result for each accumulator, computed by `present` if the aggregator has it; null for null."""

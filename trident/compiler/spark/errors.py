@@ -3,7 +3,7 @@
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from pyspark.errors import (
     AnalysisException,
@@ -23,7 +23,7 @@ from trident.base.errors import (
     TridentError,
 )
 from trident.compiler.columns.function_errors import decoded
-from trident.compiler.spark.expression_errors import expression_error
+from trident.compiler.spark.expression_errors import expression_error, sum_error
 from trident.plan.nodes import Node
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
@@ -31,6 +31,10 @@ _IN_TEXT = re.compile(
     r"\[((?:ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|INVALID_ARRAY_INDEX|USER_RAISED_EXCEPTION|"
     r"NUMERIC_VALUE_OUT_OF_RANGE)[^\]]*)\] ([^\n]*)"
 )
+_VOID_ADVICE = re.compile(
+    r' If necessary set "?spark\.sql\.ansi\.enabled"? to "?false"? to bypass this error\.| SQLSTATE: \w+'
+)
+"""What Spark says in vain: each run has ANSI mode (`pinned_confs`)."""
 _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)")
 _OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
@@ -52,7 +56,7 @@ _JAVA_GONE = (
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
-def translated(error: BaseException, nodes: Iterable[Node] = ()) -> BaseException:
+def translated(error: BaseException, nodes: Sequence[Node] = ()) -> BaseException:
     """Return the library's error for an exception of Spark; the exception itself if the library has no better error.
 
     `nodes` are those that Spark ran; the error of an expression names its node's step.
@@ -71,7 +75,8 @@ def translated(error: BaseException, nodes: Iterable[Node] = ()) -> BaseExceptio
         return SourceUnreadableError(said)
     value = _IN_TEXT.search(text)
     if value is not None:
-        return expression_error(f"{value[2].strip()} [{value[1]}]", text[value.end() :], nodes, error)
+        said = f"{_VOID_ADVICE.sub('', value[2]).strip()} [{value[1]}]"
+        return sum_error(text, nodes, error) or expression_error(said, text[value.end() :], nodes, error)
     why = _java_gone(error, text) or _setup_error(text)
     if why is not None:
         return why

@@ -1,4 +1,4 @@
-"""Errors of expressions that fail while Spark computes them: with the part that failed, and the step that it is of.
+"""Errors of expressions and sums that fail while Spark computes them: with the part that failed, and its step.
 
 Spark says which part of a SQL text failed, or which line of Python made a Column, but knows no steps. The step is the
 one whose expression contains that part; if that is not clear, all steps with expressions are named.
@@ -11,11 +11,14 @@ from trident.base.callsite import CallSite
 from trident.base.errors import UserFunctionError
 from trident.base.step import is_ours
 from trident.compiler.spark.native_operations import where_of
+from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Call, Operation
-from trident.plan.nodes import Node
+from trident.operations.sums import beyond_type
+from trident.plan.nodes import Aggregate, Node, PersistentAggregate, WindowPanes
 
 _SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)
 _CALLED = re.compile(r'\s*== DataFrame ==\n("[^"\n]*") was called from\n([^\n]*?):(\d+)')
+_OF_DECIMALS = "Overflow in sum of decimals"
 _NAMED = 5
 """The number of steps that a message names at most."""
 
@@ -44,6 +47,34 @@ def expression_error(said: str, context: str, nodes: Iterable[Node], cause: Base
     error = UserFunctionError(f"an expression failed in Spark: {said}{where}")
     error.__cause__ = cause
     return error
+
+
+def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError | None:
+    """Return the error for a sum that is beyond its type in an aggregate of Spark; None for other texts of exceptions.
+
+    Spark does not tell which aggregate failed, so all sums of these nodes are named.
+    """
+    if "[ARITHMETIC_OVERFLOW" not in text:
+        return None
+    if _OF_DECIMALS not in text and any(sign in text for sign in ("== SQL", "== DataFrame")):
+        return None  # the place is in the user's own expression
+    sums = [(node.step, beyond_type(how, inputs)) for node in nodes for how, inputs in _combiners(node)]
+    found = [f"{step}: {beyond}" for step, beyond in sums if beyond]
+    if not found:
+        return None
+    error = UserFunctionError(found[0] if len(found) == 1 else f"one of these failed: {'; '.join(found)}")
+    error.__cause__ = cause
+    return error
+
+
+def _combiners(node: Node) -> list[tuple[Aggregation, tuple[str, ...]]]:
+    """Return the combiners that run in a step, each with its input fields."""
+    if isinstance(node, WindowPanes):
+        how = node.windowing.aggregation
+        return [] if how is None else [(how, node.inputs)]
+    if isinstance(node, Aggregate | PersistentAggregate):
+        return [(member.how, member.inputs) for member in node.members if isinstance(member.how, Aggregation)]
+    return []
 
 
 def _native(node: Node) -> Operation | None:

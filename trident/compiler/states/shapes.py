@@ -16,6 +16,7 @@ from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.sums import wider_input
 from trident.operations.windows import Timing
 from trident.plan import nodes
 from trident.plan.state_schema import keys_of, parts_of, value_of
@@ -30,6 +31,11 @@ class Combining:
 
     aggregation: Aggregation
     where: Where
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The aggregator's own `combine`, at which `site_of` points in errors of a store."""
+        return self.aggregation.aggregator.combine
 
     def __call__(self, stored: Any, delta: Any) -> Any:
         try:  # not `Calling`: stores call this for every key, and entering a context costs more than most combines
@@ -145,7 +151,7 @@ def combine_of(aggregation: Aggregation, where: Where) -> Combine:
     if combines_columns(aggregation):
         columns = ColumnCombine(aggregation, where, pa.field(aggregation.output, arrow_type(aggregation.type)))
     name, native = aggregator_name(aggregation.aggregator), native_form(aggregation.native)
-    return Combine(name, combining, native, columns, parts)
+    return Combine(name, combining, native, columns, parts, wider=wider_input(aggregation, where.inputs))
 
 
 def aggregator_name(aggregator: object) -> str:

@@ -1,0 +1,41 @@
+"""The advice for a sum that is beyond its type."""
+
+from pyspark.sql import types as spark
+
+from trident.base.names import quote
+from trident.base.types import type_ddl
+from trident.operations.aggregators import Aggregation
+
+
+def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
+    """Return what is beyond its type if a built-in sum or average fails, and the way out; "" for other aggregators.
+
+    `inputs` are the aggregator's input fields.
+    """
+    total = _total_type(aggregation)
+    if total is None:
+        return ""
+    return f"the sum of {inputs[0]!r} is beyond {type_ddl(total)}; {wider_input(aggregation, inputs)}"
+
+
+def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
+    """Return how to keep a built-in sum or average within its type; "" for other aggregators."""
+    total = _total_type(aggregation)
+    if total is None:
+        return ""
+    wider = "a double" if isinstance(total, spark.DecimalType) else "a double or a decimal(38, 0)"
+    name = quote(inputs[0])
+    cast = f"each(expr('cast({name} as double)'), '{name} double', replace=True)"
+    without_spark = f"each('{name}', float, '{name} double', replace=True) on the embedded engine"
+    return f"make its input field {wider} before it, by {cast}, or {without_spark}; or keep such values out"
+
+
+def _total_type(aggregation: Aggregation) -> spark.DataType | None:
+    """Return the type of the sum that a built-in sum or average keeps; None for other aggregators and for doubles."""
+    kind = aggregation.type
+    if aggregation.native == "average":
+        assert isinstance(kind, spark.StructType)
+        kind = kind.fields[0].dataType
+    elif aggregation.native != "sum":
+        return None
+    return None if isinstance(kind, spark.DoubleType) else kind
