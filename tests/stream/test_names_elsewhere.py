@@ -14,6 +14,7 @@ from trident import (
     Count,
     DeadLetter,
     GroupedStream,
+    JoinType,
     MapGet,
     Stream,
     TridentState,
@@ -22,6 +23,7 @@ from trident import (
     verb,
 )
 from trident.errors import ArgumentsError, TopologyError
+from trident.state import MemoryMapState, RedisMapState
 from trident.stream import names_elsewhere
 from trident.stream.checked_calls import checked
 
@@ -111,6 +113,7 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
             "from trident.state import LRUMemoryMapState",
             "; use MemoryMapState.opaque(ttlSecs=...), whose values expire",
         ),
+        ("from trident import TridentUtils", "; use nothing: fields are text such as 'word, count'"),
         ("from trident.state import RedisState", "; use RedisMapState.opaque(url)"),
         ("from trident.state import MemoryMapstate", "; did you mean 'MemoryMapState'?"),
         ("from trident.spouts import OpaqueTridentKafkaSpout", "; use KafkaSpout(servers, topics, kind='opaque')"),
@@ -122,6 +125,25 @@ def test_an_import_of_what_lies_elsewhere(line: str, says: str) -> None:
     with pytest.raises(ImportError) as raised:
         exec(line)
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (
+            MemoryMapState,
+            "Factory",
+            "'MemoryMapState' has no 'Factory'; use MemoryMapState.opaque(), which is Tride",
+        ),
+        (RedisMapState, "Factory", "'RedisMapState' has no 'Factory'; use RedisMapState.opaque(url), which is Storm's"),
+        (JoinType, "mixed", "'JoinType' has no 'mixed'; give a list with one for each stream, such as [JoinType.INNER"),
+        (JoinType, "LEFT", "'JoinType' has no 'LEFT'; its members are INNER and OUTER"),
+    ],
+)
+def test_a_class_knows_what_storm_calls_its_parts(kind: Any, name: str, says: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(kind, name)
+    assert says in str(raised.value) and not hasattr(kind, name)
 
 
 def test_the_package_is_asked_as_any_other() -> None:

@@ -69,6 +69,9 @@ def test_the_names_of_a_join_are_looked_at_and_others_with_underscores_are_nobod
 def two(a, b): ...  # type: ignore[no-untyped-def]
 
 
+def two_of(n): ...  # type: ignore[no-untyped-def]
+
+
 def untyped(line): ...  # type: ignore[no-untyped-def]
 
 
@@ -405,6 +408,16 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         lambda s: s.each("line", filter=text, outputFields="w"),
         TopologyError,
         "a filter has no outputFields; write each(",
+    ),
+    (
+        lambda s: s.each("n", two_of, ["m long", "k"]),
+        TypeDeclarationError,
+        "not declared: a list holds names alone, here 'm long'; write fields with types as one text, 'm long, k'",
+    ),
+    (
+        lambda s: s.each("n", Emits(), ["m long"]),
+        TypeDeclarationError,
+        "a list holds names alone, here 'm long'; write fields with types as one text, 'm long'",
     ),
     # groups and aggregators
     (

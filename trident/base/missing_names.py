@@ -1,9 +1,10 @@
-"""The error for a name that a module lacks. Its hint is also shown by ``import`` statements."""
+"""The errors for a name that a module or a class lacks. A module's hint is also shown by ``import`` statements."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 from opcode import opmap
 from types import FrameType
+from typing import NoReturn
 
 
 def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameType) -> Exception:
@@ -21,3 +22,16 @@ def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameTy
     if listing or asker.f_code.co_code[asker.f_lasti] == opmap["IMPORT_FROM"]:
         return ImportError(f"cannot import name {name!r} from {module!r}{hint()}", name=module)
     return AttributeError(f"{plain}{hint()}", name=name)
+
+
+class Missing:
+    """An attribute of a class for a name that others use: every access raises an AttributeError with this hint."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner.__name__, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._owner!r} has no {self._name!r}; {self._hint}", name=self._name)

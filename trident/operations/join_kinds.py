@@ -2,13 +2,26 @@
 
 import enum
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import Step
 
 
-class JoinType(enum.StrEnum):
+class _JoinTypes(enum.EnumType):
+    """The metaclass of `JoinType`, which knows the name that Trident has and Python's enumeration has not."""
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            hint = "; its members are INNER and OUTER"
+            if name == "mixed":
+                hint = "; give a list with one for each stream, such as [JoinType.INNER, JoinType.OUTER]"
+            raise AttributeError(f"'JoinType' has no {name!r}{hint}", name=name)
+
+
+class JoinType(enum.StrEnum, metaclass=_JoinTypes):
     """The type of a stream in a join: whether it may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
     A list of them has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the

@@ -115,6 +115,8 @@ def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> s
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)
     if types is None:
+        if (typed_text := _typed_text(declared)) is not None:
+            raise step.error(TypeDeclarationError, typed_text)
         first = next(f.name for f, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed)
         raise step.error(
             TypeDeclarationError,
@@ -195,6 +197,8 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
         for field, typed in zip(declared.schema.fields, declared.typed, strict=True)
     )
     fields = f"the type of output field{'s' if len(untyped) > 1 else ''} {', '.join(map(repr, untyped))}"
+    if (typed_text := _typed_text(declared)) is not None:
+        return f"{fields} is not declared: {typed_text}"
     write = f"write it with the field, such as {example!r}"
     if operation.call.native:
         return f"{fields} is known to Spark only, and a topology is built without it: {write}"
@@ -207,6 +211,26 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
         why = f" (its annotation {shown(returns)} stands for no type)"
     many = "Iterator[str]" if operation.many else "str" if len(declared.typed) == 1 else "tuple[str, int]"
     return f"{fields} is not declared{why}: {write}, or annotate what it returns, such as -> {many}"
+
+
+def _typed_text(declared: Declared) -> str | None:
+    """Return the hint for a list of names in which one reads as a field with its type; None for other fields.
+
+    A name may have spaces, so ``["m long"]`` names a field 'm long'.
+    """
+    for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
+        if not typed and " " in field.name and _is_typed(field.name):
+            names = ", ".join(declared.schema.names)
+            return f"a list holds names alone, here {field.name!r}; write fields with types as one text, {names!r}"
+    return None
+
+
+def _is_typed(text: str) -> bool:
+    try:
+        parse_schema(text)
+    except TopologyError:
+        return False
+    return True
 
 
 def shown(returns: Returns) -> str:

@@ -128,6 +128,7 @@ MODULE = {
     "StormSubmitter": "topology.start(...), or `trident submit module:topology` in the shell",
     "VarSamp": "Variance",
     "VariancePop": "VarPop",
+    "TridentUtils": "nothing: fields are text such as 'word, count', and each call checks its own",
     "Values": "a tuple or list: collector.emit([...])",
     "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
     "from_avro": "FromAvro('user bigint', schema=...)",

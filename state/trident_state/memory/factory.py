@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trident.base.durations import Duration
+from trident.base.missing_names import Missing
 from trident_state.expiry import read_ttl
 from trident_state.memory.store import MemoryStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -30,6 +31,8 @@ class MemoryMapState:
     kind: StateKind = None  # type: ignore[assignment]
     maxBytes: int | None = None
     ttlSecs: float | None = None
+
+    Factory = Missing("use MemoryMapState.opaque(), which is Trident's factory")
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from trident.base.durations import Duration, read_seconds
+from trident.base.missing_names import Missing
 from trident.base.redis_address import Address, check_url, redacted
 from trident_state.expiry import read_ttl
 from trident_state.records.forms import ValueForm
@@ -53,6 +54,8 @@ class RedisMapState:
     socketTimeout: float = 10.0
     ttlSecs: float | None = None
     writers: Writers = "driver"
+
+    Factory = Missing("use RedisMapState.opaque(url), which is Storm's factory")
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
