@@ -12,6 +12,7 @@ from trident.spouts import (
     BatchCoordinator,
     BatchSpout,
     Emitter,
+    FixedBatchSpout,
     OpaquePartitionedSpout,
     PartitionedSpout,
     SpoutKind,
@@ -340,6 +341,25 @@ def test_a_partition_that_reports_no_position_keeps_its_own() -> None:
     asked.restart()
     found.append(asked.emit("4:0"))
     assert found == [["a", "x"], ["b"], ["c"], ["d", "y"]]
+
+
+class Unready(Named):
+    """Is never ready."""
+
+    def getCoordinator(self) -> BatchCoordinator:
+        coordinator = super().getCoordinator()
+        coordinator.isReady = lambda txid: False  # type: ignore[method-assign]
+        return coordinator
+
+
+def test_a_spout_that_is_not_ready_is_left_out_of_its_groups_batch() -> None:
+    """In Trident a batch begins where one spout is ready, and then all of them are asked."""
+    topology, unready, seen = TridentTopology(), Unready(), Seen()
+    ready = topology.newStream("r", FixedBatchSpout("name string", [["a"], ["b"]]))
+    seen.watch(topology.merge(ready, topology.newStream("u", unready)))
+    with ran(topology):
+        pass
+    assert (seen.batches, unready.calls) == ([[("a",)], [("b",)]], [])
 
 
 def test_a_list_of_partitions_that_changes_while_batches_are_under_way(tmp_path: Path) -> None:
