@@ -497,3 +497,36 @@ def test_a_combine_that_a_store_calls_is_told_with_its_own_place() -> None:
     )
     with pytest.raises(StateValueError, match=where), start_local(topology) as running:
         running.processAllAvailable()
+
+
+# --- what comes too late, and what never runs ---------------------------------------------------------------------
+
+
+class Keeping(Wrong):
+    """Keeps its collector."""
+
+    kept: Any = None
+
+    def complete(self, state: list[Any], collector: Any) -> None:
+        Keeping.kept = collector
+
+
+def test_an_aggregators_collector_ends_with_its_batch() -> None:
+    topology = TridentTopology()
+    stream(topology, "n long", [(4,)]).aggregate("n", Keeping(""), "x").peek(print)
+    with start_local(topology) as running:
+        running.processAllAvailable()
+    with pytest.raises(RuntimeError, match="through a collector whose call has ended"):
+        Keeping.kept.emit(["x"])
+
+
+class Yielding(Wrong):
+    """Returns a generator from `complete`."""
+
+    def complete(self, state: list[Any], collector: Any) -> Any:
+        return (collector.emit([text]) for text in "ab")
+
+
+def test_a_complete_whose_body_nothing_runs_is_told(engine: Slots) -> None:
+    with pytest.raises(UserFunctionError, match=r"raised TypeError: it returned a generator.*in complete\(\)"):
+        leaving(engine, numbers().aggregate("n", Yielding(""), "x"))

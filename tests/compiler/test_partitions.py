@@ -313,3 +313,33 @@ def test_wrong_calls() -> None:
         numbers.name("a b")
     with pytest.raises(AttributeError, match=r"did you mean 'global_'"):
         numbers.globl  # noqa: B018
+
+
+class Late(Function):
+    """Emits through the collector of a call that has ended: in the next call, or in `cleanup`."""
+
+    outputType = "long"
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+        self.kept: list[Any] = []
+
+    def prepare(self, context: Any) -> None: ...
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        if self.when == "execute" and self.kept:
+            self.kept[0].emit([tuple.n])
+        self.kept.append(collector)
+
+    def cleanup(self) -> None:
+        if self.when == "cleanup":
+            self.kept[0].emit([1])
+
+
+@pytest.mark.parametrize("when", ["execute", "cleanup"])
+def test_a_tuple_that_comes_after_its_call_is_an_error_and_not_lost(engine: Slots, when: str) -> None:
+    topology = TridentTopology()
+    seen = stream(topology, "n long", NUMBERS).each("n", Late(when), "m")
+    seen.groupBy("m").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="late")
+    with pytest.raises(UserFunctionError, match=r"each\(Late\): Late .*through a collector whose call has ended, and"):
+        run(engine, topology)

@@ -1,6 +1,7 @@
 """Reducers and updaters over one batch and the state that the batch before left."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -421,3 +422,26 @@ def test_what_is_emitted_must_be_what_is_declared() -> None:
         UserFunctionError, match=r"emit was given 1 value\(s\), declared are 0: .*; name what .* outputFields"
     ):
         updated(update, NOTHING, ("a", 1))
+
+
+# --- what comes too late, and what never runs ---------------------------------------------------------------------
+
+
+def test_a_collector_ends_with_its_call() -> None:
+    kept: list[Any] = []
+    updated(lambda state, rows, collector: kept.append(collector), NOTHING, ("a", 1))
+    with pytest.raises(RuntimeError, match=r"emit was given \(\) through a collector whose call has ended"):
+        kept[0].emit([])
+
+
+def test_an_updater_whose_body_nothing_runs_is_told() -> None:
+    def generator(state: Any, rows: Any, collector: Any) -> Iterator[None]:
+        state.multiPut(["a"], [1])
+        yield
+
+    async def coroutine(state: Any, rows: Any, collector: Any) -> None: ...
+
+    for kind, function in (("generator", generator), ("coroutine", coroutine)):
+        expected = rf"s/1:partitionPersist\(<lambda>\): .*it returned a {kind}, whose body nothing runs: change the st"
+        with warnings.catch_warnings(action="ignore"), pytest.raises(UserFunctionError, match=expected):
+            updated(lambda state, rows, collector, call=function: call(state, rows, collector), NOTHING, ("a", 1))

@@ -183,3 +183,17 @@ def test_an_output_that_cannot_take_a_waiting_batch_may_be_removed(tmp_path: Pat
     words(changed, ["a"], ["b"]).foreachArrow(taking, name="other")
     run(changed, tmp_path)
     assert taking.calls == [(1, 1, [("a",)]), (2, 0, [("b",)])]
+
+
+def test_a_function_whose_body_nothing_runs_is_told(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def later(table: pa.Table, txid: int, attempt: int) -> Any:
+        seen.append(txid)
+        yield
+
+    topology = TridentTopology()
+    words(topology, ["a"]).foreachArrow(lambda table, txid, attempt: later(table, txid, attempt))
+    with pytest.raises(OutputError, match="it returned a generator, whose body nothing runs: hand the rows over in"):
+        run(topology, tmp_path, maxAttempts=1)
+    assert seen == []

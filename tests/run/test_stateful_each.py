@@ -355,3 +355,16 @@ def test_a_state_in_memory_without_a_checkpoint_warns_that_it_does_not_survive()
         with start_local(topology, name="t") as running:
             running.processAllAvailable(timeout=30)
     assert any("its states and its position end with this run" in str(warning.message) for warning in caught)
+
+
+def test_an_operation_whose_body_nothing_runs_is_told(tmp_path: Path) -> None:
+    def later(tuple: Any, state: KeyValueState) -> Any:
+        state.put(tuple.word, 1)
+        yield
+
+    topology = TridentTopology()
+    words(topology, ["dog"]).statefulEach(
+        lambda tuple, state: later(tuple, state), keyFields="word", valueType="long", name="held"
+    )
+    with pytest.raises(UserFunctionError, match=r"gave <generator.*tuple was \(word='dog'\) \(nothing runs its body"):
+        contents(topology, tmp_path, maxAttempts=1)

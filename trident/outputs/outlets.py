@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
 from trident.base.metrics import MetricsRegistry
+from trident.base.never_run import check_ran
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.compiler.results import Result
@@ -178,7 +179,7 @@ class _FunctionOutlet:
         where = f"{self._sink.step}: {self._sink.function_site}"
         with self._lend(result) as rows:
             try:
-                self._sink.function(rows, txid, attempt)
+                check_ran(self._sink.function(rows, txid, attempt), "hand the rows over in the function itself")
             except (Exception, SystemExit) as error:
                 # SystemExit, too: a function that calls `sys.exit` fails its batch, and is named like any other.
                 cause = translated(error)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldMember, accumulators_of
@@ -260,12 +261,11 @@ class _EmitRun:
         where, complete = self._member.where, self._member.emitting.aggregator.complete
         with where.calling("complete()"):
             for state, collector in self._groups:
-                complete(state, collector)
-        emitted = output_table(
-            where, [values for _, collector in self._groups for values in collector.emitted], self._outputs
-        )
+                check_ran(complete(state, collector), "write collector.emit([...])")
+        by_group = [collector.close() for _, collector in self._groups]
+        emitted = output_table(where, [values for rows in by_group for values in rows], self._outputs)
         columns = [emitted[name] for name in emitted.names]
-        return columns, [len(collector.emitted) for _, collector in self._groups]
+        return columns, [len(rows) for rows in by_group]
 
 
 class _PandasRun:

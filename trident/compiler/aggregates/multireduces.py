@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, UserFunctionError
+from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
@@ -70,6 +71,7 @@ class PartitionReducer:
     def __init__(self, spec: ReduceSpec) -> None:
         self._spec = spec
         self._collector = ListCollector(len(spec.outputs))
+        self._completed = False
         self._states: list[Any] = []
         self._groups: list[tuple[Any, ...]] = []
         self._index = KeyNumbers(spec.keys.types)
@@ -105,14 +107,18 @@ class PartitionReducer:
         complete, group = self._spec.reducer.complete, ()
         with Calling(lambda cause: self._failed(cause, "complete", group)):
             for state, group in zip(self._states, self._groups, strict=True):
-                complete(state, *group, self._collector)
+                check_ran(complete(state, *group, self._collector), "write collector.emit([...])")
+        self._completed = True
 
     def emitted(self, least: int = 1) -> Columns | None:
         """Return the tuples emitted since the last call; None if they are fewer than `least`."""
         rows = self._collector.emitted
+        if self._completed:
+            self._collector.close()
         if len(rows) < least:
             return None
-        self._collector.emitted = []
+        if not self._completed:
+            self._collector.emitted = []
         return output_table(self._spec.where(), rows, self._spec.outputs, "emitted")
 
     def _add_state(self, values: tuple[Any, ...]) -> None:

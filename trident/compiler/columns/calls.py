@@ -16,6 +16,7 @@ import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.never_run import NEVER_RUN
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
 from trident.compiler.columns.function_errors import Where, reason, short, typed
@@ -51,14 +52,31 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
             collector = ListCollector(width)
             if (returned := execute(values, collector)) is not None:
                 raise not_emitted(returned)
-            return collector.emitted
+            emitted, collector.emitted = collector.emitted, CLOSED  # as `close` does, without the cost of a call
+            return emitted
 
         return lambda lists, rows: map(emitted, made_tuples(make, lists, rows))
     raise TypeError(f"{operation.site} is {operation.call.value}: it has no Python form")
 
 
+class _Closed(list[tuple[Any, ...]]):
+    """The tuples of a collector whose call has ended: it takes no more."""
+
+    def append(self, values: tuple[Any, ...]) -> None:
+        raise RuntimeError(
+            f"emit was given {short(values)} through a collector whose call has ended, and the tuple would be lost: "
+            "emit through the collector of the call that runs, and not in cleanup()"
+        )
+
+
+CLOSED = _Closed()
+
+
 class ListCollector:
-    """A collector that keeps the tuples which a function emits for one input tuple."""
+    """A collector that keeps the tuples which a function emits while one call runs, or the calls for one group.
+
+    When they have ended, `close` hands the tuples over. A later emission is an error.
+    """
 
     __slots__ = ("emitted", "_width")
 
@@ -78,6 +96,11 @@ class ListCollector:
                 f"emit was given {len(values)} value(s), declared are {self._width}: {short(values)}{hint}"
             )
         self.emitted.append(tuple(values))
+
+    def close(self) -> list[tuple[Any, ...]]:
+        """Return the emitted tuples, and refuse all later ones."""
+        emitted, self.emitted = self.emitted, CLOSED
+        return emitted
 
 
 def not_emitted(returned: object) -> TypeError:
@@ -196,7 +219,15 @@ def _without_null(columns: Columns, names: tuple[str, ...]) -> list[bool]:
 
 def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKernel:
     """Return the kernel of an action. It calls the user's function for each tuple and ignores the result."""
-    return CallKernel(_calling(operation, where), lambda called: called.columns.only(after))
+
+    def ended(called: Called) -> Columns:
+        if NEVER_RUN.keys() & set(map(type, called.results)):
+            row = next(row for row, result in enumerate(called.results) if type(result) in NEVER_RUN)
+            hint = "nothing runs its body: do the work in the function itself"
+            raise where.gave(short(called.results[row]), called.columns.lists(where.inputs), row, hint)
+        return called.columns.only(after)
+
+    return CallKernel(_calling(operation, where), ended)
 
 
 # --- functions ----------------------------------------------------------------------------------------------------

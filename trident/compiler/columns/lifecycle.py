@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from trident.base.never_run import check_ran
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work
 from trident.operations.context import OperationContext, has_lifecycle
@@ -50,4 +51,4 @@ def _call(where: Where, target: Any, name: str, *args: Any) -> None:
     if not callable(method):
         return
     with where.calling(f"{name}()"):
-        method(*args)
+        check_ran(method(*args), f"do the work in {name} itself")

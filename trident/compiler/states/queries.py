@@ -149,8 +149,9 @@ def _query(asked: Question) -> Answer:
                 collector = ListCollector(len(outputs))
                 if (returned := execute(values, result, collector)) is not None:
                     raise not_emitted(returned)
-                emitted += collector.emitted
-                origins += [row] * len(collector.emitted)
+                answers = collector.close()
+                emitted += answers
+                origins += [row] * len(answers)
         added = {
             field.name: tuple_column(where, [values[at] for values in emitted], field, lists, origins.__getitem__)
             for at, field in enumerate(outputs)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from trident.base.checkpoint_size import WAY_OUT, too_large
 from trident.base.errors import StateError, StateValueError, UserFunctionError
+from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import action, emitter
 from trident.compiler.columns.columns import Columns, Kernel
@@ -41,7 +42,7 @@ def call_hook(step: StateWriter, name: str, txid: int) -> None:
     """Call a hook of a step's operation that is not part of a state update: preCommit, ackCommit."""
     assert isinstance(step, PartitionPersist) and isinstance(step.updating, Stateful)
     with _where(step).calling(f"{name}({txid})"):
-        getattr(step.updating.operation.target, name)(txid)
+        check_ran(getattr(step.updating.operation.target, name)(txid), f"do the work in {name} itself")
 
 
 def has_hook(step: StateWriter, name: str) -> bool:
@@ -112,7 +113,9 @@ class _Update:
 
     def _call(self, name: str, *args: Any) -> Any:
         with self._where.calling(f"{name}({', '.join(map(short, args))})"):
-            return getattr(self._user, name)(*args)
+            returned = getattr(self._user, name)(*args)
+            check_ran(returned, f"do the work in {name} itself")
+            return returned
 
     def _bound(self, operation: Operation) -> Operation:
         """Return the operation as a function of one tuple."""

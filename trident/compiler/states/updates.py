@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
+from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema, select
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.calls import ListCollector, output_table
@@ -105,7 +106,7 @@ def _updating(step: PartitionPersist) -> RunUpdate:
             _called(where, overlay, lambda: updating.call(state, rows, collector), state, txid)
         changes = overlay.changes()
         puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=leaving)
-        return Updated(puts, output_table(where, collector.emitted, outputs, "emitted").table(outputs))
+        return Updated(puts, output_table(where, collector.close(), outputs, "emitted").table(outputs))
 
     return update
 
@@ -120,7 +121,7 @@ def _called(
     """Call the user's updater. If a read of the store failed, raise that error, even if the updater swallowed it."""
     state.beginCommit(txid)
     try:
-        call()
+        check_ran(call(), "change the state in the function itself, and emit by collector.emit([...])")
     except (FailedException, StateError):
         if overlay.failure is None:
             raise

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import FailedException
+from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns
@@ -96,8 +97,8 @@ def _aggregating(windowing: Windowing) -> _Run:
         value = aggregator.init(number, collector)
         for at[0], row in enumerate(rows):  # noqa: B020
             aggregator.aggregate(value, row, collector)
-        aggregator.complete(value, collector)
-        return collector.emitted
+        check_ran(aggregator.complete(value, collector), "write collector.emit([...])")
+        return collector.close()
 
     return run
 

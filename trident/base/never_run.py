@@ -1,0 +1,24 @@
+"""Results of users' functions whose body has not run: generators and coroutines."""
+
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+
+NEVER_RUN: dict[type, str] = {
+    GeneratorType: "generator",
+    CoroutineType: "coroutine",
+    AsyncGeneratorType: "async generator",
+}
+"""The types of these results, each with its name."""
+
+
+def check_ran(returned: object, instead: str) -> None:
+    """Raise TypeError if a function returned a generator or a coroutine where nothing would run its body.
+
+    `instead` says what to write. A generator function itself is refused when a verb reads it; one behind a wrapper
+    shows only here.
+
+    >>> check_ran((n for n in [1]), "write a loop")
+    Traceback (most recent call last):
+    TypeError: it returned a generator, whose body nothing runs: write a loop
+    """
+    if returned is not None and (kind := NEVER_RUN.get(type(returned))) is not None:
+        raise TypeError(f"it returned a {kind}, whose body nothing runs: {instead}")
