@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from trident.base.types import arrow_type, parse_type
-from trident.base.values import NotAccepted
+from trident.base.values import NotAccepted, to_arrow
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.series import WrongDtype, from_series, to_frame, to_series
 
@@ -26,6 +26,23 @@ LATE = datetime.datetime(9999, 12, 31, 23, 59, tzinfo=datetime.UTC)  # beyond wh
 def column(kind: str, *values: Any) -> Column:
     arrow = arrow_type(parse_type(kind))
     return Column.of(pa.array(list(values), arrow))
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "array<timestamp>"])
+def test_a_function_of_tuples_gives_no_time_finer_than_a_microsecond(kind: str) -> None:
+    fine = pd.Timestamp("2024-02-29T12:00:00.000001789", tz="UTC" if kind != "timestamp_ntz" else None)
+    given = [fine] if kind.startswith("array") else fine
+    with pytest.raises(NotAccepted) as raised:
+        to_arrow([None, given], arrow_type(parse_type(kind)))
+    assert (raised.value.row, raised.value.why) == (1, "finer than a microsecond; write .floor('us')")
+    plain = fine.floor("us")
+    found = to_arrow([[plain] if kind.startswith("array") else plain], arrow_type(parse_type(kind)))
+    assert found.to_pylist() == [[plain] if kind.startswith("array") else plain]
+
+
+def test_a_column_of_floats_takes_the_nearest_number_of_its_width() -> None:
+    assert to_arrow([2**53 + 1, 1], pa.float64()).to_pylist() == [2.0**53, 1.0]
+    assert to_arrow([0.1, 1e39], pa.float32()).to_pylist() == [float(np.float32(0.1)), math.inf]
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,9 @@ def _same(value: Any) -> Any:
 def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) -> pa.Array:
     """Return the values as a column of type `kind`. Raises NotAccepted for the first value that is not of that type.
 
-    Nothing is rounded, parsed or truncated: 1.5, "1" and True are not ints; 1 is a float. `exact` is the result of
-    `are_exact`, if the caller has it already.
+    Nothing is parsed or truncated: 1.5, "1" and True are not ints, and a time finer than a microsecond is refused. 1 is
+    a float: in a column of floats a number becomes the nearest float of that width, beyond its range an infinite one,
+    as in a cast of Spark. `exact` is the result of `are_exact`, if the caller has it already.
     """
     if not (are_exact(values, kind) if exact is None else exact):
         values = [_accept_row(value, kind, row) for row, value in enumerate(values)]
@@ -197,6 +198,8 @@ def _accept_time(value: Any, kind: pa.DataType) -> Any:
         raise NotAccepted(value, kind, why="a datetime without a zone; give it a tzinfo, or declare timestamp_ntz")
     if kind.tz is None and value.tzinfo is not None:
         raise NotAccepted(value, kind, why="a datetime with a zone; declare timestamp")
+    if type(value) is not datetime.datetime and getattr(value, "nanosecond", False):  # a pandas Timestamp
+        raise NotAccepted(value, kind, why="finer than a microsecond; write .floor('us')")
     if not 1 < value.year < 9999 and not _is_in_years(value):
         raise NotAccepted(value, kind, why=OUTSIDE_YEARS)
     return value
