@@ -175,7 +175,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The options of that store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}``, as
             for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
         availableNow : bool
-            Process what the sources have now, then stop.
+            Process what the sources have now, then stop. An INACTIVE topology waits for ``running.activate()`` first.
         processingTime : duration
             The shortest time between the beginnings of two batches.
         requireExactlyOnce : bool

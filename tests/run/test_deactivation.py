@@ -89,6 +89,16 @@ def test_a_topology_that_starts_inactive_holds_its_log_and_answers(tmp_path: Pat
         wait_until(lambda: running.asOfTxid["words"] > counted)
 
 
+def test_what_is_available_now_waits_for_the_activation() -> None:
+    topology = TridentTopology()
+    source = topology.newStream("words", FixedBatchSpout("word string", [["dog"]]))
+    source.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    with start_local(topology, availableNow=True, active=False) as running:
+        assert running.awaitTermination(timeout=0.2) is False and running.state("counts").value is None
+        running.activate()
+        assert running.awaitTermination(timeout=20) is True
+
+
 def test_a_run_that_has_ended_cannot_change(tmp_path: Path) -> None:
     with start_local(counting(), name="over") as running:
         pass
