@@ -45,6 +45,7 @@ from trident_spouts.files.text import TextFormat
 from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
+from trident_spouts.option_names import known_options
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error
 
@@ -52,6 +53,14 @@ _log = logging.getLogger("trident.spouts")
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "csv", "parquet"]
 FileOrder = Literal["time", "name"]
+
+_SPARK_NAMES = {
+    "delimiter": "sep",
+    "maxBytesPerTrigger": "maxBytesPerBatch",
+    "maxFilesPerTrigger": "maxFilesPerBatch",
+    "mode": "malformed",
+}
+"""Spark's names of options that are called otherwise here."""
 
 _LISTING_SECONDS, _LISTING_SHARE = 1.0, 10
 """A listing that still has unread files is used for this many seconds, or for this multiple of the time that it took,
@@ -201,6 +210,7 @@ class FileSpout:
     not.)"""
     kind = SpoutKind.TRANSACTIONAL
 
+    @known_options(_SPARK_NAMES)
     def __init__(
         self,
         path: str | PurePath,

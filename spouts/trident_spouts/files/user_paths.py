@@ -1,9 +1,11 @@
 """The path that a user gives: on a disk, or a URL of an object store or of HDFS."""
 
 import os
+from collections.abc import Collection
 from pathlib import PurePath
 
 from trident.base.errors import TopologyError
+from trident.base.short_texts import typed_brief
 from trident.files import object_client
 from trident.files.object_client import bucket_of
 from trident.files.object_options import Storage
@@ -18,11 +20,18 @@ _SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
 
 
 def absolute(path: str | PurePath) -> str:
-    """Return an absolute path, or the URL unchanged. Raises TopologyError for a URL that cannot be read.
+    """Return an absolute path, or the URL unchanged.
+
+    Raises TopologyError for a URL that cannot be read, and for what is no path.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
     """
+    if isinstance(path, bytes) or not isinstance(path, str | os.PathLike):
+        several = "; for several files give a glob, such as 'in/*.json', or a manifest" if _several(path) else ""
+        raise TopologyError(
+            f"FileSpout: path={typed_brief(path)}: expected one path, a text or a pathlib.Path{several}"
+        )
     text = os.fspath(path)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
@@ -38,6 +47,10 @@ def absolute(path: str | PurePath) -> str:
             f"FileSpout: {_hidden(text)!r} holds credentials; give them to the environment, or by storage="
         )
     return text
+
+
+def _several(path: object) -> bool:
+    return isinstance(path, Collection) and not isinstance(path, bytes)
 
 
 def _hidden(url: str) -> str:

@@ -501,6 +501,20 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         ({"encodingErrors": "ignore"}, TopologyError, "encodingErrors='ignore' is not one of 'strict', 'replace'"),
         ({"malformed": "skip"}, TopologyError, "malformed='skip' is not one of 'fail', 'keep'"),
         (
+            {"path": ["a.json", "b.json"]},
+            TopologyError,
+            "FileSpout: path=['a.json', 'b.json'] (list): expected one path, a text or a pathlib.Path; for several "
+            "files give a glob, such as 'in/*.json', or a manifest",
+        ),
+        ({"path": None}, TopologyError, "path=None (NoneType): expected one path, a text or a pathlib.Path"),
+        (
+            {"delimiter": ";"},
+            TopologyError,
+            "FileSpout: there is no option 'delimiter'; it takes path, format, schema, ",
+        ),
+        ({"delimiter": ";"}, TypeError, "storage; did you mean 'sep'?"),
+        ({"maxFilePerBatch": 3}, TopologyError, "did you mean 'maxFilesPerBatch'?"),
+        (
             {"path": "ftp://host/x"},
             TopologyError,
             "expected a path, or a URL (s3://, s3a://, gs://, az://, abfs://, abfss://, hdfs://, viewfs://) with its "
