@@ -8,7 +8,7 @@ import pytest
 
 from tests.reads.reading_kit import States, state_node
 from trident import TridentTopology
-from trident.base.errors import StateError
+from trident.base.errors import StateError, UserFunctionError
 from trident.operations.builtin_aggregators import Count, Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_view import StateDescription, StateView
@@ -111,6 +111,36 @@ def test_a_dict_of_a_state_that_is_written_meanwhile_is_as_of_one_txid() -> None
     states, counts = view_of(state_node("counts", aggregator=Disturbed()), dict.fromkeys(words, 1))
     assert dict(counts) == dict.fromkeys(words, 1)
     assert states.txids["g"] == 4 and dict(counts) == dict.fromkeys(words, 4)
+
+
+class Inverse(Sum):
+    def present(self, acc: int) -> float:
+        return 1 / acc
+
+
+def test_a_present_that_raises_is_told_with_state_key_and_function() -> None:
+    _, inverse = view_of(state_node("inverse", aggregator=Inverse()), {"a": 2, "b": 0})
+    said = (
+        r"state 'inverse', word='b': Inverse.present \(test_state_mapping.py:\d+\) raised ZeroDivisionError: "
+        r"division by zero; the stored value was 0"
+    )
+    for read in (lambda: list(inverse.items()), lambda: inverse["b"], inverse.toArrow, inverse.values):
+        with pytest.raises(UserFunctionError, match=said) as failed:
+            list(read())  # type: ignore[call-overload]
+        assert isinstance(failed.value.__cause__, ZeroDivisionError)
+    assert inverse.multiGet(["a", "c"]) == [0.5, None]
+
+
+def test_a_present_of_several_aggregates_that_raises_is_told_too() -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string, n long", [[("a", 0)]]))
+    several = {"c": Count(), "i": Inverse("n")}
+    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), several, name="both")
+    with start_local(topology) as running:
+        running.processAllAvailable()
+        for read in (running.state("both").toArrow, lambda: running.state("both")["a"]):
+            with pytest.raises(UserFunctionError, match=r"'both', word='a': Inverse.present \(test_state_map.*Zero"):
+                read()
 
 
 def test_what_is_asked_after_a_listing_is_read_anew() -> None:

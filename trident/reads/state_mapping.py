@@ -34,8 +34,8 @@ class StateMapping(Mapping[Any, Any]):
         """Return the number of entries that have a value, as of one txid."""
 
     @abstractmethod
-    def _presented(self, values: list[Any]) -> list[Any]:
-        """Return stored values in the form in which readers see them."""
+    def _presented(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
+        """Return stored values, those of `entries`, in the form in which readers see them."""
 
     @abstractmethod
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
@@ -123,7 +123,7 @@ class Listings:
         self,
         entries: Callable[[int | None], pa.Table],
         count: Callable[[], int],
-        present: Callable[[list[Any]], list[Any]],
+        present: Callable[[list[Any], pa.RecordBatch], list[Any]],
         unreadable: Callable[[pa.RecordBatch, OutsideYears], Exception],
     ) -> None:
         self.entries, self._count, self._present, self._unreadable = entries, count, present, unreadable
@@ -162,12 +162,12 @@ class Listings:
     def values_of(self, table: pa.Table) -> Iterator[Any]:
         """Yield the values of a table of entries, as readers see them, page by page."""
         for page in _pages(table):
-            yield from self._present(self._values(page))
+            yield from self._present(self._values(page), page)
 
     def pairs_of(self, table: pa.Table) -> Iterator[tuple[Any, Any]]:
         """Yield the (key, value) pairs of a table of entries, page by page."""
         for page in _pages(table):
-            yield from zip(self._keys(page), self._present(self._values(page)), strict=True)
+            yield from zip(self._keys(page), self._present(self._values(page), page), strict=True)
 
     def _keys(self, page: pa.RecordBatch) -> list[Any]:
         try:

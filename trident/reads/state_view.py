@@ -1,6 +1,7 @@
 """The view of a state for its readers: ``running.state("counts")["dog"]``."""
 
 import html
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -8,13 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident.base.callsite import CallSite, site_of
 from trident.base.checks import check_whole_number
-from trident.base.errors import StateError, StateKeyError, StateKeyNotFoundError, StateValueError, TridentError
+from trident.base.errors import (
+    StateError,
+    StateKeyError,
+    StateKeyNotFoundError,
+    StateValueError,
+    TridentError,
+    UserFunctionError,
+)
 from trident.base.html_table import html_table
-from trident.base.names import quote
+from trident.base.names import brief, quote
+from trident.base.step import is_ours
 from trident.base.values import NotAccepted, OutsideYears, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
-from trident.operations.bundles import presented
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
@@ -261,7 +270,7 @@ class StateView(StateMapping):
         """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
         *keys, values = table.columns
         columns = [
-            column if present is None else pa.array([presented(present, value) for value in to_python(column)])
+            column if present is None else pa.array(self._shown_by(present, to_python(column), table))
             for present, column in zip(parts.values(), values.flatten(), strict=True)
         ]
         return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
@@ -333,7 +342,7 @@ class StateView(StateMapping):
             values = to_python(column)
         except OutsideYears as error:
             raise self._unreadable(table, error) from None
-        return self._presented(values), txid
+        return self._presented(values, table), txid
 
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         key = entry_text(entries.select(self._shape.keys.names), error.row)
@@ -342,9 +351,26 @@ class StateView(StateMapping):
             f"toArrow() shows it all the same; dropState(name, {self.name!r}, ...) lets the state begin anew without it"
         )
 
-    def _presented(self, values: list[Any]) -> list[Any]:
-        present = self._present
-        return values if present is None else [None if value is None else present(value) for value in values]
+    def _presented(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
+        return values if self._present is None else self._shown_by(self._present, values, entries)
+
+    def _shown_by(
+        self, present: Callable[[Any], Any], values: list[Any], entries: pa.Table | pa.RecordBatch
+    ) -> list[Any]:
+        """Return what an aggregator's `present` gives for the values of these entries; null for null."""
+        shown: list[Any] = []
+        try:
+            for value in values:
+                shown.append(None if value is None else present(value))
+        except TridentError:
+            raise
+        except Exception as error:
+            key = entry_text(entries.select(self._shape.keys.names), len(shown))
+            raise UserFunctionError(
+                f"state {self.name!r}{key and f', {key}'}: {_raising(present, error)} raised {type(error).__name__}: "
+                f"{error}; the stored value was {brief(values[len(shown)])}"
+            ) from error
+        return shown
 
     def _entries(self, limit: int | None) -> pa.Table:
         return self._table(limit)[0]
@@ -429,3 +455,13 @@ class StateView(StateMapping):
 def _rows_without_columns(count: int) -> pa.Table:
     """Return the key table of a global state. It has rows but no columns; `pa.table({})` would have no rows."""
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))])
+
+
+def _raising(present: Callable[[Any], Any], error: Exception) -> CallSite:
+    """Return the user's function that raised; `present` may be the library's, which presents several values by it."""
+    site = site_of(present)
+    if is_ours(site.file):
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if not is_ours(frame.f_code.co_filename):
+                return CallSite(frame.f_code.co_qualname, frame.f_code.co_filename, line)
+    return site
