@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trident import Count, TridentTopology, publishedFiles, readParquet
 from trident.compiler.spark.engine import SparkEngine
-from trident.errors import LogCorruptError
+from trident.errors import LogCorruptError, OutputError
 from trident.run.start import start_on
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
@@ -47,6 +47,21 @@ def test_the_tuples_and_the_new_values_of_every_batch_come_as_dataframes(spark: 
     assert found["plain"] == [(1, [("a",), ("a",), ("b",)]), (2, []), (3, [("b",)])]
     assert found["loud"] == [(1, [("a", "A"), ("a", "A"), ("b", "B")]), (2, []), (3, [("b", "B")])]
     assert found["totals"] == [(1, [("a", 2), ("b", 1)]), (2, []), (3, [("b", 2)])]
+
+
+def test_what_spark_refuses_in_a_function_has_the_name_that_spark_gives_it(spark: SparkSession, tmp_path: Path) -> None:
+    def take(df: DataFrame, txid: int, attempt: int) -> None:
+        df.select("wort").show()
+
+    topology = TridentTopology()
+    topology.newStream("words", FixedBatchSpout("word string", WORDS)).foreachBatch(take)
+    where = r"words/1:foreachBatch.*: take \(test_outputs_spark.py:\d+\)"
+    said = rf"{where} raised AnalysisException: \[UNRESOLVED_COLUMN.*wort.*; it was called with batch 1, attempt 0"
+    with (
+        pytest.raises(OutputError, match=said),
+        topology.start(spark, name="t", checkpointLocation=str(tmp_path), maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
 
 
 def test_a_large_batch_is_read_where_it_was_frozen_and_checked_there(spark: SparkSession, tmp_path: Path) -> None:

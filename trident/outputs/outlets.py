@@ -19,6 +19,7 @@ from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.compiler.results import Result
 from trident.compiler.spark.errors import translated
+from trident.compiler.spark.expression_errors import FAILED
 from trident.compiler.spark.frozen_files import read_frozen, read_whole
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import NEVER_PASSING
@@ -204,5 +205,8 @@ class _FunctionOutlet:
 
 
 def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:
-    what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+    text = str(cause)
+    if text.startswith(FAILED) and cause.__cause__ is not None:  # of the function's own DataFrames, with Spark's name
+        cause, text = cause.__cause__, text.removeprefix(FAILED)
+    what = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
     return kind(f"{where} raised {what}; it was called with batch {txid}, attempt {attempt}")

@@ -18,6 +18,9 @@ from trident.plan.nodes import Aggregate, Node, PersistentAggregate, WindowPanes
 
 _SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)
 _CALLED = re.compile(r'\s*== DataFrame ==\n("[^"\n]*") was called from\n([^\n]*?):(\d+)')
+FAILED = "an expression failed in Spark: "
+"""The beginning of a message that names no step."""
+
 _OF_DECIMALS = "Overflow in sum of decimals"
 _NAMED = 5
 """The number of steps that a message names at most."""
@@ -25,6 +28,7 @@ _NAMED = 5
 
 def expression_error(said: str, context: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError:
     """Return the error for an expression of these nodes. `said` is Spark's message, `context` what follows it."""
+    said = said.rstrip("; ")
     native = [(node, operation) for node in nodes if (operation := _native(node)) is not None]
     part, call = _part(context), _CALLED.match(context)
     if part:
@@ -44,7 +48,7 @@ def expression_error(said: str, context: str, nodes: Iterable[Node], cause: Base
     if steps:
         names = ", ".join(f"{step.step}: {step.site}" for step in steps[:_NAMED])
         where += f"; the steps with expressions are {names}{', ...' if len(steps) > _NAMED else ''}"
-    error = UserFunctionError(f"an expression failed in Spark: {said}{where}")
+    error = UserFunctionError(f"{FAILED}{said}{where}")
     error.__cause__ = cause
     return error
 
