@@ -161,6 +161,9 @@ def test_a_choice_of_letters_that_fails_is_told_with_its_line_and_puts_none_back
             UserFunctionError, match=r"where raised PySparkAttributeError: .*; the letter .*replay\.py:\d+"
         ):
             running.replayDeadLetters("lines", where=lambda letter: letter.wrong == 1)
+        fields = r"PySparkValueError: .*; a letter has the fields id, stream, .*error, .*; the letter was Row"
+        with pytest.raises(UserFunctionError, match=fields):
+            running.replayDeadLetters("lines", where=lambda letter: letter["err"] == 1)
         with pytest.raises(TopologyError, match=r"where=\"error == 'ValueError'\": expected a function of a letter"):
             running.replayDeadLetters("lines", where="error == 'ValueError'")  # type: ignore[arg-type]
         running.processAllAvailable(timeout=20)

@@ -79,6 +79,7 @@ def test_answers_go_on_while_the_driver_stops_and_starts_again(tmp_path: Path) -
         ("served_counting", "expected module:topology"),
         ("no_such_module:topology", "there is no module 'no_such_module'"),
         ("served_counting:nothing", "has no 'nothing'"),
+        ("served_counting:topolgy", "has no 'topolgy'; did you mean 'topology'?"),
         ("served_counting:feeder", "is a FeederBatchSpout"),
     ],
 )

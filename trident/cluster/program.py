@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from trident.base.errors import TopologyError
+from trident.base.names import did_you_mean
 from trident.topology import TridentTopology
 
 
@@ -23,13 +24,16 @@ def imported(program: str) -> TridentTopology:
     """Return the topology that ``module:name`` names. Python may find the module anywhere."""
     module, attribute = split(program)
     try:
-        found: Any = getattr(importlib.import_module(module), attribute)
+        imported_module = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
         raise TopologyError(f"{program!r}: there is no module {module!r} here or among the packages") from None
+    try:
+        found: Any = getattr(imported_module, attribute)
     except AttributeError:
-        raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}") from None
+        near = did_you_mean(attribute, (name for name in vars(imported_module) if not name.startswith("_")))
+        raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}{near}") from None
     topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
     if not isinstance(topology, TridentTopology):
         raise TopologyError(f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function of one")

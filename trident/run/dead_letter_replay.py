@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
 
 from trident.base.callsite import site_of
@@ -66,7 +67,10 @@ def _wanted(letter: Row, where: Where) -> bool:
     try:
         return bool(where(letter))
     except Exception as error:
+        # A Row raises errors of PySpark for a field that it has not.
+        unknown = isinstance(error, AttributeError | LookupError | PySparkException)
+        fields = f"a letter has the fields {', '.join(letter.__fields__)}; " if unknown else ""
         raise UserFunctionError(
-            f"replayDeadLetters: where raised {type(error).__name__}: {error}; the letter was {brief(letter)} "
+            f"replayDeadLetters: where raised {type(error).__name__}: {error}; {fields}the letter was {brief(letter)} "
             f"[{site_of(where)}]"
         ) from error
