@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import types as kinds
+from pyspark.errors import PySparkException
 
 from trident.base.errors import StateShapeError
 from trident.base.names import quote
+from trident.base.values import type_name
 
 _PLAIN = {
     str(kind): kind
@@ -62,6 +64,27 @@ def read_fingerprint(text: str) -> Fingerprint:
     value = reader.type()
     reader.take(" by ")
     return Fingerprint(keys, value, reader.rest())
+
+
+def shown_shapes(one: str, other: str) -> tuple[str, str]:
+    """Return two fingerprints as messages show them, with types in the form in which a user declares them.
+
+    If they differ and would look alike, or one cannot be read, they are returned as they are.
+
+    >>> shown_shapes("(word string) -> int64 by Count", "(day date32[day]) -> int64 by Count")
+    ('(word string) -> bigint by Count', '(day date) -> bigint by Count')
+    """
+    try:
+        shown = _shown(one), _shown(other)
+    except (StateShapeError, PySparkException):  # of another version; or a type that Spark does not have
+        return one, other
+    return (one, other) if shown[0] == shown[1] and one != other else shown
+
+
+def _shown(text: str) -> str:
+    fingerprint = read_fingerprint(text)
+    keys = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fingerprint.keys)
+    return f"({keys}) -> {type_name(fingerprint.value)} by {fingerprint.aggregator}"
 
 
 def type_text(kind: pa.DataType) -> str:

@@ -80,7 +80,7 @@ def test_a_state_that_another_program_wrote_is_refused(tmp_path: Path) -> None:
     other = TridentTopology()
     numbers = other.newStream("words", FixedBatchSpout("word bigint", [[(1,)]]))
     numbers.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    with pytest.raises(StateShapeError, match=r"holds \(word string\) -> int64 by Count, and this program writes"):
+    with pytest.raises(StateShapeError, match=r"holds \(word string\) -> bigint by Count, and this program writes"):
         openTopology(other, name="wc", checkpointLocation=tmp_path)
     other = TridentTopology()
     words = other.newStream("words", FixedBatchSpout("word string", [[("a",)]]))

@@ -46,37 +46,37 @@ def kept_by(keys: str, how: Any, state: Any, inputs: str | None = "n", name: str
     return topology
 
 
-WAS = "(word string) -> int64 by Sum"
+WAS = "(word string) -> bigint by Sum"
 
 CHANGES = {
     "aggregator": (
         lambda state: kept_by("word", Max(), state),
-        "(word string) -> int64 by Max (another aggregator)",
+        "(word string) -> bigint by Max (another aggregator)",
     ),
     "an own aggregator": (
         lambda state: kept_by("word", Longest(), state),
-        "(word string) -> int64 by Longest (another aggregator)",
+        "(word string) -> bigint by Longest (another aggregator)",
     ),
     "count": (
         lambda state: kept_by("word", Count(), state, None),
-        "(word string) -> int64 by Count (another aggregator)",
+        "(word string) -> bigint by Count (another aggregator)",
     ),
     "key types": (
         lambda state: kept_by("day", Sum(), state),
-        "(day date32[day]) -> int64 by Sum (other key types)",
+        "(day date) -> bigint by Sum (other key types)",
     ),
     "one more key": (
         lambda state: kept_by("word, other", Sum(), state),
-        "(word string, other string) -> int64 by Sum (other key types)",
+        "(word string, other string) -> bigint by Sum (other key types)",
     ),
-    "no key": (lambda state: kept_by("", Sum(), state), "() -> int64 by Sum (other key types)"),
+    "no key": (lambda state: kept_by("", Sum(), state), "() -> bigint by Sum (other key types)"),
     "key names": (
         lambda state: kept_by("other", Sum(), state),
-        "(other string) -> int64 by Sum (other names of the key fields)",
+        "(other string) -> bigint by Sum (other names of the key fields)",
     ),
     "all": (
         lambda state: kept_by("day", Max(), state, "small"),
-        "(day date32[day]) -> int32 by Max (other key types, another value type, another aggregator)",
+        "(day date) -> int by Max (other key types, another value type, another aggregator)",
     ),
 }
 

@@ -257,8 +257,8 @@ BOTH = {"n": Count(), "total": Sum("n")}
 def test_one_aggregator_and_several_later_are_refused(make_state: MakeState, tmp_path: Path) -> None:
     told = refusal(BOTH, Sum(), make_state(), tmp_path)
     assert told.startswith(
-        "state 'totals' holds (word string) -> int64 by Sum, the topology declares (word string) -> "
-        "struct<n: int64, total: int64> by {n: Count, total: Sum} (another value type, one aggregator then, several "
+        "state 'totals' holds (word string) -> bigint by Sum, the topology declares (word string) -> "
+        "struct<n:bigint,total:bigint> by {n: Count, total: Sum} (another value type, one aggregator then, several "
         "now). Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew"
     )
 

@@ -30,6 +30,7 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
+from trident_state.fingerprint import shown_shapes
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _TIMEOUT_SECONDS = 300.0
@@ -181,7 +182,8 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:
     """Raise StateShapeError if the program that wrote a state differs from the one that reads it."""
     if stored != shape.fingerprint:
-        raise StateShapeError(f"{where} holds {stored}, and this program writes {shape.fingerprint}")
+        held, written = shown_shapes(stored, shape.fingerprint)
+        raise StateShapeError(f"{where} holds {held}, and this program writes {written}")
     if kind is not None and kind is not declared:
         raise StateShapeError(f"{where} is {kind.value}, and in this program {declared.value}")
 

@@ -11,6 +11,7 @@ from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StaticState
+from trident_state.fingerprint import shown_shapes
 from trident_state.incarnation import Incarnation
 from trident_state.messages import Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -77,8 +78,10 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
             f"{node.state.factory!r} yet; start its writer first, or correct the names"
         )
     # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
-    held = (report.fingerprint or "").rpartition(" by ")[0]
-    if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
+    held, declared = ((text or "").rpartition(" by ")[0] for text in (report.fingerprint, shape.fingerprint))
+    if held != declared:
+        shown = shown_shapes(f"{held} by put", f"{declared} by put")
+        held, declared = (text.removesuffix(" by put") for text in shown)
         raise StateShapeError(
             f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
             f"declared is {declared}; keyFields and valueType are its own types, here "

@@ -6,7 +6,7 @@ from trident.log.protocol import LogReading
 from trident.plan.nodes import StateWriter
 from trident.plan.watermark_names import dropped_by
 from trident.recovery.settings import Settings
-from trident_state.fingerprint import Fingerprint, read_fingerprint
+from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
 from trident_state.messages import StoreReport
 from trident_state.state_shape import StateShape
 from trident_state.store import StateFactory
@@ -19,8 +19,9 @@ def check_same_shape(
     name, factory = node.state.name, node.state.factory
     kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
     if report.fingerprint is not None and not shape.fits(report.fingerprint):
+        held, declared = shown_shapes(report.fingerprint, shape.fingerprint)
         raise StateShapeError(
-            f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
+            f"state {name!r} holds {held}, the topology declares {declared} "
             f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
         )
     if report.kind is not None and report.kind is not kind:

@@ -21,6 +21,7 @@ from trident.base.errors import FencedError, StateOwnedError, StateShapeError
 from trident.files.store import FileStore
 from trident_state.binary import in_halves
 from trident_state.expiry import Expiry
+from trident_state.fingerprint import shown_shapes
 from trident_state.keys import hash_keys
 from trident_state.memory.entries import Cells, Column, Entries, Triples
 from trident_state.memory.key_index import Keys, Slots
@@ -250,9 +251,10 @@ class Snapshots:
                 f"{self._where}: the snapshot in its place belongs to {manifest.identity}, this is {self._identity}"
             )
         if not self._shape.fits(manifest.fingerprint) or manifest.kind is not self._kind:
+            held, declared = shown_shapes(manifest.fingerprint, self._shape.fingerprint)
             raise StateShapeError(
-                f"{self._where}: its snapshot holds {manifest.kind.value} {manifest.fingerprint}, "
-                f"the topology declares {self._kind.value} {self._shape.fingerprint}"
+                f"{self._where}: its snapshot holds {manifest.kind.value} {held}, "
+                f"the topology declares {self._kind.value} {declared}"
             )
 
 

@@ -138,7 +138,7 @@ def test_another_shape_is_reported_and_not_read(setting: Setting, home: FileHome
         store = opened(other, home)
         report = store.report()
         assert (report.fingerprint, report.kind) == (setting.shape.fingerprint, setting.kind)
-        with pytest.raises(StateShapeError, match=r"its snapshot holds opaque \(word string\) -> int64 by Count, the"):
+        with pytest.raises(StateShapeError, match=r"its snapshot holds opaque \(word string\) -> bigint by Count, the"):
             store.acquire(SECOND)
 
 
