@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import Serving
-from trident.errors import StateKeyError
+from trident.errors import ServerError, StateKeyError
 
 
 def test_one_key(serving: Serving) -> None:
@@ -12,6 +12,14 @@ def test_one_key(serving: Serving) -> None:
     missing = serving.get("/state/counts/unicorn")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "StateKeyNotFoundError")
     assert serving.get("/state/cuonts/dog").status_code == 404
+
+
+def test_a_state_that_is_not_there_is_a_server_error_that_lists_those_that_are(serving: Serving) -> None:
+    with (
+        serving.client() as client,
+        pytest.raises(ServerError, match="StateNotFound: no state 'count'; the states are"),
+    ):
+        client.get("count", "dog")
 
 
 def test_several_keys_in_one_read(serving: Serving) -> None:
