@@ -11,7 +11,7 @@ import pyarrow as pa
 from tests.simulator.changing.programs import Shape, program_of
 from tests.simulator.driver import Gate as Gate
 from tests.simulator.fake_log import FakeLog, LogDisk
-from tests.simulator.memo import remembered
+from tests.simulator.memo import content, remembered
 from tests.simulator.patches import Folder, Kept, Turns
 from tests.simulator.scheduler import Pool
 from trident.access import removal
@@ -233,6 +233,10 @@ class _Looking:
         return getattr(self._log, name)
 
 
+def _content(rows: Any) -> Any:
+    return tuple(rows) if isinstance(rows, list) else content(rows)
+
+
 def patched() -> list[tuple[Any, str, Any]]:
     """What is put in the place of what, beside that of the unchanging programs."""
     from types import SimpleNamespace
@@ -240,7 +244,7 @@ def patched() -> list[tuple[Any, str, Any]]:
     from tests.simulator.patches import Clock
 
     locks = SimpleNamespace(Lock=Turns, RLock=Turns)
-    table = remembered(user_calls.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
+    table = remembered(user_calls.table_of, lambda rows, schema, where: (_content(rows), id(schema)))
     return [
         *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, attempt_runs)),
         (user_calls, "table_of", table),
