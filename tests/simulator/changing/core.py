@@ -355,8 +355,9 @@ def reader(world: "World", state: str) -> MemoryReplica:
     """A state in memory, opened from outside."""
     files = _Place().place("sim")
     log = look_at_log(world)
-    fingerprint = MemoryReplica(log, files, state, None).fingerprint
-    return MemoryReplica(log, files, state, _combine(fingerprint, _known(fingerprint, state, None)))
+    probe = MemoryReplica(log, files, state, None)
+    combine = _combine(probe.manifest, probe.fingerprint, _known(probe.fingerprint, state, None))
+    return MemoryReplica(log, files, state, combine)
 
 
 __all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]
