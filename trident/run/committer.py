@@ -422,7 +422,8 @@ class Committer:
         """Return the txid as of which a query of batch `txid` reads its state: the previous batch's, or `txid` itself.
 
         `txid` is for a query whose tuples come from the update of the same state. Any other query sees the state as it
-        was before the batch, even if the state holds the batch already, because an earlier stage has written it.
+        was before the batch, even if the state holds the batch already, because an earlier stage has written it
+        (docs/decisions/0046).
         """
         state = step.updated.state.name
         as_of = txid if step in self._behind_update else txid - 1
