@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from trident.base.errors import StateError, StateRecoveringError
+from trident.base.errors import StateEndedError, StateRecoveringError
 from trident_state.state_shape import StateIdentity, StateKind
 
 
@@ -25,8 +25,8 @@ class Incarnation:
     def check(self, found: "Incarnation | None") -> None:
         """Refuse a read of another incarnation than this one, which was opened. None: the state, or a part, is gone.
 
-        Raises StateError if the state was dropped or reset. Raises StateRecoveringError if the store lost the state, or
-        fell back to an earlier incarnation: its driver heals it, and then this one is there again.
+        Raises StateEndedError if the state was dropped or reset. Raises StateRecoveringError if the store lost the
+        state, or fell back to an earlier incarnation: its driver heals it, and then this one is there again.
         """
         if found == self:
             return
@@ -41,7 +41,7 @@ class Incarnation:
                 f"{where}: its store fell back to before it was dropped; its driver heals it when the topology next "
                 f"runs"
             )
-        raise StateError(
+        raise StateEndedError(
             f"{where} was {'dropped' if same_log else 'dropped or reset'} while it was open, and began anew after txid "
             f"{found.birth}: open it again; a topology that reads it has to be started again"
         )

@@ -127,9 +127,10 @@ def test_an_overflow_is_told_with_its_place_and_without_advice_that_cannot_be_fo
     numbers = TridentTopology().newStream("numbers", FixedBatchSpout("n long", [[2**63 - 1, 1]]))
     with pytest.raises(UserFunctionError) as raised:
         numbers.each(expr("n + 1"), "m long").take(1)
-    assert str(raised.value) == (
-        "an expression failed in Spark in 'n + 1': overflow. Use 'try_add' to tolerate overflow and return NULL "
-        "instead. [ARITHMETIC_OVERFLOW]"
+    assert re.fullmatch(
+        r"numbers/1:each\(expr\): expr\('n \+ 1'\) \(test_spark_errors.py:\d+\) failed in Spark: overflow. "
+        r"Use 'try_add' to tolerate overflow and return NULL instead. \[ARITHMETIC_OVERFLOW\]",
+        str(raised.value),
     )
     with pytest.raises(
         UserFunctionError, match="^numbers/3:aggregate.Sum.: the sum of 'm' is beyond bigint; make its in"

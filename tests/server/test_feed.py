@@ -228,6 +228,9 @@ def test_a_state_that_is_dropped_ends_the_feed(shared_redis: RedisServer, tmp_pa
             next(changes)
         with pytest.raises(StateEndedError, match="of another life of it"):
             next(client.changes("counts", after=place))
+        with pytest.raises(StateEndedError, match="was dropped while it was open.*: open it again"):
+            next(client.changes("counts", snapshot=True))
+    with served(tmp_path, factory) as stack, DRPCClient(stack.server.url) as client:  # type: ignore[attr-defined]
         assert list(next(client.changes("counts", snapshot=True)).rows) == [("cow", 1)]
 
 

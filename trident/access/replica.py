@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import LogError, StateError, StateLostError, StateShapeError
+from trident.base.errors import LogError, StateEndedError, StateError, StateLostError, StateShapeError
 from trident.compiler.states.shapes import bundle_names
 from trident.files.store import FileStore
 from trident.log.frozen_batches import FrozenBatches
@@ -194,10 +194,10 @@ class MemoryReplica:
         self._incarnation, self._group = incarnation, birth.group
         return text, manifest
 
-    def _dropped(self, message: str) -> StateError:
-        """Drop the copy, which may hold batches of another incarnation. Return a StateError with this message."""
+    def _dropped(self, message: str) -> StateEndedError:
+        """Drop the copy, which may hold batches of another incarnation. Return a StateEndedError with this message."""
         self._store = None
-        return StateError(message)
+        return StateEndedError(message)
 
 
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])

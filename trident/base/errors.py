@@ -244,11 +244,11 @@ class SnapshotMovedError(StateError):
 
 
 class StateEndedError(StateError):
-    """The feed of a state's changes has ended, because the state was dropped or reset, or began anew.
+    """The state that a reader had opened was dropped or reset, or began anew.
 
-    A copy that a reader made from the feed is void.
-
-    Begin again with a snapshot: ``client.changes(name, snapshot=True)``.
+    What the reader holds of it is void, and a feed of its changes ends. Open the state again (`openState`,
+    `openTopology`); start a topology again that reads it; begin a feed again with a snapshot:
+    ``client.changes(name, snapshot=True)``.
     """
 
 

@@ -22,7 +22,7 @@ _ERRORS = {
     405: "the path has other methods; the header Allow names them",
     408: "the body took too long",
     409: "this server is behind minTxid",
-    410: "the place is of another life of the state, which was dropped or reset",
+    410: "the state was dropped or reset since the server opened it, or since the place of the feed",
     413: "the body is too large, or asks for too many keys",
     415: "the body is not JSON",
     421: "the Host header names a host that the server does not know",
@@ -77,7 +77,9 @@ def _function(function: DRPCFunction, limits: Limits) -> dict[str, Any]:
     rows = {"fields": _TEXTS, "rows": {"type": "array", "items": {"type": "array"}}, **_FRESH}
     return {
         **_operation(
-            f"Ask {function.signature}", _answer(rows), [400, 401, 403, 404, 408, 409, 413, 415, 421, 500, 503, 504]
+            f"Ask {function.signature}",
+            _answer(rows),
+            [400, 401, 403, 404, 408, 409, 410, 413, 415, 421, 500, 503, 504],
         ),
         "requestBody": _body(body),
     }
@@ -87,7 +89,7 @@ def _multi_get(view: StateView, limits: Limits) -> dict[str, Any]:
     keys = {"type": "array", "items": _key(view.keyFields), "description": f"at most {limits.keys}"}
     body = _object({"keys": keys, "minTxid": _TXIDS}, ["keys"])
     values = {"values": {"type": "array", "items": schema_of(view.valueType)}, **_FRESH}
-    errors = [400, 401, 403, 404, 408, 409, 413, 415, 421, 503, 504]
+    errors = [400, 401, 403, 404, 408, 409, 410, 413, 415, 421, 503, 504]
     return {**_operation(f"Read values of state {view.name}, all as of one batch", _answer(values), errors)} | {
         "requestBody": _body(body)
     }
@@ -96,7 +98,7 @@ def _multi_get(view: StateView, limits: Limits) -> dict[str, Any]:
 def _get(view: StateView) -> dict[str, Any]:
     key = {"name": "key", "in": "path", "required": True, "schema": {"type": "string"}}
     value = _answer({"value": schema_of(view.valueType), **_FRESH})
-    operation = _operation(f"Read one value of state {view.name}", value, [400, 401, 403, 404, 421, 503, 504])
+    operation = _operation(f"Read one value of state {view.name}", value, [400, 401, 403, 404, 410, 421, 503, 504])
     return {**operation, "parameters": [key]}
 
 
@@ -112,7 +114,9 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
         **_FRESH,
     }
     operation = _operation(
-        f"Read a page of state {view.name}, or its greatest values", _answer(rows), [400, 401, 403, 404, 421, 503, 504]
+        f"Read a page of state {view.name}, or its greatest values",
+        _answer(rows),
+        [400, 401, 403, 404, 410, 421, 503, 504],
     )
     return {**operation, "parameters": [{"name": name, "in": "query", "schema": each} for name, each in asked.items()]}
 

@@ -152,7 +152,7 @@ def test_a_repr_shows_what_was_given_and_no_password() -> None:
     ("arguments", "message"),
     [
         ({"url": "http://x"}, "RedisStreamSpout: url 'http://x': expected redis://, rediss://"),
-        ({"url": 7}, "RedisStreamSpout: url=7: expected text"),
+        ({"url": 7}, r"RedisStreamSpout: url=7 \(int\): expected text"),
         ({"streams": []}, r"streams=\[\]: expected the key of a stream, or several"),
         ({"streams": 7}, "streams=7: expected the key of a stream, or several"),
         ({"streams": ["a", "a"]}, "the stream 'a' comes twice"),
