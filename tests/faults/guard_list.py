@@ -262,6 +262,22 @@ GUARDS = [
         "tests/recovery/test_program_compatibility.py -k dropped",
     ),
     Guard(
+        "a query behind another state step",
+        "a query in a later stage sees what the batch itself has made of its state, which depends on steps before it",
+        "trident/run/committer.py",
+        "as_of = txid if step in self._behind_update else txid - 1",
+        "as_of = txid if state in self.stores and self.stores[state].groups_of()[0].marker == txid else txid - 1",
+        "tests/conformance/test_persistent.py -k what_stands_before",
+    ),
+    Guard(
+        "metadata, copied",
+        "a spout that moves the position that it was given loses tuples when the batch fails",
+        "spouts/trident_spouts/user_calls.py",
+        "function, *map(copied, arguments), **asked)",
+        "function, *arguments, **asked)",
+        "tests/spouts/test_reused_objects.py -k log_says",
+    ),
+    Guard(
         "update, frozen",
         "what a user's code made of a state is made again, of a state that was written in parts",
         "trident/run/committer.py",
