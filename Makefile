@@ -62,8 +62,9 @@ docs: $(READY) ## build the documentation as a site in build/site, to be opened 
 bench: $(READY) ## measure against Spark alone and hand-written code; ARGS=--quick for a first look
 	$(RUN) -m benchmarks $(ARGS)
 
-torture: $(READY) ## kill servers, drivers, workers and Spark for MINUTES=10 and compare every count
+torture: $(READY) ## kill servers, drivers, workers and Spark for MINUTES=10, then in ROUNDS=200 around puts of executors; compare every count
 	$(RUN) -m tests.faults.torture $(or $(MINUTES),10)
+	$(RUN) -m tests.cluster.put_rounds $(or $(ROUNDS),200)
 
 lock: $(UV) ## resolve the dependencies anew: names, versions and hashes, no address
 	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \

@@ -48,7 +48,7 @@ def test_a_combiner_that_extends_its_argument_changes_no_other_state() -> None:
 
 @pytest.mark.parametrize("rows", [10, 100])
 def test_a_function_that_empties_its_argument_leaves_the_field_as_it_is(rows: int) -> None:
-    """Whether a batch is small or large."""
+    """Small batches keep Python values where large ones keep Arrow arrays."""
 
     def pop(xs: list[int], m: dict[str, list[int]]) -> int:
         return xs.pop() + m["a"].pop()

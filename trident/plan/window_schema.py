@@ -3,6 +3,7 @@
 from pyspark.sql import types as spark
 
 from trident.base.errors import TypeDeclarationError
+from trident.base.names import quote
 from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.window_aggregators import Windowing
@@ -37,14 +38,14 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
         raise step.error(
             TypeDeclarationError,
             f"field {name!r} is {type_ddl(kind)}, and a window goes by a timestamp or timestamp_ntz; make one before"
-            f"{_made(name, kind, schema)}",
+            f"{_timestamp_hint(name, kind, schema)}",
         )
     return kind
 
 
-def _made(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
+def _timestamp_hint(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
     """Return how to make a timestamp of a field of this type, as the end of a sentence; "" if there is no usual way."""
-    plain = name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+    plain = quote(name)
     match kind:
         case spark.StringType():
             text = f"to_timestamp({plain})"
@@ -57,7 +58,7 @@ def _made(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
         case _:
             return ""
     taken = {field.lower() for field in schema.names}
-    free = next(new for new in ("at", "time", f"{name}AsTimestamp") if new.lower() not in taken)
+    free = next((new for new in ("at", "time") if new.lower() not in taken), "eventTime")
     return (
         f", such as .each({name!r}, expr({text!r}), '{free} timestamp'); on the embedded engine, where no expr runs, "
         "by a function that returns a datetime"

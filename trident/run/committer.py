@@ -403,7 +403,7 @@ class Committer:
         return self.code.answer_committed(output.step, table, txid)
 
     def _answer(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
-        """Answer a query as of the txid of `_as_of`.
+        """Answer a query of batch `txid`; `_as_of` says which batch of the state it sees.
 
         A state that was born after this batch is empty, as it was at its birth.
         """

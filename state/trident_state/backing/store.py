@@ -39,7 +39,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 
 _DROP_TRIES = 20
-"""How often a drop begins again because a driver that has not noticed yet that it was fenced out wrote meanwhile."""
+"""The most times that a drop begins. It begins again if a driver wrote the state between its read and its write."""
 
 
 class _Change(NamedTuple):

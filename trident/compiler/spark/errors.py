@@ -34,7 +34,8 @@ _IN_TEXT = re.compile(
 _VOID_ADVICE = re.compile(
     r' If necessary set "?spark\.sql\.ansi\.enabled"? to "?false"? to bypass this error\.| SQLSTATE: \w+'
 )
-"""What Spark says in vain: each run has ANSI mode (`pinned_confs`)."""
+"""Parts of Spark's messages that are left out: the advice to switch off ANSI mode, which every run needs
+(`pinned_confs`), and the SQLSTATE."""
 _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)")
 _OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
