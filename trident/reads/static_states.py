@@ -80,7 +80,7 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
     # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
     held, declared = ((text or "").rpartition(" by ")[0] for text in (report.fingerprint, shape.fingerprint))
     if held != declared:
-        shown = shown_shapes(f"{held} by put", f"{declared} by put")
+        shown = shown_shapes(f"{held} by put", f"{declared} by put")  # a fingerprint names an aggregator; any will do
         held, declared = (text.removesuffix(" by put") for text in shown)
         raise StateShapeError(
             f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
