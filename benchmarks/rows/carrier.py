@@ -10,10 +10,12 @@ from typing import Any
 from benchmarks.bench import FULL, Bench
 from benchmarks.row import Row
 from benchmarks.workload import Workload
+from tests.support.standalone import StandaloneCluster
 
 _CLUSTER = "local-cluster[2,1,2048]"
 _TURNS = ["executors"] * 3
 _LIMIT = 3600
+_COSTLY = "statefulEach with a function of 50 µs over {} tuples"
 
 
 def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
@@ -50,16 +52,27 @@ def _by_executors(bench: Bench, many: int) -> Iterator[Row]:
     Puts are held up by the server, which has one core. A function of the user's that costs ten times as much as the
     server's part shows what executors add where the server is not the limit.
     """
-    for program, name, tuples, text, target in (
-        ("costly", "carrier.scale", many // 4, "statefulEach with a function of 50 µs over {} tuples", 1.8),
-        ("puts", "carrier.scale.puts", many, "puts of {} distinct keys", None),
+    for kind, program, name, tuples, text, target in (
+        ("local-cluster", "costly", "carrier.scale", many // 4, _COSTLY, 1.8),
+        ("standalone", "costly", "carrier.scale.standalone", many // 4, _COSTLY, 1.8),
+        ("local-cluster", "puts", "carrier.scale.puts", many, "puts of {} distinct keys", None),
     ):
-        one, two = (
-            median(_driven(bench, f"local-cluster[{n},1,2048]", tuples, _TURNS, program)["took"]["executors"]["commit"])
-            for n in (1, 2)
+        one, two = (median(_commits(bench, kind, number, tuples, program)) for number in (1, 2))
+        text = (
+            f"{text.format(tuples)}, opaque Redis, the commit: two executors of a processor each against one ({kind})"
         )
-        text = f"{text.format(tuples)}, opaque Redis, the commit: two executors of a processor each against one"
         yield Row(name, text, tuples / two, tuples / one, "keys/s", target)
+
+
+def _commits(bench: Bench, kind: str, executors: int, tuples: int, program: str) -> list[float]:
+    """Return the seconds of each commit with so many executors, processes of their own."""
+    if kind == "standalone":
+        with StandaloneCluster(bench.fresh(), workers=executors, memory=2048) as cluster:
+            took = _driven(bench, cluster.url, tuples, _TURNS, program)["took"]
+    else:
+        took = _driven(bench, f"local-cluster[{executors},1,2048]", tuples, _TURNS, program)["took"]
+    commits: list[float] = took["executors"]["commit"]
+    return commits
 
 
 def _driven(bench: Bench, master: str, keys: int, writers: list[str], program: str = "puts") -> Any:
