@@ -70,11 +70,16 @@ def _second(stored: Any, delta: Any) -> Any:
 
 @dataclass(frozen=True)
 class StateShape:
-    """The key fields of a state (none for one global value), the type of its values, and its Combine."""
+    """The key fields of a state (none for one global value), the type of its values, and its Combine.
+
+    `due`, if not None, returns for a column of values when each is due: a time in microseconds since 1970, null for a
+    value that never is. Then a store may keep an index of the keys by these times (`trident_state.store.Timed`).
+    """
 
     keys: pa.Schema
     value: pa.DataType
     combine: Combine
+    due: Callable[[pa.Array], pa.Array] | None = None
 
     @cached_property
     def fingerprint(self) -> str:

@@ -163,6 +163,20 @@ class Forgetful(Protocol):
         ...
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """A store that can keep an index of its keys by the time at which each is due (`StateShape.due`)."""
+
+    def due(self, asOf: int, until: int) -> pa.Table | None:
+        """Return the keys that are due at or before `until` (microseconds since 1970), as of the last batch `asOf`.
+
+        Return None if the store keeps no due times. Raises SnapshotMovedError if the batch after `asOf` was begun, and
+        the errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year
+        2255).
+        """
+        ...
+
+
 class SharedBatch(Protocol):
     """A batch that the driver has opened, so that other processes can put its keys. It can be pickled."""
 
@@ -200,6 +214,15 @@ class SharedSnapshot(Protocol):
 
     def scan(self) -> Iterator[pa.Table]:
         """Yield all entries as tables. Columns: the key fields, then ``value``. Raises the errors of `read`."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """The number of groups into which the state's keys are divided."""
+        ...
+
+    def due(self, group: int, until: int) -> Iterator[pa.Table]:
+        """Yield the keys of a group that are due at or before `until`; see `Timed.due`."""
         ...
 
     def check_reached(self) -> None:

@@ -1,5 +1,7 @@
 """Executors make keyed updates of a state: exactly what the driver would have made, whatever fails on the way."""
 
+import datetime
+import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +13,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
-from trident import Count, StatefulOperation, Sum, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
+from trident import (
+    Count,
+    SessionWindow,
+    StatefulOperation,
+    Sum,
+    TridentTopology,
+    TumblingCountWindow,
+    TumblingEventTimeWindow,
+)
 from trident.base.errors import (
     LogCorruptError,
     SnapshotMovedError,
@@ -29,6 +39,7 @@ from trident.compiler.spark.state_puts import SparkPuts
 from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
+from trident_spouts.shares import SharesEmission
 from trident_state.redis import RedisStore
 from trident_state.redis.open_snapshot import OpenSnapshot
 
@@ -58,6 +69,21 @@ class Joined:
 
     def reduce(self, curr: str, tuple: Any) -> str:
         return f"{curr},{tuple.n}"[-40:]
+
+
+class Each:
+    """An aggregator that tells every tuple of a session, in their order."""
+
+    outputFields = "all string"
+
+    def init(self, batchId: Any, collector: Any) -> list[int]:
+        return []
+
+    def aggregate(self, state: list[int], tuple: Any, collector: Any) -> None:
+        state.append(tuple.n)
+
+    def complete(self, state: list[int], collector: Any) -> None:
+        collector.emit([str(state)])
 
 
 class Longest(StatefulOperation):
@@ -184,6 +210,72 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
     assert dropped[0] == dropped[1] == [270, 300, 300]
     assert len(stored[0]) > 50 and all(emitted[0])
     assert len(made) == 7 * len(BATCHES), Counter(made)
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def visits(batch: int) -> list[tuple[Any, ...]]:
+    """The tuples of a batch: of some words only, so that others are due and have none; some have no time, or are late."""
+    chance = random.Random(batch)
+    rows = []
+    for n in range(250):
+        seconds = batch * 300 + chance.randint(-150, 299)
+        at = None if n % 50 == 49 else START + datetime.timedelta(seconds=seconds)
+        rows.append((f"word{(batch % 3) * 40 + chance.randint(0, 39)}", batch * 1000 + n, at))
+    return rows
+
+
+def sessions(state: Any, batches: int, *aggregator: Any) -> tuple[TridentTopology, Taking]:
+    topology, taking = TridentTopology(), Taking()
+    given = [*map(visits, range(6)), [("word500", 9, START + datetime.timedelta(hours=9))]][:batches]
+    stream = topology.newStream("words", FixedBatchSpout("word string, n long, at timestamp", given))
+    config = SessionWindow("1 minute", "at", lateness="1 minute")
+    grouped = stream.groupBy("word").window(config, state, "n", *aggregator, name="sessions")
+    grouped.foreachArrow(taking)
+    return topology, taking
+
+
+@pytest.mark.parametrize("aggregator", [(Sum(), "sum"), (Each(),)], ids=["combined", "gathered"])
+def test_sessions_by_executors_are_the_drivers(
+    shared_redis: RedisServer,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made: list[str],
+    aggregator: Any,
+) -> None:
+    """Also those of words that are due and have no tuple in the batch; a restart lies between."""
+    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 70)
+    in_driver = list[int]()
+    loading = SharesEmission.arrow
+    monkeypatch.setattr(SharesEmission, "arrow", lambda self: in_driver.append(1) or loading(self))
+    held, emitted, dropped = [], [], []
+    for writers in ("driver", "executors"):
+        state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers, buckets=16, groups=4)
+        made.clear()
+        events, rows = list[dict[str, Any]](), dict[Any, Any]()
+        for batches in (3, 7):
+            topology, taking = sessions(state, batches, *aggregator)
+            with topology.start(spark, name="visits", checkpointLocation=tmp_path / writers) as running:
+                running.processAllAvailable(timeout=300)
+                events += running.recentProgress
+                held.append(dict(running.state("sessions").items()))
+            rows |= taking.rows
+        assert list(held[-1]) == ["word500"], "the last tuple closes all others"
+        dropped.append([e["states"]["sessions"]["numRowsDroppedByWatermark"] for e in events if e["event"] == "committed"])
+        indexes = list(shared_redis.client.scan_iter(f"{writers}:*:due"))
+        assert [shared_redis.client.zcard(name) for name in indexes] == [1]
+        emitted.append(rows)
+        assert len(made) == (0 if writers == "driver" else 7)
+    assert not in_driver, "no tuple came to the driver from the executors' files"
+    assert held[0] == held[2] and held[1] == held[3] and len(held[0]) > 30
+    assert emitted[0] == emitted[1] and len(emitted[0]) > 150
+    without = {(txid, word) for txid, word in emitted[0] if word not in {row[0] for row in visits(txid - 1)}}
+    assert len(without) > 40, "most sessions leave in a batch that has no tuple of theirs"
+    assert dropped[0] == dropped[1] and sum(dropped[0]) > 20
 
 
 # --- what fails on the way ------------------------------------------------------------------------------------------
@@ -326,6 +418,12 @@ def test_what_executors_cannot_update_is_refused_by_name(tmp_path: Path) -> None
         r"the driver computes its values \(words/1:window\(Sum\).*\): the driver keeps a watermark",
         lambda s: s.window(TumblingEventTimeWindow("1 minute", "at"), "n", Sum(), "sum", stateFactory=state, name="w"),
     )
+
+    def late(s: Any) -> None:
+        window = SessionWindow("1 minute", "at")
+        s.groupBy("word").window(window, "n", Sum(), "sum", stateFactory=state, name="w").late().peek(print)
+
+    refused("the driver looks for its late tuples", late)
 
     def behind(s: Any) -> None:
         counts = s.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")

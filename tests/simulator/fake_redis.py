@@ -5,6 +5,7 @@ Python; ``test_fake_redis.py`` holds every one of them against a real server. Wr
 a crash can take back the last ones.
 """
 
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -15,12 +16,15 @@ import redis
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
 from trident.log import redis_server
 from trident_state.redis.layout import LEGEND
-from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, MERGE, OPEN, PUT
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, INDEX, MERGE, OPEN, PUT
 
 Hash = dict[bytes, bytes]
 Reply = Any
 Undo = tuple[bytes, dict[bytes, bytes | None]]
 """A hash and, of each field that one command changed in it, what stood there before (None: nothing)."""
+
+INDEXES = b":due"
+"""How the names of sorted sets end. One is kept like a hash: by member the score, packed."""
 
 _TEXT = re.findall(rb"local TEXT = '(.+)'", MERGE.source)[0]
 _SHORT = int(re.findall(rb"local SHORT = (\d+)", MERGE.source)[0])
@@ -122,7 +126,22 @@ class FakeRedis:
         return sha
 
     def _type(self, parts: list[bytes]) -> Reply:
-        return b"hash" if parts[1] in self.data else b"none"
+        if parts[1] not in self.data:
+            return b"none"
+        return b"zset" if parts[1].endswith(INDEXES) else b"hash"
+
+    def _exists(self, parts: list[bytes]) -> Reply:
+        return sum(name in self.data for name in parts[1:])
+
+    def _zcount(self, parts: list[bytes]) -> Reply:
+        assert parts[2] == b"-inf"
+        return sum(score <= float(parts[3]) for score, _ in self._ranked(parts[1]))
+
+    def _zrange(self, parts: list[bytes]) -> Reply:
+        return [member for _, member in self._ranked(parts[1])[int(parts[2]) : int(parts[3]) + 1]]
+
+    def _ranked(self, name: bytes) -> list[tuple[float, bytes]]:
+        return sorted((struct.unpack("<d", score)[0], member) for member, score in self.data.get(name, {}).items())
 
     def _info(self, parts: list[bytes]) -> Reply:
         return INFO
@@ -178,7 +197,8 @@ class FakeRedis:
             at = self.data[keys[0]]
             if at.get(b"keys") != b"0" or at.get(b"birth") != meta.marker or meta.open is not None:
                 return meta.answer(b"EXISTS")
-        self._drop(undo, keys[0])
+        for key in keys:
+            self._drop(undo, key)
         fields = {b"token": argv[0], b"epoch": argv[1], b"birth": argv[2], b"marker": argv[2], b"keys": b"0"}
         fields |= {b"moving": argv[2], b"moved": b"0"} | dict(zip(argv[3::2], argv[4::2], strict=True))
         self._set(undo, keys[0], fields)
@@ -236,6 +256,8 @@ class FakeRedis:
         if moved != argv[3]:
             return meta.answer(b"COUNT", moved or b"")
         self._set(undo, keys[0], {b"marker": argv[2], b"moved": b"0"})
+        if b"due" in self.data[keys[0]]:
+            self._set(undo, keys[0], {b"due": argv[2]})
         self._remove(undo, keys[0], b"open")
         return meta.answer(b"OK")
 
@@ -247,7 +269,8 @@ class FakeRedis:
         txid, asks, json = int(argv[2]), argv[5] != b"", argv[7] == b"json"
         fields, records = framed(argv[4]), framed(argv[6])
         writes, created, n = list[tuple[bytes, Hash]](), 0, 0
-        for name, count in zip(keys[1:], counts(argv[3], keys), strict=True):
+        names = keys[:-1] if len(argv) > 8 else keys
+        for name, count in zip(names[1:], counts(argv[3], names), strict=True):
             at, out = self.data.get(name, {}), Hash()
             for j in range(n, n + count):
                 stored, t = at.get(fields[j]), -1
@@ -265,7 +288,31 @@ class FakeRedis:
                     out[fields[j]] = records[j]
             n += count
             writes.append((name, out))
-        return [b"OK", self._write(undo, keys[0], writes, created)]
+        moved = self._write(undo, keys[0], writes, created)
+        if len(argv) > 8:
+            self._note_dues(undo, keys[-1], fields, argv[8])
+        return [b"OK", moved]
+
+    def _note_dues(self, undo: list[Undo], index: bytes, fields: list[bytes], dues: bytes) -> None:
+        scores = [dues[8 * at : 8 * at + 8] for at in range(len(fields))]
+        due = {field: score for field, score in zip(fields, scores, strict=True) if not isnan(score)}
+        if due:
+            self._set(undo, index, due)
+        for field, score in zip(fields, scores, strict=True):
+            if isnan(score):
+                self._remove(undo, index, field)
+
+    def _index(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.fenced(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        if argv[3] == b"first":
+            self._drop(undo, keys[1])
+        self._note_dues(undo, keys[1], framed(argv[4]), argv[5])
+        if argv[3] == b"last":
+            self._set(undo, keys[0], {b"due": meta.marker or b""})
+        return meta.answer(b"OK")
 
     def _merge(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
         meta = _Meta(self, keys[0])
@@ -388,6 +435,11 @@ class FakeRedis:
         return moved
 
 
+def isnan(score: bytes) -> bool:
+    """Whether a packed double is none."""
+    return bool(math.isnan(struct.unpack("<d", score)[0]))
+
+
 class _Meta:
     """What every script reads first, and what it answers."""
 
@@ -432,6 +484,9 @@ _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
     b"EVALSHA": FakeRedis._script,
     b"SCRIPT": FakeRedis._load,
     b"TYPE": FakeRedis._type,
+    b"EXISTS": FakeRedis._exists,
+    b"ZCOUNT": FakeRedis._zcount,
+    b"ZRANGE": FakeRedis._zrange,
     b"INFO": FakeRedis._info,
     b"HSCAN": FakeRedis._hscan,
     b"HLEN": FakeRedis._hlen,
@@ -446,6 +501,7 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     MERGE.sha: FakeRedis._merge,
     COMMIT.sha: FakeRedis._commit,
     CLEAR.sha: FakeRedis._clear,
+    INDEX.sha: FakeRedis._index,
     redis_server.CREATE.sha: FakeRedis._log_create,
     redis_server.TAKE.sha: FakeRedis._log_take,
     redis_server.WRITE.sha: FakeRedis._log_write,

@@ -29,6 +29,7 @@ LETTERS = ("a", "b")
 FLOWS = {
     **{"one": 25, "two": 20, "stages": 30, "query": 10, "merged": 10, "distinct": 5},
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
+    **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
 }
 """And how often each is drawn."""
@@ -165,10 +166,16 @@ def presenting(flow: str, state: str) -> Any:
 
     def shown(value: Any) -> Any:
         value = value if present is None or value is None else present(value)
-        if isinstance(value, Row):
-            value = value.asDict()
+        value = _plain(value)
         if not isinstance(value, dict):
             return value
         return {name: meanings.rounded(each) for name, each in value.items()}
 
     return shown
+
+
+def _plain(value: Any) -> Any:
+    """A value without rows: each is a dict."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.asDict(recursive=True) if isinstance(value, Row) else value

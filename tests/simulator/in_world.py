@@ -50,6 +50,13 @@ def checksum(seq: int) -> int:
     return (seq + 1) * 0x9E3779B97F4A7C15 >> 3 & 0xFFFFFFFFFFF
 
 
+def onward(seq: int) -> datetime | None:
+    """The event time of a tuple in a stream whose times go on for ever, nearly in order; some tuples have none."""
+    if seq % 13 == 12:
+        return None
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=20 * seq + checksum(seq) % 60)
+
+
 def moment(seq: int) -> datetime | None:
     """The event time of a tuple. Of a few minutes, out of order; some tuples have none."""
     if seq % 13 == 12:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from tests.simulator.in_world import checksum, moment
+from tests.simulator.in_world import checksum, moment, onward
 from tests.simulator.spouts import Tuple
-from tests.simulator.verbs import BETWEEN, LATENESS, NUMBERS, OTHERS, WITHIN, initial, pair, score
+from tests.simulator.verbs import BETWEEN, GAP, LATENESS, NUMBERS, OTHERS, SLACK, WITHIN, initial, pair, score, visit
 
 Batch = Mapping[str, list[Tuple]]
 """The tuples of each stream, in their order."""
@@ -210,6 +210,40 @@ def _waiting(came: Mapping[str, list[tuple[int, str, int, datetime]]], low: date
     return Waiting(needed, frozenset(row[:4] for row in rows))
 
 
+def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting]:
+    mark: datetime | None = None
+    visits: dict[str, list[list[tuple[datetime, int]]]] = {}
+    closed, late = list[tuple[str, int]](), list[tuple[str, int]]()
+    for batch in history:
+        before = mark
+        times = [at - SLACK for _, seq in batch[NUMBERS] if (at := onward(seq)) is not None]
+        mark = max([*times, *([mark] if mark is not None else [])], default=None)
+        for word, seq in batch[NUMBERS]:
+            at = onward(seq)
+            if at is None or (before is not None and at + GAP <= before):
+                late.append((word, checksum(seq)))
+                continue
+            own = visits.setdefault(word, [])
+            met = [session for session in own if any(abs(at - other) < GAP for other, _ in session)]
+            own[:] = [session for session in own if session not in met]
+            own.append(sorted([(at, checksum(seq)), *(row for session in met for row in session)]))
+        for word, own in visits.items():
+            for session in [s for s in own if mark is not None and s[-1][0] + GAP <= mark]:
+                own.remove(session)
+                total = sum(check for _, check in session)
+                closed.append((word, visit(session[0][0], session[-1][0] + GAP, len(session), total)))
+    held = {
+        word: [
+            {"start": s[0][0], "end": s[-1][0] + GAP, "held": {"n": len(s), "sum": sum(check for _, check in s)}}
+            for s in sorted(own)
+        ]
+        for word, own in visits.items()
+        if own
+    }
+    sums = {"closed": _sums(closed), **({"late": _sums(late)} if with_late else {})}
+    return {"visits": held, "visits.watermark": _global(mark), **sums}
+
+
 def _moved(mark: datetime | None, rows: Iterable[Tuple]) -> datetime | None:
     """The watermark after these tuples."""
     times = [at - LATENESS for _, seq in rows if (at := moment(seq)) is not None]
@@ -236,6 +270,8 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "table": _table,
     "several": _several,
     "stateful": _stateful,
+    "sessions": partial(_sessions, with_late=False),
+    "sessions late": partial(_sessions, with_late=True),
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
 }
 """What the states of each flow hold after these batches."""

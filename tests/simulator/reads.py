@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tests.simulator import flows
+from tests.simulator.fake_redis import INDEXES
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool
 from trident.base.errors import (
@@ -154,13 +155,16 @@ class Reads:
             metas = [h for name, h in own.items() if name[-2:] == b":m"]
             keys = sum(int(meta[b"keys"]) for meta in metas)
             # Of a key that was removed a record stays until no read can ask for what it held.
-            held = sum(field != LEGEND for name, h in own.items() if name[-2:] != b":m" for field in h)
+            held = sum(field != LEGEND for name, h in own.items() if b":b:" in name for field in h)
             if len(metas) != world.setting.groups or any(m[b"marker"] != last or b"open" in m for m in metas):
                 raise Wrong(f"state {state!r} ends with {metas}, the last batch is {last!r}")
             if keys != held or held < len(found[state]):
                 raise Wrong(
                     f"state {state!r} counts {keys} keys, it has {held}, of which {len(found[state])} are shown"
                 )
+            timed = sum(len(h) for name, h in own.items() if name.endswith(INDEXES))
+            if any(b"due" in meta for meta in metas) and timed != len(found[state]):
+                raise Wrong(f"state {state!r} shows {len(found[state])} keys, and knows when {timed} are due")
 
     # --- what is found -------------------------------------------------------------------------------------------
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.support.server import RedisServer
-from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, MERGE, OPEN, PUT, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, INDEX, MERGE, OPEN, PUT, Script
 
 Command = list[bytes]
 
+DUE = b"p:{t/s}:due"
 META, BUCKETS, FIELDS = b"p:{t/s}:m", (b"p:{t/s}:b:0", b"p:{t/s}:b:1"), (b"sa", b"sbb", b"N")
 MANY = [b"s%02d" % n for n in range(31)]
 """With two more of the others a bucket gets its legend."""
@@ -28,6 +29,7 @@ epochs = st.integers(1, 3).map(lambda n: b"%d" % n)
 txids = st.integers(1, 4).map(lambda n: b"%d" % n)
 fences = st.tuples(tokens, epochs, txids).map(list)
 WHOLE = [0, 1, -1, 7, 2**31, 2**32 - 1, 2**53 - 1, 2**53, -(2**53), 2**62, 2**63 - 1, -(2**63)]
+TIMES = [math.nan, 5.0, 6.0, -1.5e15, 1700000000000001.0, 2.5e17]
 REAL = [0.0, -0.0, 1.5, -2.25, 1e308, math.inf, -math.inf, math.nan]
 
 
@@ -99,7 +101,21 @@ def puts(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     json = draw(st.booleans())
     new = [draw(documents() if json else records(number, bare)) for _ in fields]
     read = b"" if bare else b"".join(struct.pack("<q", draw(st.sampled_from([-1, -1, -1, 1, 2, 3]))) for _ in fields)
-    return call(PUT, keys, [*draw(fences), counts, framed(fields), read, framed(new), b"json" if json else b"packed"])
+    argv = [*draw(fences), counts, framed(fields), read, framed(new), b"json" if json else b"packed"]
+    return call(PUT, [*keys, DUE], [*argv, draw(dues(len(fields)))]) if draw(st.booleans()) else call(PUT, keys, argv)
+
+
+@st.composite
+def dues(draw: st.DrawFn, count: int) -> bytes:
+    some = draw(st.lists(st.sampled_from(TIMES), min_size=1, max_size=4))
+    return struct.pack(f"<{count}d", *[some[at % len(some)] for at in range(count)])
+
+
+@st.composite
+def indexes(draw: st.DrawFn) -> Command:
+    fields = draw(st.lists(st.sampled_from([*FIELDS, *MANY]), unique=True, max_size=9))
+    part = draw(st.sampled_from([b"first", b"more", b"last"]))
+    return call(INDEX, [META, DUE], [*draw(fences), part, framed(fields), draw(dues(len(fields)))])
 
 
 @st.composite
@@ -112,21 +128,24 @@ def clears(draw: st.DrawFn, bare: bool) -> Command:
 @st.composite
 def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     kind = draw(
-        st.sampled_from("create acquire drop open merge merge merge put put put commit commit clear store read".split())
+        st.sampled_from("create acquire drop open merge merge merge put put put commit commit clear index store read".split())
     )
     fence = draw(fences)
     if kind == "create":
-        return call(CREATE, [META], [*fence, *draw(st.sampled_from([IDENTITY, IDENTITY, OTHER]))])
+        fields = [*draw(st.sampled_from([IDENTITY, IDENTITY, OTHER])), *draw(st.sampled_from([[], [b"due", b"0"]]))]
+        return call(CREATE, [META, *draw(st.sampled_from([[], [DUE]]))], [*fence, *fields])
     if kind == "acquire":
         return call(ACQUIRE, [META], [*fence, draw(st.sampled_from([LOG, LOG, b"other", b""]))])
     if kind == "drop":
-        return call(DROP, [META, *BUCKETS], [*fence, draw(st.sampled_from([LOG, b"other"]))])
+        return call(DROP, [META, DUE, *BUCKETS], [*fence, draw(st.sampled_from([LOG, b"other"]))])
     if kind == "open":
         return call(OPEN, [META], [*fence, draw(st.sampled_from([b"2", b"2", b"2", b"4"])), b"%d" % bare])
     if kind == "merge":
         return draw(merges(number, bare))
     if kind == "put":
         return draw(puts(number, bare))
+    if kind == "index":
+        return draw(indexes())
     if kind == "clear":
         return draw(clears(bare))
     if kind == "commit":
@@ -134,6 +153,9 @@ def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     if kind == "store":
         record = draw(st.one_of(records(number, bare), documents()))
         return [b"HSET", draw(st.sampled_from(BUCKETS)), draw(st.sampled_from(FIELDS)), record]
+    if draw(st.booleans()):
+        count = [b"ZCOUNT", DUE, b"-inf", draw(st.sampled_from([b"-inf", b"5", b"1700000000000001"]))]
+        return draw(st.sampled_from([[b"TYPE", DUE], [b"EXISTS", DUE], count, [b"ZRANGE", DUE, b"0", b"2"]]))
     name = draw(st.sampled_from([META, *BUCKETS]))
     return draw(
         st.sampled_from(
@@ -179,7 +201,14 @@ def on_fake(fake: FakeRedis, command: Command) -> Any:
 
 def data_of(server: RedisServer) -> dict[bytes, dict[bytes, bytes]]:
     client = server.client
-    return {name: client.hgetall(name) for name in client.keys("*")}  # type: ignore[misc]
+    return {
+        name: scored(client.zrange(name, 0, -1, withscores=True)) if name == DUE else client.hgetall(name)
+        for name in client.keys("*")  # type: ignore[union-attr]
+    }
+
+
+def scored(members: Any) -> dict[bytes, bytes]:
+    return {member: struct.pack("<d", score) for member, score in members}
 
 
 @st.composite
@@ -187,7 +216,8 @@ def sequences(draw: st.DrawFn) -> list[Command]:
     """Mostly calls of one driver that follow each other, so that they come far; anything else between them."""
     number, bare = draw(st.sampled_from([b"<i8", b"<d"])), draw(st.booleans())
     txid = 1
-    found = [call(CREATE, [META], [b"one", b"1", b"0", *IDENTITY])] if draw(st.integers(0, 9)) else []
+    kept = [b"due", b"0"] if draw(st.booleans()) else []
+    found = [call(CREATE, [META], [b"one", b"1", b"0", *IDENTITY, *kept])] if draw(st.integers(0, 9)) else []
 
     def opens() -> Command:
         return call(OPEN, [META], [b"one", b"1", b"%d" % txid, b"2", b"%d" % bare])

@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tests.simulator.in_world import InWorld, Worlds, checksum, moment
+from tests.simulator.in_world import InWorld, Worlds, checksum, moment, onward
 from trident import (
     CollectList,
     CollectSet,
@@ -19,6 +19,7 @@ from trident import (
     MaxBy,
     Min,
     MinBy,
+    SessionWindow,
     StatefulOperation,
     StdDev,
     Sum,
@@ -32,6 +33,8 @@ WITHIN = timedelta(seconds=100)
 LATENESS = timedelta(seconds=60)
 BETWEEN = (timedelta(seconds=-60), timedelta(seconds=30))
 """From where to where a tuple on the right may be, measured from the one on the left."""
+GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
+"""Of sessions: the gap that ends one, and how long they wait for tuples."""
 NUMBERS, OTHERS = "numbers", "others"
 
 Streams = Callable[[str], Any]
@@ -194,6 +197,24 @@ def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
     return make
 
 
+def _sessions(with_late: bool) -> Callable[[Streams, TridentTopology], None]:
+    def make(stream: Streams, topology: TridentTopology) -> None:
+        """visits: the open sessions of each word. closed: what left them. late: what came too late."""
+        timed = stream(NUMBERS).each("seq", onward, "at timestamp").each("seq", checksum, "check long")
+        visits = timed.groupBy("word").window(
+            SessionWindow(GAP, "at", lateness=SLACK),
+            InWorld("visits"),
+            {"n": Count(), "sum": Sum("check")},
+            name="visits",
+        )
+        closed = visits.each(["windowStart", "windowEnd", "n", "sum"], visit, "check long")
+        _summed(closed, "closed")
+        if with_late:
+            _summed(visits.late(), "late")
+
+    return make
+
+
 def _summed(stream: Any, name: str) -> None:
     """A state that tells which tuples came, of each word: how many, and the sum of their checksums."""
     stream.groupBy("word").persistentAggregate(InWorld(name), {"n": Count(), "sum": Sum("check")}, name=name)
@@ -204,6 +225,8 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "table": _table,
     "several": _several,
     "stateful": _stateful,
+    "sessions": _sessions(with_late=False),
+    "sessions late": _sessions(with_late=True),
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
 }
 """The programs, by the names of their flows."""
@@ -225,6 +248,11 @@ def score(seq: int) -> int:
 def pair(left: int | None, right: int | None) -> int:
     """What a pair of tuples adds to a sum; either may be missing."""
     return (3 * checksum(98 if left is None else left) + 7 * checksum(99 if right is None else right)) >> 4
+
+
+def visit(start: datetime, end: datetime, n: int, total: int) -> int:
+    """What a session adds to a sum."""
+    return (int(start.timestamp()) * 31 + int(end.timestamp()) * 7 + n * 3 + total) & 0xFFFFFFFFFFF
 
 
 def initial(word: str) -> str:

@@ -22,6 +22,7 @@ from trident.compiler.columns.function_errors import decoded, encoded
 from trident.compiler.spark.frozen_parts import AskPart, Part
 from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
+from trident.compiler.spark.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident_spouts.shares import SharesEmission
 
@@ -239,13 +240,17 @@ class SimulatedPuts(SparkPuts):
     def update(self, job: KeyedJob) -> KeyedResult:
         """As the real one, of two stages; Spark takes one report of each task."""
         cut, update = job.functions(job.tasks)
-        parts = self._reports(len(job.tuples.shares), lambda number: cut._run(iter([_numbered(number)])))
+        parts = self._reports(job.parts, lambda number: cut._run(iter([_numbered(number)])))
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for batch in (batch for reports in parts for batch in reports[-1]):
             by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
         tasks = sorted(by_task)
         made = self._reports(len(tasks), lambda number: update._run(iter(by_task[tasks[number]])))
         return job.result(pa.Table.from_batches([batch for reports in made for batch in reports[-1]], KEYED_REPORT))
+
+    def _latest(self, times: LatestTimes, tasks: int) -> pa.Table:
+        reports = self._reports(tasks, lambda number: times._run(iter([_numbered(number)])))
+        return times.table(pa.Table.from_batches([batch for task in reports for batch in task[-1]], LATEST))
 
     def cancel(self, job: KeyedJob) -> None:
         """Let it run on: what it writes, nobody names."""

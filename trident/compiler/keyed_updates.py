@@ -19,11 +19,11 @@ from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import WindowBatch
+from trident.compiler.windows.run_types import Clock, WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.functions import Call
 from trident.operations.stateful import Stateful, overrides
-from trident.operations.windows import CountWindow
+from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan.nodes import Node, PartitionPersist, PersistentReduce, StateSpec, StateUpdate, Window
 from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys, hash_keys
@@ -43,8 +43,8 @@ def why_not_by_key(step: StateUpdate) -> str | None:
     """Return why executors cannot compute an update key by key; None if they can."""
     if isinstance(step, PartitionPersist) and (why := _why_not_persisted(step)) is not None:
         return why
-    counted = isinstance(step, Window) and isinstance(step.windowing.config, CountWindow)
-    if not isinstance(step, PersistentReduce | PartitionPersist) and not counted:
+    by_key = isinstance(step, Window) and isinstance(step.windowing.config, CountWindow | SessionWindow)
+    if not isinstance(step, PersistentReduce | PartitionPersist) and not by_key:
         return "the driver keeps a watermark, and what waits for it"
     if not key_fields(step):
         return "its state has no key fields, so that all tuples belong together"
@@ -97,22 +97,32 @@ class KeyedUpdate:
         assert isinstance(step, PersistentReduce | PartitionPersist | Window)
         source = Node(step=step.source.step, site=step.source.site, schema=step.source.schema)
         nowhere: Any = None  # the factory may hold an address, and nobody asks for it here
-        return cls(replace(step, source=source, state=StateSpec(step.state.name, nowhere)), key_fields(step))
+        alone: dict[str, Any] = {"source": source, "state": StateSpec(step.state.name, nowhere)}
+        if isinstance(step, Window):
+            alone["watermark"] = None  # it leads to the whole plan, and the driver tells the time
+        return cls(replace(step, **alone), key_fields(step))
+
+    @property
+    def by_event_time(self) -> bool:
+        """Whether the update has a watermark, and also changes keys that are due by it."""
+        return isinstance(self.step, Window) and isinstance(self.step.windowing.config, SessionWindow)
 
     def owners(self, tuples: pa.Table, tasks: int) -> npt.NDArray[np.int64]:
         """Return for each tuple the number of the task that gets all tuples of its key."""
         hashes = hash_keys(one_chunk(encode_keys(tuples.select(list(self.keys)))))
         return (hashes % np.uint64(tasks)).astype(np.int64)
 
-    def __call__(self, tuples: pa.Table, snapshot: Stored, txid: int, time: float) -> Updated:
+    def __call__(
+        self, tuples: pa.Table, snapshot: Stored, txid: int, time: float, clock: Clock | None = None
+    ) -> Updated:
         """Return the result of the update for all tuples of some keys.
 
-        `snapshot` is the state as of the previous batch.
+        `snapshot` is the state as of the previous batch, `clock` the watermarks of an update by event time.
 
         Raises StateKeyError for another key, beside what the update raises.
         """
         own = self._own_keys(tuples, snapshot)
-        updated = compile_state_update(self.step)([tuples], own or snapshot, WindowBatch(txid, lambda: time, None))
+        updated = compile_state_update(self.step)([tuples], own or snapshot, WindowBatch(txid, lambda: time, None, clock=clock))
         if own is not None:
             own.rows(updated.puts.select(list(self.keys)))
         return updated
@@ -160,3 +170,23 @@ class OwnKeys(Stored):
             f"{self._where}: Spark's executors update it, and a call gets the tuples of some keys of the batch, and "
             f"may read and change these keys alone; {what}. Declare the state with writers='driver'"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDue(Stored):
+    """A state as of the previous batch, of which some of the keys that are due are given."""
+
+    snapshot: Stored
+    keys: pa.Table
+
+    def read(self, keys: pa.Table) -> pa.Array:
+        """Return one stored value for each row; null if there is none."""
+        return self.snapshot.read(keys)
+
+    def scan(self) -> Iterator[pa.Table]:
+        """Yield all entries, also those of other keys."""
+        return self.snapshot.scan()
+
+    def due(self, until: int) -> pa.Table:
+        """Return the given keys. They were read with the same `until`."""
+        return self.keys

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident_state.store import Forgetful, Store
+from trident_state.store import Forgetful, Store, Timed
 
 _ROWS = 10_000
 """The most keys in one request to a store. A server can answer other clients between two requests."""
@@ -36,6 +36,10 @@ class AsOf:
         if keys.num_rows <= _ROWS:
             return self._part(keys)
         return pa.concat_arrays([self._part(keys.slice(at, _ROWS)) for at in range(0, keys.num_rows, _ROWS)])
+
+    def due(self, until: int) -> pa.Table | None:
+        """Return the keys that are due at or before `until`; None if the store keeps no due times."""
+        return self.store.due(self.txid, until) if isinstance(self.store, Timed) else None
 
     def _part(self, keys: pa.Table) -> pa.Array:
         if self.time is not None and isinstance(self.store, Forgetful):

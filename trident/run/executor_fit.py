@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     StateQuery,
     StateUpdate,
     StateWriter,
+    Watermark,
     sources_of,
 )
 from trident.plan.state_schema import function_of
@@ -37,6 +38,8 @@ def check_writers(program: Program, lasting: bool) -> None:
         for output in outputs_of(group.stages):
             step = output.step
             if not isinstance(step, StateWriter) or writers_of(step.state) != "executors":
+                continue
+            if isinstance(step, Watermark):  # one value; whether executors can update its window is asked for itself
                 continue
             why = misfit(group, output)
             if not lasting:
@@ -76,7 +79,7 @@ def misfit(group: Group, output: Output) -> str | None:
     """Return why the executors cannot write this output's state; None if they can write it."""
     step = output.step
     if isinstance(step, StateUpdate):
-        reasons = [why_not_by_key(step), *map(_from_driver, sources_of(step))]
+        reasons = [why_not_by_key(step), _why_late(group, step), *map(_from_driver, sources_of(step))]
         why = next((reason for reason in reasons if reason is not None), None)
         return None if why is None else f"the driver computes its values ({step.step}): {why}"
     if not isinstance(step, PersistentAggregate):
@@ -84,6 +87,12 @@ def misfit(group: Group, output: Output) -> str | None:
     if any(step in stage.reads for stage in group.stages):
         return f"later steps read its new values ({step.step}), which come to the driver"
     return None
+
+
+def _why_late(group: Group, step: StateUpdate) -> str | None:
+    """Return why the tuples of an update come to the driver if somebody reads its late ones."""
+    late = any(isinstance(o.step, LateTuples) and o.step.window is step for o in outputs_of(group.stages))
+    return "the driver looks for its late tuples" if late else None
 
 
 def _from_driver(node: Node) -> str | None:

@@ -24,8 +24,19 @@ from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
+from trident.compiler.windows.run_types import Clock
+from trident.compiler.windows.time import field_of_latest
 from trident.files.store import FileStore
-from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, sources_of
+from trident.plan.nodes import (
+    Node,
+    Sink,
+    StateQuery,
+    StateSpec,
+    StateUpdate,
+    Watermark,
+    Window,
+    sources_of,
+)
 from trident.reads.static_states import ReadableStore, SharedForeignState
 from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
@@ -64,6 +75,10 @@ class Executors:
     _asked: dict[StateQuery, str] = field(default_factory=dict)
     """For each query of another topology's state, the folder of the last tuples for which workers were to ask it. Only
     the commit thread uses it."""
+
+    _latest: tuple[SharesEmission, str, pa.Table] | None = None
+    """The last answer of `latest`, and for which tuples and field it is: a watermark and its window ask for the same.
+    Only the commit thread uses it."""
 
     def __post_init__(self) -> None:
         self._question, self._keyed, self._sendable = cache(Question.of), cache(KeyedUpdate.of), cache(is_sendable)
@@ -105,6 +120,8 @@ class Executors:
 
     def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
         """Return whether the driver computes one of these steps, which read the tuples in frozen files."""
+        # A watermark needs the latest time alone, which workers that have the tuples find; it brings none to the driver.
+        readers = [step for step in readers if not isinstance(step, Watermark)] or readers
         return not all(isinstance(step, StateUpdate) and self._makes(step, frozen) for step in readers)
 
     @cached_property
@@ -115,6 +132,14 @@ class Executors:
             for source in sources_of(output.step):
                 steps.setdefault(source, []).append(output.step)
         return steps
+
+    def latest(self, step: Watermark | Window, tuples: SharesEmission) -> pa.Table:
+        """Return the latest event time of a batch's tuples for a watermark, as a table of one tuple with that field."""
+        field = field_of_latest(step)
+        assert self.puts is not None and field is not None
+        if self._latest is None or self._latest[0] is not tuples or self._latest[1] != field:
+            self._latest = tuples, field, self.puts.latest(tuples, field)
+        return self._latest[2]
 
     # --- updates -----------------------------------------------------------------------------------------------------
 
@@ -131,11 +156,19 @@ class Executors:
         return cache(lambda step: same_in_parts(step) and self._sendable(step))
 
     def job(
-        self, step: StateUpdate, tuples: object, wanted: Wanted, txid: int, time: float, expires: bool
+        self,
+        step: StateUpdate,
+        tuples: object,
+        wanted: Wanted,
+        txid: int,
+        time: float,
+        expires: bool,
+        clock: Callable[[pa.Table], Clock],
     ) -> KeyedJob | None:
         """Return the job by which executors compute an update; None if the driver computes it.
 
-        `expires`: values of the state expire. Raises StateRecoveringError if the state is behind the batch before.
+        `expires`: values of the state expire. `clock` returns the watermarks of an update by event time, from what
+        `latest` returns. Raises StateRecoveringError if the state is behind the batch before.
         """
         if not isinstance(tuples, SharesEmission) or not tuples.shares or step in self._left:
             return None
@@ -145,7 +178,9 @@ class Executors:
         snapshot = self._reached(step.state, puts, opens)
         if snapshot is None:
             return None
-        return KeyedJob(self._keyed(step), tuples, snapshot, txid, time, wanted)
+        keyed = self._keyed(step)
+        times = clock(self.latest(step, tuples)) if isinstance(step, Window) and keyed.by_event_time else None
+        return KeyedJob(keyed, tuples, snapshot, txid, time, wanted, times)
 
     def update(self, step: StateUpdate, job: KeyedJob) -> KeyedResult | None:
         """Let the executors compute an update; return None if the driver must, because of the keys that the code reads.

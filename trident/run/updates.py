@@ -21,7 +21,8 @@ from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.spark.frozen_parts import files_of
 from trident.compiler.spark.keyed_jobs import Wanted
 from trident.compiler.state_updates import compile_late, compile_state_update
-from trident.compiler.windows.run_types import WindowBatch
+from trident.compiler.windows.run_types import Clock, WindowBatch
+from trident.compiler.windows.time import clock_of, field_of_latest, latest_of
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.frozen_results import with_dropped
 from trident.plan.nodes import (
@@ -31,6 +32,8 @@ from trident.plan.nodes import (
     Node,
     Sink,
     StateUpdate,
+    Watermark,
+    Window,
     sources_of,
     watermarks_of,
 )
@@ -38,6 +41,7 @@ from trident.reads.as_of import AsOf
 from trident.run.executors import Executors, StageTables
 from trident.run.operator_hooks import OperatorHooks
 from trident.run.user_code import UserCode
+from trident_spouts.shares import SharesEmission
 from trident_state.store import Store
 
 T = TypeVar("T")
@@ -117,12 +121,21 @@ class Updates:
         tuples = given.get(source)
         if self.folders is None or others or tuples is None or isinstance(tuples, pa.Table):
             return None
+        if isinstance(step, Watermark) and isinstance(tuples, SharesEmission):
+            if not tuples.shares or field_of_latest(step) is None:
+                return None
+            return self._by_driver(step, [self.executors.latest(step, tuples)], txid)
         folder = self.folders.folder(self.group.name, TransactionAttempt(txid, 0, self.epoch), stage.number)
         wanted = Wanted(folder, output.schema, None if emitted is None else emitted.schema)
         time, expires = self.frozen.time(txid), step.state.name in self.expiring
 
+        def clock(latest: pa.Table) -> Clock:
+            assert isinstance(step, Window)
+            newest = latest_of(latest, field_of_latest(step))
+            return clock_of(step.windowing.config, newest, self._window_batch(step, txid))
+
         def work() -> tuple[Result, Result | None] | None:
-            job = self.executors.job(step, tuples, wanted, txid, time, expires)
+            job = self.executors.job(step, tuples, wanted, txid, time, expires, clock)
             if job is None:
                 return None
             made = self.code.call(

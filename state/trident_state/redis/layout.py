@@ -4,6 +4,7 @@ A group g of a state has one meta hash and a share of the buckets::
 
     prefix:{topology/state}:m           prefix:{topology/state/g}:m         (with more than one group)
     prefix:{topology/state}:b:<i>       prefix:{topology/state/g}:b:<i>
+    prefix:{topology/state}:due         prefix:{topology/state/g}:due       (in a state that keeps due times)
 
 The braces enclose the hash tag, by which a cluster keeps a group on one server. User data never appears in a name. The
 number of buckets is fixed when the state is created. Each key of the state is a field of its bucket; the field with the
@@ -52,6 +53,10 @@ class Layout:
         """Return the name of the meta hash of a group."""
         return f"{self.base(group)}:m".encode()
 
+    def due(self, group: int) -> bytes:
+        """Return the name of the index of due times of a group."""
+        return f"{self.base(group)}:due".encode()
+
     def bucket(self, bucket: int) -> bytes:
         """Return the name of a bucket. `bucket` is its number in the state; its group is `bucket // per_group`."""
         group, number = divmod(bucket, self.per_group)
@@ -79,6 +84,11 @@ class Layout:
     def packed_metas(self) -> list[bytes]:
         """The names of the meta hashes, packed as arguments of commands."""
         return [bulks([name]) for name in self.all_metas]
+
+    @cached_property
+    def packed_dues(self) -> list[bytes]:
+        """The names of the indexes of due times, packed as arguments of commands."""
+        return [bulks([self.due(group)]) for group in range(self.groups)]
 
     @cached_property
     def packed_buckets(self) -> list[bytes]:

@@ -36,6 +36,7 @@ class Meta(msgspec.Struct, frozen=True):
     moving: str | None
     moved: str | None
     expiry: str | None
+    due: str | None
 
     @property
     def absent(self) -> bool:

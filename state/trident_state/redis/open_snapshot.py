@@ -10,6 +10,7 @@ from trident.base.errors import SnapshotMovedError
 from trident_state.keys import encode_checked_keys
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
+from trident_state.redis.due_index import DueIndex
 from trident_state.redis.placement import place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.shared_state import SharedState
@@ -37,6 +38,16 @@ class OpenSnapshot(SharedState):
         with self._reading() as reader:
             layout, metas = reader.current(self.layout)
             yield from reader.scan(layout, metas, self.asOf, self.lease, _PAGE_ROWS, cutoff=self.cutoff)
+
+    @property
+    def groups(self) -> int:
+        """The number of the state's groups."""
+        return self.layout.groups
+
+    def due(self, group: int, until: int) -> Iterator[pa.Table]:
+        """Yield the keys of a group that are due at or before `until`, in microseconds since 1970."""
+        with self._reading() as reader:
+            yield from DueIndex(self.where, self.shape, reader).read(self.layout, group, until, self.asOf, self.lease)
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:

@@ -84,7 +84,7 @@ class Reader:
         names = list(enumerate(layout.all_buckets))
         lengths = [(bucket, command(b"HLEN", name)) for bucket, name in names]
         legends = [(bucket, command(b"HMGET", name, LEGEND)) for bucket, name in names]
-        metas, replies = self._snapshot(layout, lengths + legends)
+        metas, replies = self.snapshot(layout, lengths + legends)
         keys = [
             length - (legend is not None)
             for length, (legend,) in zip(replies[: layout.buckets], replies[layout.buckets :], strict=True)
@@ -113,7 +113,7 @@ class Reader:
         for chunk in keys.chunks(slice(0, len(keys)), READ_KEYS) if len(keys) else [None]:
             runs = [] if chunk is None else list(chunk.runs())
             reads = [(bucket, hmget(names[bucket], fields[rows], rows.stop - rows.start)) for bucket, rows in runs]
-            metas, replies = self._snapshot(keys.layout, reads)
+            metas, replies = self.snapshot(keys.layout, reads)
             as_ofs.append(self.check(keys.layout, metas, asOf, lease))
             records = [record for reply in replies for record in reply]
             sizes = [(bucket // keys.layout.per_group, rows.stop - rows.start) for bucket, rows in runs]
@@ -144,7 +144,7 @@ class Reader:
             at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
             batch = [waiting.popleft() for _ in range(at_once)]
             reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in batch]
-            metas, replies = self._snapshot(layout, reads)
+            metas, replies = self.snapshot(layout, reads)
             if txids is not None:
                 asOf = self.check(layout, metas, None, lease)
                 txids.append(asOf)
@@ -198,7 +198,7 @@ class Reader:
             return cutoffs[0]
         return np.repeat([cutoffs[group] for group, _ in sizes], [rows for _, rows in sizes]).astype(np.int64)
 
-    def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
+    def snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
         """Send reads of buckets.
 
         Return the meta hashes of all groups, and the replies; each group is read at one moment.

@@ -21,6 +21,7 @@ from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
 from trident_state.redis.dead_keys import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
+from trident_state.redis.due_index import DueIndex
 from trident_state.redis.key_ownership import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
@@ -74,6 +75,7 @@ class RedisStore:
         records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
+        self._due = None if shape.due is None else DueIndex(self._where, shape, self._reader)
         self._ttl, self._expired = ttl, None if ttl is None else ExpiredValues(self._link, form, ttl)
         self._removed = RemovedKeys(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
         self._expiries: dict[int, Expiry] | None = None
@@ -105,6 +107,9 @@ class RedisStore:
     def acquire(self, lease: Lease) -> None:
         layout, metas = self._with_layout(self._reader.current_with_all_keys)
         self._call_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
+        if self._due is not None and not self._due.is_complete(layout, metas):
+            with self._writing:
+                self._due.build(self._link, layout, metas, lease)
         self._lease, self._expiries = lease, self._expiries_of(metas)
 
     def check_server(self) -> tuple[str, ...]:
@@ -129,11 +134,14 @@ class RedisStore:
         self, script: Script, layout: Layout, lease: Lease, txid: int, args: list[bytes], groups: Iterable[int]
     ) -> None:
         """Run a script for each of the groups. Then raise the error of the first group that refused."""
-        metas = layout.packed_metas
+        names = [[name] for name in layout.packed_metas]
+        if script is CREATE and self._due is not None:
+            names = [[*name, due] for name, due in zip(names, layout.packed_dues, strict=True)]
+            args = [*args, b"due", b"%d" % txid]
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
             self._link.load()
-            replies = self._link.exchange([call(script, [metas[group]], *fence, *args) for group in groups])
+            replies = self._link.exchange([call(script, names[group], *fence, *args) for group in groups])
         for reply in replies:
             self._link.check(reply)
             if reply[0] != b"OK":
@@ -332,6 +340,13 @@ class RedisStore:
             before = self._expiry_at(txid - 1)
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
 
+    def due(self, asOf: int, until: int) -> pa.Table | None:
+        if self._due is None:
+            return None
+        index, layout, keys = self._due, self._layout(), self._shape.keys
+        groups = [index.read(layout, group, until, asOf, self._lease) for group in range(layout.groups)]
+        return pa.concat_tables([keys.empty_table(), *(page for pages in groups for page in pages)]).combine_chunks()
+
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
@@ -369,7 +384,8 @@ class RedisStore:
             self._link.load()
             for layout in layouts:
                 for group in reversed(range(layout.groups)):
-                    self._drop_group([layout.meta(group), *map(layout.bucket, layout.buckets_of(group))], lease)
+                    buckets = map(layout.bucket, layout.buckets_of(group))
+                    self._drop_group([layout.meta(group), layout.due(group), *buckets], lease)
             self._removed.forget()
             self._stored_layout, self._lease, self._expiries = None, None, None
 

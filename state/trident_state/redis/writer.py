@@ -25,6 +25,7 @@ from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, null_flags, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Link, Reply
+from trident_state.redis.due_scores import scores
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
@@ -221,7 +222,8 @@ class Writer:
                 f"{self._where}: batch {task.txid} makes a value of {longest} bytes under the key {key!r:.200}, with "
                 f"the one before it; at most {_MAX_RECORD} are stored. Nothing was written. {TOO_LONG_HINT}"
             )
-        moved = self._put(task, groups, keys, before.txids, records)
+        dues = None if self._shape.due is None else scores(self._shape.due(after))
+        moved = self._put(task, groups, keys, before.txids, records, dues)
         if moved is None:
             return None
         values = after if task.wanted else None
@@ -258,11 +260,17 @@ class Writer:
         return unpack_records(self._records, records, self._where), opened
 
     def _put(
-        self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
+        self,
+        task: Task,
+        groups: list[int],
+        keys: Placement,
+        txids: npt.NDArray[np.int64],
+        records: pa.Array,
+        dues: bytes | None,
     ) -> int | None:
         """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
 
-        `txids` are the txids that were read for the keys. Return None, and commit nothing, if a key has another by now.
+        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None, and commit nothing, if a key has another by now.
         """
         fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
         ends = fields.ends + packed.ends
@@ -275,8 +283,12 @@ class Writer:
                 for chunk in chunks[group]:
                     a, b = chunk.start, chunk.stop
                     counts = np.array(chunk.counts, "<u4").tobytes()
-                    parts = (counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form)
-                    yield call(PUT, _names(task, group, chunk), *task.fence, *parts)
+                    parts = [counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form]
+                    names = _names(task, group, chunk)
+                    if dues is not None:
+                        names.append(keys.layout.packed_dues[group])
+                        parts.append(dues[8 * a : 8 * b])
+                    yield call(PUT, names, *task.fence, *parts)
             if len(groups) == 1 and task.part is None:
                 yield self._commit(task, groups[0], task.counts[groups[0]])
 

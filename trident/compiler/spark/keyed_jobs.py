@@ -4,6 +4,9 @@ A first task for each part of the tuples reads it, and cuts it by key; what it s
 with the tuples as bytes: Spark moves a few large rows, and no type changes on the way. A second task has all tuples of
 some keys. It puts the parts in their order, makes the update, and writes what came of it into files. Nothing is in a
 state yet: a task that is retried, doubled or late, or of a driver that was taken over, leaves a file that nobody names.
+
+An update by event time also changes keys that are due and have no tuple in the batch. They enter the job beside the
+tuples: first tasks of their own read them from the state, one for each group, and cut them by key, too.
 """
 
 import math
@@ -16,13 +19,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import StateError, TridentError
-from trident.base.types import spark_schema
+from trident.base.types import arrow_schema, spark_schema
 from trident.base.values import conform
 from trident.compiler.columns.function_errors import decoded, encoded
-from trident.compiler.keyed_updates import KeyedUpdate
+from trident.compiler.keyed_updates import KeyedUpdate, OwnDue
 from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, manifest_of, write_frozen
 from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.states.overlay import Stored
+from trident.compiler.windows.run_types import Clock
 from trident.compiler.year_checks import check_years
 from trident_spouts.shares import SharesEmission
 from trident_spouts.workers import numbers_frame, numbers_of
@@ -31,8 +36,9 @@ from trident_state.store import SharedSnapshot
 TASK_ROWS = 1 << 17
 """The average number of tuples of a task. A worker holds them as Python objects."""
 
-_CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary())])
-"""The row that carries tuples of one part to the task that has their keys."""
+_CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary()), ("refusal", pa.string())])
+"""The row that carries tuples of one part to the task that has their keys; or, for a negative part, keys that are due,
+or why they could not be read."""
 
 REPORT = pa.schema(
     [
@@ -69,7 +75,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class KeyedJob:
-    """The update of a state by the tuples of one batch, which was planned at `time`."""
+    """The update of a state by the tuples of one batch, which was planned at `time`.
+
+    `clock` are the watermarks of an update by event time.
+    """
 
     update: KeyedUpdate
     tuples: SharesEmission
@@ -77,6 +86,7 @@ class KeyedJob:
     txid: int
     time: float
     wanted: Wanted
+    clock: Clock | None = None
 
     @property
     def tag(self) -> str:
@@ -89,16 +99,31 @@ class KeyedJob:
         rows = self.tuples.rows
         return len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
 
+    @property
+    def parts(self) -> int:
+        """The number of the first tasks: one for each part of the tuples, and for each group that tells what is due."""
+        return len(self.tuples.shares) + (0 if self.clock is None else self.snapshot.groups)
+
     def frame(self, session: SparkSession) -> DataFrame:
         """Return the reports of the tasks as a DataFrame. The job has not run yet."""
         cut, update = self.functions(self.tasks)
-        parts = numbers_frame(session, len(self.tuples.shares)).mapInArrow(cut, spark_schema(_CUT))
+        parts = numbers_frame(session, self.parts).mapInArrow(cut, spark_schema(_CUT))
         return parts.repartitionById(self.tasks, "task").mapInArrow(update, spark_schema(REPORT))
 
     def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
         """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
-        update = UpdateKeys(self.update, self.snapshot, self.txid, self.time, self.wanted.folder, self._outputs)
-        return CutByKey(self.update, self.tuples, tasks), update
+        due = None if self.clock is None else DueKeys(self.snapshot, self.clock.after)
+        update = UpdateKeys(
+            self.update,
+            self.snapshot,
+            self.txid,
+            self.time,
+            self.clock,
+            arrow_schema(self.tuples.schema),
+            self.wanted.folder,
+            self._outputs,
+        )
+        return CutByKey(self.update, self.tuples, due, tasks), update
 
     @property
     def _outputs(self) -> tuple[pa.Schema, ...]:
@@ -125,26 +150,57 @@ class KeyedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class DueKeys:
+    """The keys of a state that are due at or before `until`, for workers to read."""
+
+    snapshot: SharedSnapshot
+    until: int
+
+    def table(self, group: int) -> pa.Table:
+        """Return those in a group of the state."""
+        pages = list(self.snapshot.due(group, self.until))
+        return pa.concat_tables(pages) if pages else pa.table({})
+
+
+@dataclass(frozen=True, slots=True)
 class CutByKey(OnWorker):
-    """A function from numbers of parts to their tuples: one row for each part and task that has keys of the part."""
+    """A function from numbers of parts to their tuples: one row for each part and task that has keys of the part.
+
+    The numbers after those of the parts are the groups of `due`.
+    """
 
     update: KeyedUpdate
     tuples: SharesEmission
+    due: DueKeys | None
     tasks: int
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
-            tuples = self.tuples.table(number)
-            owners = self.update.owners(tuples, self.tasks)
-            order = np.argsort(owners, kind="stable")  # the tuples of a key stay in their order
-            tuples = tuples.take(pa.array(order)).combine_chunks()
-            ends = np.cumsum(np.bincount(owners, minlength=self.tasks)).tolist()
-            for task, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-                if end > start:
-                    sent = [[task], [number], [_packed(tuples.slice(start, end - start))]]
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array(value, field.type) for value, field in zip(sent, _CUT, strict=True)], schema=_CUT
-                    )
+            group = number - len(self.tuples.shares)
+            if group < 0:
+                yield from self._cut(number, self.tuples.table(number))
+                continue
+            assert self.due is not None
+            try:
+                yield from self._cut(-1 - group, self.due.table(group))
+            except TridentError as error:
+                yield _sent(0, -1 - group, None, str(encoded(error)))
+
+    def _cut(self, part: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        if not rows.num_rows:
+            return
+        owners = self.update.owners(rows, self.tasks)
+        order = np.argsort(owners, kind="stable")  # the tuples of a key stay in their order
+        rows = rows.take(pa.array(order)).combine_chunks()
+        ends = np.cumsum(np.bincount(owners, minlength=self.tasks)).tolist()
+        for task, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if end > start:
+                yield _sent(task, part, _packed(rows.slice(start, end - start)), None)
+
+
+def _sent(*values: Any) -> pa.RecordBatch:
+    arrays = [pa.array([value], field.type) for value, field in zip(values, _CUT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_CUT)
 
 
 def _packed(tuples: pa.Table) -> bytes:
@@ -166,27 +222,37 @@ class UpdateKeys(OnWorker):
     snapshot: SharedSnapshot
     txid: int
     time: float
+    clock: Clock | None
+    entering: pa.Schema
     folder: FileFolder
     outputs: tuple[pa.Schema, ...]
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], pa.Table] = {}
         for batch in batches:
+            for refusal in batch.column("refusal").drop_null().to_pylist():
+                yield _report({"refusal": refusal})
+                return
             numbers = zip(batch.column("part").to_pylist(), batch.column("task").to_pylist(), strict=True)
             for number, packed in zip(numbers, batch.column("tuples"), strict=True):
                 with pa.ipc.open_stream(packed.as_buffer()) as reader:
                     parts[number] = reader.read_all()
         if not parts:
             return
-        tuples = pa.concat_tables([parts[number] for number in sorted(parts)])
+        due = [parts.pop(number) for number in sorted(parts) if number[0] < 0]
+        tuples = pa.concat_tables([parts[number] for number in sorted(parts)]) if parts else self.entering.empty_table()
         parts.clear()
         try:
-            yield from self._updated(tuples)
+            yield from self._updated(tuples, due)
         except TridentError as error:
             yield _report({"refusal": str(encoded(error))})
 
-    def _updated(self, tuples: pa.Table) -> Iterator[pa.RecordBatch]:
-        updated = self.update(tuples, self.snapshot, self.txid, self.time)
+    def _updated(self, tuples: pa.Table, due: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+        stored: Stored = self.snapshot
+        if self.clock is not None:
+            none = pa.schema([self.entering.field(name) for name in self.update.keys]).empty_table()
+            stored = OwnDue(self.snapshot, pa.concat_tables(due).combine_chunks() if due else none)
+        updated = self.update(tuples, stored, self.txid, self.time, self.clock)
         yield _report({"entered": tuples.num_rows, "dropped": updated.dropped})
         for number, (table, schema) in enumerate(zip((updated.puts, updated.emitted), self.outputs, strict=False)):
             if table is None or not table.num_rows:

@@ -25,9 +25,11 @@ from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import FROZEN, reachable
 from trident.compiler.spark.frozen_parts import Part, ReadPart, parts_of
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
+from trident.compiler.spark.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.store import FileStore
+from trident_spouts.shares import SharesEmission
 from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
@@ -60,6 +62,10 @@ class Puts(Protocol):
 
     def cancel(self, job: KeyedJob) -> None:
         """Stop a running update. Return at once."""
+        ...
+
+    def latest(self, tuples: SharesEmission, field: str) -> pa.Table:
+        """Return a table of one tuple: the latest time in a field of the tuples, null if there is none."""
         ...
 
     def sees_files(self) -> bool:
@@ -126,6 +132,14 @@ class SparkPuts:
         if opened is not None:
             with suppress(PySparkException):  # the session is gone, and its jobs with it
                 opened.interruptTag(tag)
+
+    def latest(self, tuples: SharesEmission, field: str) -> pa.Table:
+        """Return the latest time in a field; see `Puts.latest`."""
+        return self._latest(LatestTimes(tuples, field), len(tuples.shares))
+
+    def _latest(self, times: LatestTimes, tasks: int) -> pa.Table:
+        schema = spark_schema(LATEST)
+        return times.table(self._collected(lambda s: numbers_frame(s, tasks).mapInArrow(times, schema)))
 
     def sees_files(self) -> bool:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""

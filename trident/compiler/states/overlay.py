@@ -7,7 +7,7 @@ was put into the view. A view is good for one call of the user's updater.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyarrow import types as kinds
@@ -34,6 +34,18 @@ class Stored(Protocol):
 
     def scan(self) -> Iterator[pa.Table]:
         """Yield all entries: the key fields, then the value."""
+        ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A state as of the previous batch that may know when each key is due (`StateShape.due`)."""
+
+    def due(self, until: int) -> pa.Table | None:
+        """Return the keys that are due at or before `until` (microseconds since 1970).
+
+        Return None if the state keeps no due times.
+        """
         ...
 
 

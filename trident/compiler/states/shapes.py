@@ -12,12 +12,13 @@ from trident.base.names import quote
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.states.due_times import first_ends
 from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.sums import wider_input
-from trident.operations.windows import Timing
+from trident.operations.windows import SessionWindow, Timing
 from trident.plan import nodes
 from trident.plan.state_schema import keys_of, parts_of, value_of
 from trident.plan.watermark_names import owner_of
@@ -56,7 +57,8 @@ def shape_of(node: nodes.HeldState) -> StateShape:
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
     former = (WATERMARK,) if isinstance(node, nodes.Watermark) else ()
-    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node), former))
+    due = first_ends if isinstance(node, nodes.Window) and isinstance(node.windowing.config, SessionWindow) else None
+    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node), former), due)
 
 
 def _made_by(node: nodes.HeldState) -> str:

@@ -12,8 +12,8 @@ from trident.compiler.states.shapes import combine_of, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import presenting, result_columns, where_of
 from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
-from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
+from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
+from trident.compiler.windows.time import Lattice, clock_of, latest_of
 from trident.compiler.windows.tuple_lists import microseconds, one, timestamps
 from trident.operations.bundles import bundle_of
 from trident.operations.windows import TimeWindow

@@ -17,8 +17,8 @@ from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.open_windows import OpenWindows, removals, runs, values_now
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
-from trident.compiler.windows.time import Clock, Lattice, clock_of, held_by_any, latest_of
+from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
+from trident.compiler.windows.time import Lattice, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow

@@ -23,8 +23,8 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
-from trident.compiler.windows.run_types import RunJoin, WindowBatch
-from trident.compiler.windows.time import Clock, clock_of, latest_of, on_time
+from trident.compiler.windows.run_types import Clock, RunJoin, WindowBatch
+from trident.compiler.windows.time import clock_of, latest_of, on_time
 from trident.compiler.windows.tuple_lists import Ids, flattened, microseconds, one
 from trident.operations.interval_joins import IntervalJoining
 from trident.plan.joins import origins

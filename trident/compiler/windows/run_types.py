@@ -10,18 +10,28 @@ from trident.compiler.states.updates import Updated
 
 
 @dataclass(frozen=True, slots=True)
+class Clock:
+    """A window's watermarks over one batch: before it and after it, in microseconds since 1970."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class WindowBatch:
     """One batch in the form in which the update of a state sees it.
 
     `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
     of the step's watermark, as the batch before left it; None where the step has no watermark. A join has two, of its
-    left stream and, as `second`, of its right one.
+    left stream and, as `second`, of its right one. `clock` is given where an update gets a part of a batch's tuples, by
+    which alone it could not tell how the batch moves the watermark.
     """
 
     txid: int
     time: Callable[[], float]
     watermark: Stored | None
     second: Stored | None = None
+    clock: Clock | None = None
 
     @property
     def watermarks(self) -> list[Stored]:

@@ -20,7 +20,8 @@ from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.key_numbers import KeyNumbers
-from trident.compiler.states.overlay import Stored
+from trident.compiler.states.due_times import first_ends
+from trident.compiler.states.overlay import Stored, Timed
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
@@ -66,7 +67,10 @@ def merged(sessions: Iterable[Session]) -> list[Session]:
 
 
 class _Sessions:
-    """The update of one session window's state, batch after batch. It keeps an index of the sessions to close next."""
+    """The update of one session window's state, batch after batch.
+
+    The state tells which sessions are to be closed next; for a state that does not, the update keeps an index of them.
+    """
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
@@ -87,7 +91,11 @@ class _Sessions:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
         clock = clock_of(self._config, latest_of(table, field), batch)
-        self._due.begin(batch.txid, stored)
+        due = stored.due(clock.after) if isinstance(stored, Timed) else None
+        in_process = due is None
+        if due is None:
+            self._due.begin(batch.txid, stored)
+            due = self._due.until(clock.after)
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
         times = microseconds(table.column(field))
         open_ = (times + self._config.gap > clock.before) & held_by_any(self._config, times)
@@ -96,15 +104,16 @@ class _Sessions:
         index = KeyNumbers(self._keys.types)
         numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
         touched = index.named(self._keys.names).table(self._keys)
-        changed = self._with_due(touched, self._due.until(clock.after))
+        changed = self._with_due(touched, due)
         sessions = self._content.joined_sessions(stored.read(changed), tuples, numbers, self._config, batch.txid)
         closed = [(session, at) for at, own in enumerate(sessions) for session in own if session.end <= clock.after]
         still_open = [[session for session in own if session.end > clock.after] for own in sessions]
         closed.sort(key=lambda pair: (pair[0].end, pair[0].start))
         results = self._results(changed, closed)
         puts = self._puts_of(changed, still_open)
-        self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
-        self._due.end(batch.txid)
+        if in_process:
+            self._due.set(changed, first_ends(one(puts.column(puts.num_columns - 1))).to_pylist())
+            self._due.end(batch.txid)
         return Updated(puts, results, int((~open_).sum()))
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
@@ -298,11 +307,8 @@ class Due(BatchIndex):
     def _read(self, stored: Stored) -> None:
         self._ends, self._heap = {}, []
         for page in stored.scan():
-            values = one(page.column(page.num_columns - 1))
-            lists, cuts = flattened(values)
-            ends = microseconds(lists.field("end"))
-            firsts = [int(ends[a:b].min()) if b > a else None for a, b in zip(cuts, cuts[1:], strict=False)]
-            self.set(page.select(self._keys.names), firsts)
+            firsts = first_ends(one(page.column(page.num_columns - 1)))
+            self.set(page.select(self._keys.names), firsts.to_pylist())
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
         """Set for each of these keys the end of its first open session; None for a key without an open session."""

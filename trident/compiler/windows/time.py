@@ -12,10 +12,18 @@ from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
+from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
-from trident.operations.windows import CountWindow, EventTime, SessionWindow, TimeWindow, Timing, WindowConfig
-from trident.plan.nodes import Watermark, WindowPanes
+from trident.operations.windows import (
+    CountWindow,
+    EventTime,
+    SessionWindow,
+    TimeWindow,
+    Timing,
+    WindowConfig,
+    timestamp_field,
+)
+from trident.plan.nodes import Watermark, Window, WindowPanes
 from trident.plan.window_schema import LATEST
 
 NEVER = -(2**63)
@@ -95,19 +103,14 @@ def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
 # --- the watermark ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """A window's watermarks over one batch: before it and after it, in microseconds."""
-
-    before: int
-    after: int
-
-
 def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
-    `latest` is None where the batch has no event time, or where windows go by batch time.
+    `latest` is None where the batch has no event time, or where windows go by batch time. It is not used if the batch
+    has a clock.
     """
+    if batch.clock is not None:
+        return batch.clock
     assert batch.watermark is not None
     before = watermark(batch.watermark)
     return Clock(before, _after(config, before, latest, batch))
@@ -135,12 +138,17 @@ def latest_of(table: pa.Table, field: str | None) -> int | None:
     return None if micros is None else int(micros)
 
 
+def field_of_latest(node: Watermark | Window) -> str | None:
+    """Return the field of a step's input in which its latest event time is found; None for windows by batch time."""
+    config = node.windowing.config
+    field = None if config is None else timestamp_field(config)
+    return LATEST if field is not None and isinstance(node.source, WindowPanes) else field
+
+
 def watermark_update(node: Watermark) -> RunWindow:
     """Return the function that updates a watermark, by the latest event time of a batch or by the batch's own time."""
-    config, shape = node.windowing.config, shape_of(node)
+    config, shape, field = node.windowing.config, shape_of(node), field_of_latest(node)
     assert isinstance(config, Timing)
-    timed = config.timestampField is not None
-    field = (LATEST if isinstance(node.source, WindowPanes) else config.timestampField) if timed else None
     schema = pa.schema([pa.field(node.schema.names[-1], shape.value)])
 
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:

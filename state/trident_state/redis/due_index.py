@@ -1,0 +1,100 @@
+"""The index of due times of a state: a sorted set in each group, of the group's keys by the time at which each is due.
+
+A put changes a record and the key's place in the index in one script call. So the index always fits the records that
+the server holds, also after it lost its last writes. It shows the state as of now, not as of a txid; therefore it is
+read only between two batches.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import SnapshotMovedError
+from trident_state.binary import with_lengths
+from trident_state.keys import decode_keys, encode_checked_keys
+from trident_state.redis.command_routing import Link
+from trident_state.redis.due_scores import score, scores
+from trident_state.redis.layout import Layout
+from trident_state.redis.meta import Meta
+from trident_state.redis.placement import PUT_KEYS, place_keys
+from trident_state.redis.reader import Reader
+from trident_state.redis.script_errors import ScriptAnswer, script_error
+from trident_state.redis.scripts import INDEX
+from trident_state.redis.wire import Blob, call, command
+from trident_state.state_shape import StateShape
+
+_PAGE_KEYS = 10_000
+
+
+class DueIndex:
+    """The index of due times of one state whose shape has them."""
+
+    def __init__(self, where: str, shape: StateShape, reader: Reader) -> None:
+        self._where, self._shape, self._reader = where, shape, reader
+
+    def read(self, layout: Layout, group: int, until: int, asOf: int, lease: Lease | None) -> Iterator[pa.Table]:
+        """Yield the keys of a group that are due at or before `until`, in tables of at most 10,000 keys.
+
+        Raises SnapshotMovedError if a batch after `asOf` has been begun, and what `Reader.check` raises.
+        """
+        name, upto = layout.due(group), score(until)
+        (count,) = self._asked(layout, group, [command(b"ZCOUNT", name, b"-inf", upto)], asOf, lease)
+        for start in range(0, count, _PAGE_KEYS):
+            stop = min(start + _PAGE_KEYS, count) - 1
+            reads = [command(b"ZRANGE", name, b"%d" % start, b"%d" % stop)]
+            (members,) = self._asked(layout, group, reads, asOf, lease)
+            yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
+
+    def _asked(
+        self, layout: Layout, group: int, reads: list[bytes], asOf: int, lease: Lease | None
+    ) -> Sequence[Any]:
+        bucket = layout.buckets_of(group)[0]
+        metas, replies = self._reader.snapshot(layout, [(bucket, read) for read in reads])
+        self._reader.check(layout, metas, asOf, lease)
+        status = metas[group].status(self._where)
+        if status.marker != asOf or status.opened is not None:
+            raise SnapshotMovedError(
+                f"{self._where}: its due times are asked as of batch {asOf}, and batch {asOf + 1} has been begun"
+            )
+        return replies
+
+    def is_complete(self, layout: Layout, metas: Sequence[Meta]) -> bool:
+        """Return whether the index fits the records. It does not if an earlier version of this library wrote them."""
+        exists = [(layout.buckets_of(group)[0], command(b"EXISTS", layout.due(group))) for group in range(layout.groups)]
+        _, found = self._reader.snapshot(layout, exists)
+        return all(
+            meta.due == meta.marker and (meta.keys == "0" or there) for meta, there in zip(metas, found, strict=True)
+        )
+
+    def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
+        """Build the index from the records, as they are now. Nobody else writes the state meanwhile."""
+        link.load()
+        none = pa.array([], pa.binary())
+        for group in range(layout.groups):
+            self._note(link, layout, group, lease, b"first", none, b"")
+        for page in self._reader.scan(layout, metas, None, lease, _PAGE_KEYS):
+            placed = place_keys(encode_checked_keys(self._where, self._shape.keys, page.drop(["value"])), layout)
+            dues = scores(self._due(placed.arranged(page.column("value").combine_chunks())))
+            for group in range(layout.groups):
+                for chunk in placed.chunks(placed.group(group), PUT_KEYS):
+                    part = dues[8 * chunk.start : 8 * chunk.stop]
+                    self._note(link, layout, group, lease, b"more", placed.keys[chunk.rows], part)
+        for group in range(layout.groups):
+            self._note(link, layout, group, lease, b"last", none, b"")
+
+    def _due(self, values: pa.Array) -> pa.Array:
+        assert self._shape.due is not None
+        return self._shape.due(values)
+
+    def _note(
+        self, link: Link, layout: Layout, group: int, lease: Lease, part: bytes, keys: pa.Array, dues: bytes
+    ) -> None:
+        names = [layout.packed_metas[group], layout.packed_dues[group]]
+        fields = Blob(with_lengths(keys))[slice(0, len(keys))]
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"0")
+        (reply,) = link.exchange([call(INDEX, names, *fence, part, fields, dues)])
+        link.check(reply)
+        if reply[0] != b"OK":
+            raise script_error(ScriptAnswer.of(reply), lease, 0, self._where)

@@ -1,0 +1,166 @@
+"""A state that keeps due times: its index fits its records, whatever happens between two puts."""
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from tests.state.redis.states import LEASE, SECOND, contents, opened, started, words
+from tests.support.server import RedisServer
+from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateRecoveringError
+from trident_state.messages import Update
+from trident_state.redis import RedisStore
+from trident_state.redis.due_scores import score, scores
+from trident_state.state_shape import StateKind, StateShape, replacing
+
+YEAR_3000 = 32_503_680_000_000_000
+
+
+def as_it_is(values: pa.Array) -> pa.Array:
+    """The value of a key is the time at which it is due."""
+    return values
+
+
+SHAPE = StateShape(pa.schema({"word": pa.string()}), pa.int64(), replacing(), as_it_is)
+UNTIMED = StateShape(SHAPE.keys, SHAPE.value, SHAPE.combine)
+OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}
+
+
+def puts(txid: int, due: dict[int, int | None]) -> Update:
+    return Update(txid, words(list(due)), pa.array(list(due.values()), pa.int64()))
+
+
+def due(store: RedisStore, as_of: int, until: int) -> list[str]:
+    found = store.due(as_of, until)
+    assert found is not None
+    words: list[str] = found["word"].to_pylist()
+    assert len({*words}) == len(words)
+    return sorted(words)
+
+
+def expected(held: dict[int, int | None], until: int) -> list[str]:
+    return sorted(f"w{key}" for key, time in held.items() if time is not None and time <= until)
+
+
+@pytest.mark.parametrize("kind", [StateKind.OPAQUE, StateKind.TRANSACTIONAL])
+@pytest.mark.parametrize("layout", OPTIONS)
+def test_what_is_due_is_what_the_records_say(shared_redis: RedisServer, layout: str, kind: StateKind) -> None:
+    chance = random.Random(layout)
+    held: dict[int, int | None] = {}
+    with started(shared_redis.url, SHAPE, kind, **OPTIONS[layout]) as store:
+        assert due(store, 0, 10**18) == []
+        for txid in range(1, 6):
+            given = {key: chance.choice([None, chance.randint(-50, 50)]) for key in chance.sample(range(1500), 700)}
+            if txid % 2:
+                store.apply(LEASE, puts(txid, given))
+            else:  # as workers do
+                batch = cloudpickle.loads(cloudpickle.dumps(store.open_batch(LEASE, puts(txid, {}))))
+                update = puts(txid, given)
+                store.commit_batch(batch, puts(txid, {}), [batch.put([(update.keys, update.deltas)])])
+            held |= given
+            snapshot = cloudpickle.loads(cloudpickle.dumps(store.open_snapshot(txid)))
+            for until in (-51, 0, 17, 50):
+                assert due(store, txid, until) == expected(held, until)
+                of_groups = [page for group in range(snapshot.groups) for page in snapshot.due(group, until)]
+                assert sorted(w for page in of_groups for w in page["word"].to_pylist()) == expected(held, until)
+        assert snapshot.groups == OPTIONS[layout].get("groups", 1)
+        store.drop(LEASE)
+        assert shared_redis.client.keys("*") == []
+
+
+def test_due_times_are_asked_between_two_batches_and_under_the_lease(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, SHAPE) as store:
+        store.apply(LEASE, puts(1, {1: 5}))
+        snapshot = store.open_snapshot(1)
+        with pytest.raises(StateRecoveringError):
+            store.due(2, 9)
+        batch = store.open_batch(LEASE, puts(2, {}))
+        with pytest.raises(SnapshotMovedError, match="batch 2 has been begun"):
+            store.due(1, 9)
+        store.commit_batch(batch, puts(2, {}), [batch.put([(words([2]), pa.array([7]))])])
+        with pytest.raises(SnapshotMovedError, match="batch 2 has been begun"):
+            list(snapshot.due(0, 9))
+        snapshot = store.open_snapshot(2)
+        with opened(shared_redis.url, SHAPE) as other:
+            other.report()
+            other.acquire(SECOND)
+            assert due(other, 2, 9) == ["w1", "w2"]
+            with pytest.raises(SnapshotMovedError, match="another driver"):
+                list(snapshot.due(0, 9))
+
+
+def test_a_doubled_put_and_a_late_one_leave_the_index_as_it_is(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, SHAPE) as store:
+        batch = store.open_batch(LEASE, puts(1, {}))
+        part = [(words([1, 2]), pa.array([5, None], pa.int64()))]
+        put = batch.put(part)
+        assert batch.put(part).moved == 0
+        store.commit_batch(batch, puts(1, {}), [put])
+        store.apply(LEASE, puts(2, {1: 50, 2: 6}))
+        with pytest.raises(StateError, match="batch 1 cannot be applied"):
+            batch.put(part)
+        assert due(store, 2, 49) == ["w2"]
+        with opened(shared_redis.url, SHAPE) as other:
+            other.report()
+            other.acquire(SECOND)
+            with pytest.raises(FencedError):
+                store.apply(LEASE, puts(3, {1: 1}))
+            assert due(other, 2, 49) == ["w2"]
+
+
+@pytest.mark.parametrize("layout", OPTIONS)
+def test_the_index_is_built_where_another_version_wrote_the_last_batch(
+    shared_redis: RedisServer, layout: str
+) -> None:
+    """A version without due times: it leaves the index, and the note up to where it is complete, as they were."""
+    held: dict[int, int | None] = {key: key % 70 for key in range(2500)}
+    held |= {1: None, 2: YEAR_3000}
+    with started(shared_redis.url, UNTIMED, **OPTIONS[layout]) as store:
+        store.apply(LEASE, puts(1, held))
+    with opened(shared_redis.url, SHAPE, **OPTIONS[layout]) as store:
+        store.report()
+        store.acquire(SECOND)
+        assert due(store, 1, 33) == expected(held, 33)
+        held |= {3: 1000}
+        store.apply(SECOND, puts(2, {3: 1000}))
+        assert due(store, 2, 33) == expected(held, 33)
+    later: dict[int, int | None] = {4: 1000, 5: None, 3000: 4}
+    for name in shared_redis.client.keys("*:due"):
+        shared_redis.client.rename(name, f"kept:{name.decode()}")
+    third = type(LEASE)(3, "third")
+    with opened(shared_redis.url, UNTIMED, **OPTIONS[layout]) as store:
+        store.report()
+        store.acquire(third)
+        store.apply(third, puts(3, later))
+    for name in shared_redis.client.keys("kept:*"):  # as that version left it
+        shared_redis.client.rename(name, name.decode().removeprefix("kept:"))
+    for name in shared_redis.client.keys("*:m"):
+        shared_redis.client.hset(name, "due", "2")  # it knows nothing of this field
+    fourth = type(LEASE)(4, "fourth")
+    with opened(shared_redis.url, SHAPE, **OPTIONS[layout]) as store:
+        store.report()
+        store.acquire(fourth)
+        assert due(store, 3, 1000) == expected(held | later, 1000)
+        assert len(contents(store)) == sum(time is not None for time in (held | later).values())
+
+
+def test_an_index_that_somebody_deleted_is_built_again(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, SHAPE) as store:
+        store.apply(LEASE, puts(1, {1: 5, 2: 9}))
+    assert shared_redis.client.delete(*shared_redis.client.keys("*:due")) == 1
+    with opened(shared_redis.url, SHAPE) as store:
+        store.report()
+        store.acquire(SECOND)
+        assert due(store, 1, 8) == ["w1"]
+
+
+def test_scores_are_never_greater_than_the_times() -> None:
+    times = [0, -1, 2**53 - 1, 2**53 + 1, YEAR_3000 * 7, YEAR_3000 + 1, -62_135_596_800_000_000, 2**62 + 1]
+    packed = scores(pa.array([*times, None], pa.int64()))
+    found = list(memoryview(packed).cast("d"))
+    assert all(int(value) <= time for value, time in zip(found, times, strict=False)) and found[-1] != found[-1]
+    assert [float(score(time)) for time in times] == found[:-1]
+    ordered = sorted(times)
+    assert [float(score(time)) for time in ordered] == sorted(found[:-1])

@@ -1,0 +1,33 @@
+"""The latest event time of a batch whose tuples are with Spark's workers: each tells that of its part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.types import arrow_schema
+from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.windows.time import latest_of
+from trident_spouts.shares import SharesEmission
+from trident_spouts.workers import numbers_of
+
+LATEST = pa.schema([("latest", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class LatestTimes(OnWorker):
+    """A function from numbers of parts to the latest time of each, in microseconds since 1970; null if it has none."""
+
+    tuples: SharesEmission
+    field: str
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            latest = latest_of(self.tuples.table(number), self.field)
+            yield pa.RecordBatch.from_arrays([pa.array([latest], pa.int64())], schema=LATEST)
+
+    def table(self, reports: pa.Table) -> pa.Table:
+        """Return the latest time of all reports as a table of one tuple, which has the time alone."""
+        kind = arrow_schema(self.tuples.schema).field(self.field).type
+        return pa.table({self.field: pa.array([pc.max(reports.column("latest")).as_py()], pa.int64()).cast(kind)})
