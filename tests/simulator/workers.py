@@ -231,6 +231,7 @@ class SimulatedPuts(SparkPuts):
         unused: Any = None
         super().__init__(unused, driver.world.settings.place)
         self._workers = driver.workers
+        self._part_rows = driver.world.setting.part_rows
         self._sees_files = driver.world.setting.sees_files
 
     def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
@@ -238,8 +239,9 @@ class SimulatedPuts(SparkPuts):
         return pa.Table.from_batches([batch for task in reports for report in task for batch in report], REPORT)
 
     def update(self, job: KeyedJob) -> KeyedResult:
-        """As the real one, of two stages; Spark takes one report of each task."""
-        cut, update = job.functions(job.tasks)
+        """As the real one, of two stages, with tasks of a few tuples; Spark takes one report of each task."""
+        rows = job.tuples.rows or len(job.tuples.shares)
+        cut, update = job.functions(max(1, -(-rows // self._part_rows)))
         parts = self._reports(job.parts, lambda number: cut._run(iter([_numbered(number)])))
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for batch in (batch for reports in parts for batch in reports[-1]):

@@ -1,6 +1,7 @@
 """Who gets in, with which rights, and what a server must be to keep a state."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,18 @@ import pytest
 import redis
 
 from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, SHAPE, contents, opened, started, update, words
+from tests.state.redis.test_due_index import as_it_is
 from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer
 from trident.base.errors import StateError, StateUnavailableError
 from trident.base.redis_address import Address, read_url, redacted
 from trident.log import RedisLog
 from trident_state.redis.server import check_server
+from trident_state.state_shape import replacing
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")
 
-WRITER = "~trident:* -@all +@connection +@read +@hash +@keyspace +@scripting +@transaction -@dangerous"
+WRITER = "~trident:* -@all +@connection +@read +@hash +@sortedset +@keyspace +@scripting +@transaction -@dangerous"
 WRITER += " +info +cluster|slots"
 LOG = "+config|get"
 READER = "%R~trident:* -@all +@connection -@dangerous +hmget +hscan +type +multi +exec +info +cluster|slots"
@@ -55,6 +58,17 @@ def test_the_writers_rules_are_enough_for_all_that_a_driver_does(
     assert redis_server.client.dbsize() == 0
     with pytest.raises(StateError, match="refuses us"), opened(url, prefix="other") as store:
         store.report()
+
+
+def test_the_writers_rules_are_enough_for_due_times(redis_server: RedisServer) -> None:
+    with started(user(redis_server, "writer", WRITER), replace(SHAPE, combine=replacing(), due=as_it_is)) as store:
+        store.apply(LEASE, update(1, {1: 5, 2: 7}))
+        redis_server.client.delete(*redis_server.client.keys("*:due"))
+        store.acquire(SECOND)
+        found = store.due(1, 6)
+        assert found is not None and found["word"].to_pylist() == ["w1"]
+        store.drop()
+    assert redis_server.client.dbsize() == 0
 
 
 def test_the_writers_rules_and_one_more_are_enough_for_the_log(redis_server: RedisServer) -> None:
