@@ -37,7 +37,7 @@ def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
     If none can be fetched, return a folder and the reason.
 
     An artifact is ``group:name:version``, which includes its dependencies, or ``group:name:version:classifier``, which
-    is a single file.
+    is a single file. The classifier may be empty.
     """
     reasons = []
     for artifact in artifacts:
@@ -52,7 +52,7 @@ def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
 def _resolve(artifact: str) -> tuple[Path, str]:
     """Return the folder for an artifact's jars, and the reason why the jars are missing; "" if they are there."""
     group, name, version, *classifier = artifact.split(":")
-    folder = cache_folder() / "-".join((name, version, *classifier))
+    folder = cache_folder() / "-".join((name, version, *filter(None, classifier)))
     if folder.is_dir():
         return folder, ""
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"), None)
