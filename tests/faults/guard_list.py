@@ -2098,7 +2098,7 @@ GUARDS = [
         "files, a forgotten filesLocation",
         "new files go to the disk, and the log's others stay on an object store where nothing looks for them",
         "trident/recovery/folder_owner.py",
-        "    if kept_at and not isinstance(files, ObjectFiles):",
+        "    if kept_at and (files is None or isinstance(files, DiskFiles)):",
         "    if False:",
         "tests/files/test_runs.py -k forgets_the_location",
     ),

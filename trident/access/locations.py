@@ -9,7 +9,7 @@ from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
 from trident.base.redis_address import Address, check_url
 from trident.files.disk import DiskFiles
-from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.protocol import LogReading, TransactionLog
 from trident.log.sqlite_log import SqliteLog
@@ -30,10 +30,10 @@ class StateLocation:
     url: str | None
     prefix: str
     factory: StateFactory | None = None
-    objects: ObjectFiles | None = None
-    """The place of all topologies' files on an object store; None if their files lie in the checkpoint."""
+    objects: FileStore | None = None
+    """The place of all topologies' files on an object store or HDFS; None if their files lie in the checkpoint."""
 
-    def place(self, topology: str, log: LogReading) -> DiskFiles | ObjectFiles:
+    def place(self, topology: str, log: LogReading) -> FileStore:
         """Return the place of a topology's files: frozen results and snapshots.
 
         Raises LogMismatchError if the log keeps them on an object store, and the caller gave no filesLocation.

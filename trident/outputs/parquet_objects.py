@@ -19,7 +19,7 @@ from typing import Any
 
 from trident.base.errors import OutputConflictError
 from trident.compiler.spark.parquet_files import ObjectTarget, Part, Target
-from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.outputs.parquet_folder import (
     FIELD,
     FORMAT,
@@ -42,7 +42,7 @@ _MARK = 8
 class ObjectBatches:
     """A prefix of an object store. Each batch appears with its manifest."""
 
-    place: ObjectFiles
+    place: FileStore
 
     def __str__(self) -> str:
         return self.place.address

@@ -12,7 +12,7 @@ from trident.base.types import arrow_schema, parse_schema
 from trident.base.values import conform
 from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker
 from trident.files.object_options import Storage
-from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.outputs.parquet_objects import ObjectBatches
 from trident.outputs.parquet_place import ParquetPlace, check_output, parquet_place
 from trident_spouts.emission import spark_path
@@ -98,7 +98,7 @@ def _after(place: ParquetPlace, after: int) -> list[int]:
 class _ReadObjects(OnWorker):
     """A function from numbers of objects to their rows."""
 
-    files: ObjectFiles
+    files: FileStore
     names: tuple[str, ...]
     schema: pa.Schema
 

@@ -14,7 +14,6 @@ from trident.base.errors import LogMismatchError
 from trident.base.files import fsync_folder, make_folder
 from trident.compiler.spark.frozen_files import ANSWER, FROZEN, PROBE
 from trident.files.disk import DiskFiles
-from trident.files.objects import ObjectFiles
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
 from trident.recovery.settings import STATES, Settings
@@ -81,12 +80,12 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
     return kept_at
 
 
-def check_location_given(files: DiskFiles | ObjectFiles | None, kept_at: str, topology: str) -> None:
+def check_location_given(files: FileStore | None, kept_at: str, topology: str) -> None:
     """Raise LogMismatchError if the log keeps its files at `kept_at` on an object store, and `files` is another place.
 
     `files`: the place that the caller named. Another object store is not refused here: files may have been copied.
     """
-    if kept_at and not isinstance(files, ObjectFiles):
+    if kept_at and (files is None or isinstance(files, DiskFiles)):
         raise LogMismatchError(
             f"the files of topology {topology!r} lie at {kept_at}, as its log says: give "
             f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. If this is a copy of the log, do not: its "
@@ -110,7 +109,7 @@ def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, ke
         log.keep_files_at(lease, own)
 
 
-def check_files_of(files: DiskFiles | ObjectFiles, uuid: str, kept_at: str, log_at: str, otherwise: str = "") -> None:
+def check_files_of(files: FileStore, uuid: str, kept_at: str, log_at: str, otherwise: str = "") -> None:
     """Raise LogMismatchError unless the files belong to the log `uuid`, so that no files of another log are deleted.
 
     Objects that belong to no log are refused too: a prefix that is one level too high holds those of all topologies.

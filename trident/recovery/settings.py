@@ -12,7 +12,6 @@ from trident.plan.hints import Hints
 from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
-    from trident.files.objects import ObjectFiles
     from trident.log import RedisLog
 
 
@@ -29,8 +28,8 @@ class Settings:
     """The folder of this topology: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """True if the folder outlives the run."""
-    objects: "ObjectFiles | None" = None
-    """The place of this topology's files on an object store; None if the files lie in the folder."""
+    objects: FileStore | None = None
+    """The place of this topology's files on an object store or HDFS; None if the files lie in the folder."""
     active: bool = True
     availableNow: bool = False
     processingTime: float | None = None
@@ -55,7 +54,7 @@ class Settings:
 
     @property
     def place(self) -> FileStore:
-        """The place of files for executors and outputs: on an object store, or the folder."""
+        """The place of files for executors and outputs: on an object store or HDFS, or the folder."""
         return DiskFiles(self.folder) if self.objects is None else self.objects
 
     @property

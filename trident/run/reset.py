@@ -24,7 +24,6 @@ from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
-from trident.files.objects import ObjectFiles
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
@@ -229,7 +228,7 @@ def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
 
 def _files_of(
     name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
-) -> DiskFiles | ObjectFiles | None:
+) -> FileStore | None:
     """Return the place of a topology's files; None if the topology has no files."""
     objects = options.files_place(filesLocation, filesStorage)
     if objects is not None:
@@ -237,10 +236,10 @@ def _files_of(
     return None if folder is None else DiskFiles(folder, private=True)
 
 
-def _remove_all(folder: Path | None, files: DiskFiles | ObjectFiles | None) -> None:
+def _remove_all(folder: Path | None, files: FileStore | None) -> None:
     if folder is not None and folder.exists():
         _remove(folder)
-    if isinstance(files, ObjectFiles):
+    if files is not None and not isinstance(files, DiskFiles):
         # What is not this library's stays. Last the object that keeps other logs away from the place.
         files.delete([file.name for file in files.files() if file.name.startswith(OWN_NAMES)])
         files.delete([OWNER])

@@ -27,7 +27,7 @@ from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
-from trident.files.objects import ObjectFiles
+from trident.files.store import FileStore
 from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
@@ -388,7 +388,7 @@ def _group_run(
 
 def _check_outputs(program: Program, settings: Settings) -> None:
     """Raise TopologyError for a Parquet output among the topology's own files."""
-    own: list[DiskFiles | ObjectFiles] = [DiskFiles(settings.folder)] if settings.lasting else []
+    own: list[FileStore] = [DiskFiles(settings.folder)] if settings.lasting else []
     if settings.objects is not None:
         own.append(settings.objects)
     for output in (output for group in program.groups for output in group.sinks):

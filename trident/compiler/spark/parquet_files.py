@@ -30,7 +30,6 @@ from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.disk import DiskFiles
-from trident.files.objects import ObjectFiles
 from trident.files.store import FileStore
 from trident_spouts.workers import numbers_of
 
@@ -110,7 +109,7 @@ class ObjectTarget:
     Readers see each object as soon as it is written. `mark` is the start of the log's uuid.
     """
 
-    files: ObjectFiles
+    files: FileStore
     mark: str
 
     @property
