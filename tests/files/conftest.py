@@ -1,9 +1,10 @@
-"""A bucket of a real S3 server, with a prefix of its own for each test; results that go into files, however small."""
+"""A real S3 server and a real HDFS, with a prefix or folder for each test; results in files, however small."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.hdfs import Hdfs, hdfs, hdfs_server
 from tests.support.objects import Objects, objects, s3_server
 from trident.files import object_client
 from trident.log import frozen_results
@@ -24,4 +25,4 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     object_client.open_bucket.cache_clear()
 
 
-__all__ = ["Objects", "objects", "s3_server"]
+__all__ = ["Hdfs", "Objects", "hdfs", "hdfs_server", "objects", "s3_server"]

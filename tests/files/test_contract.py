@@ -1,4 +1,4 @@
-"""What every place of files keeps: on a disk, and on a real S3 server."""
+"""What every place of files keeps: on a disk, on a real S3 server, and on a real HDFS."""
 
 import pickle
 import threading
@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.hdfs import Hdfs
 from tests.support.objects import Objects
 from trident.errors import FilesError
-from trident.files import objects as module
+from trident.files import hdfs, objects
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 
 
-@pytest.fixture(params=["disk", "private disk", "s3"])
+@pytest.fixture(params=["disk", "private disk", "s3", "hdfs"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> FileStore:
-    if request.param == "s3":
-        found: Objects = request.getfixturevalue("objects")
+    if request.param in ("s3", "hdfs"):
+        found: Objects | Hdfs = request.getfixturevalue("objects" if request.param == "s3" else "hdfs")
         return found.files()
     return DiskFiles(tmp_path / "files", private=request.param == "private disk")
 
@@ -129,7 +130,9 @@ def test_it_travels_to_workers(place: FileStore) -> None:
 def test_a_large_file_goes_in_parts_and_a_failure_leaves_none(
     place: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WHOLE", 1 << 20)
+    monkeypatch.setattr(objects, "WHOLE", 1 << 20)
+    monkeypatch.setattr(hdfs, "BLOCK", 1 << 20)
+    monkeypatch.setattr(hdfs, "PIECE", 1 << 18)
     block = bytes(range(256)) * 4096  # 1 MB
     write(place, "large", *[block] * 12)
     assert place.size("large") == 12 << 20 and content(place, "large") == block * 12

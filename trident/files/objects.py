@@ -249,7 +249,7 @@ def object_files(option: str, url: str, storage: Storage) -> ObjectFiles:
         raise TopologyError(f"{option}: the URL holds credentials; give them to the environment, or by storage options")
     if not host:
         raise TopologyError(
-            f"{option}={url!r}: expected the URL of a bucket and a prefix, such as s3://bucket/prefix; these are read "
-            f"and written: {', '.join(SCHEMES)}"
+            f"{option}={url!r}: expected the URL of a bucket and a prefix, such as s3://bucket/prefix, or of a folder "
+            f"on HDFS, such as hdfs://namenode:8020/folder; these are read and written: {', '.join(SCHEMES)}, hdfs://"
         )
     return ObjectFiles(bucket, key.strip("/"), storage)

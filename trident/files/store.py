@@ -1,7 +1,8 @@
-"""The protocol by which a run uses its files, on a disk or on an object store.
+"""The protocol by which a run uses its files, on a disk, on an object store or on HDFS.
 
-Nothing here is renamed, and nothing is overwritten. A file counts once something names it (the log, a manifest); a file
-that nothing names is garbage, whatever it holds. So it does not matter what a writer leaves behind that dies half-way.
+No file is renamed once it has its name, and none is overwritten. A file counts once something names it (the log, a
+manifest); a file that nothing names is garbage, whatever it holds. So it does not matter what a writer leaves behind
+that dies half-way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,8 @@ class Sink(Protocol):
 class FileStore(Protocol):
     """A place of files. It is picklable, because it is sent to workers. Names are relative to it, with slashes.
 
-    All methods raise FilesError where an object store does not do what it is asked, and OSError where a disk does not.
+    All methods raise FilesError where an object store or HDFS does not do what it is asked, and OSError where a disk
+    does not.
     """
 
     @property

@@ -13,7 +13,8 @@ from trident.base.paths import local_path
 from trident.compiler.spark.parquet_files import FolderTarget, Part, Target
 from trident.files.disk import DiskFiles
 from trident.files.object_options import Storage
-from trident.files.objects import ObjectFiles, is_object_url, object_files
+from trident.files.store import FileStore
+from trident.files.urls import files_by_url, is_files_url
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Owner
 from trident.outputs.parquet_objects import ObjectBatches
@@ -114,12 +115,12 @@ class FolderBatches:
 def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ObjectBatches":
     """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a URL of objects."""
     text = str(path)
-    if is_object_url(text):
-        return ObjectBatches(object_files("path", text, storage))
+    if is_files_url(text):
+        return ObjectBatches(files_by_url("path", text, storage))
     return FolderBatches(local_path("path", path))
 
 
-def check_outside(sink: WriteParquet, own: Sequence[DiskFiles | ObjectFiles]) -> None:
+def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
     """Raise TopologyError for an output among the topology's own files, at `own`: a reset would delete it with them."""
     place = parquet_place(sink.path, sink.storage)
     address = os.path.realpath(place.path) if isinstance(place, FolderBatches) else str(place)

@@ -12,7 +12,7 @@ from trident.base.paths import local_path
 from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
-    from trident.files.objects import ObjectFiles
+    from trident.files.store import FileStore
     from trident.log import RedisLog
 
 
@@ -82,8 +82,8 @@ def folder(checkpointLocation: str | Path) -> Path:
     )
 
 
-def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "ObjectFiles | None":
-    """Return the place of all topologies' files on an object store; None if the files lie under the checkpointLocation.
+def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "FileStore | None":
+    """Return the place of all topologies' files that a URL names; None if the files lie under the checkpointLocation.
 
     Raises TopologyError if the location or an option of the store is none.
     """
@@ -92,11 +92,11 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
             raise TopologyError("filesStorage= are the options of the store that filesLocation= names; give that too")
         return None
     from trident.files.object_options import Storage
-    from trident.files.objects import object_files
+    from trident.files.urls import files_by_url
 
     if not isinstance(filesLocation, str):
         raise TopologyError(f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix")
-    return object_files("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
+    return files_by_url("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
 
 
 def flag(option: str, value: bool) -> bool:

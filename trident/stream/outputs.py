@@ -12,7 +12,7 @@ from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
 from trident.files.object_options import Storage
-from trident.files.objects import is_object_url, object_files
+from trident.files.urls import files_by_url, is_files_url
 from trident.operations.callables import bind, is_coroutine, is_generator
 from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable
@@ -99,10 +99,10 @@ class OutputVerbs(StreamBase[StreamT]):
         ----------
         path : path
             A folder on a file system that renames folders atomically: a local disk, NFS. Or a URL such as
-            ``"s3://bucket/prefix"``: there a batch is published by its manifest, by which `readParquet` and
-            `publishedFiles` go; other readers may see a part of the batch that is just being published. The folder must
-            be empty or missing, and belongs to this output alone from then on. `TridentTopology.reset` does not remove
-            the folder, so give another path after a reset.
+            ``"s3://bucket/prefix"`` or ``"hdfs://namenode:8020/folder"``: there a batch is published by its manifest,
+            by which `readParquet` and `publishedFiles` go; other readers may see a part of the batch that is just being
+            published. The folder must be empty or missing, and belongs to this output alone from then on.
+            `TridentTopology.reset` does not remove the folder, so give another path after a reset.
         partitionBy : str or list of str, optional
             Fields of type string, integer, boolean or date whose values name folders below the batch's folder, as Hive
             and Spark do it. `readParquet` takes the values of these fields from the files.
@@ -239,7 +239,7 @@ class OutputVerbs(StreamBase[StreamT]):
 
 
 def _real(where: str) -> str:
-    return where if is_object_url(where) else os.path.realpath(where)
+    return where if is_files_url(where) else os.path.realpath(where)
 
 
 def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tuple[str, Storage]:
@@ -247,14 +247,14 @@ def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tupl
     if not isinstance(path, str | Path) or not str(path):
         raise step.wrong(f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
     why = (
-        "a batch is published by renaming a folder of a disk, or by a manifest on an object store such as s3://, and "
-        "{scheme}: is neither. Name one of these, or write there with foreachBatch and a table format that has "
-        "transactions"
+        "a batch is published by renaming a folder of a disk, or by a manifest on an object store or HDFS, such as "
+        "s3:// or hdfs://, and {scheme}: is none of these. Name one of them, or write there with foreachBatch and a "
+        "table format that has transactions"
     )
     try:
         options = Storage.of(storage, "storage")
-        if is_object_url(str(path)):
-            return object_files("path", str(path), options).address, options
+        if is_files_url(str(path)):
+            return files_by_url("path", str(path), options).address, options
         if storage:
             raise TopologyError(f"storage= is an option of object stores, and {path} is in none")
         return str(local_path("path", path, why)), options
