@@ -168,12 +168,13 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         log : RedisLog, optional
             Keep the transaction log in Redis instead, for a driver that may move to another machine.
         filesLocation : str, optional
-            Keep the run's files (large frozen results, snapshots of memory states) on an object store, by a URL such as
-            ``"s3://bucket/prefix"``, instead of under the checkpointLocation: so the machines of a cluster need no
-            shared disk. Needs a log that lasts: `log`, or a `checkpointLocation` for it.
+            Keep the run's files (large frozen results, snapshots of memory states) on an object store or HDFS, by a URL
+            such as ``"s3://bucket/prefix"`` or ``"hdfs://namenode:8020/folder"``, instead of under the
+            checkpointLocation: so the machines of a cluster need no shared disk. Needs a log that lasts: `log`, or a
+            `checkpointLocation` for it.
         filesStorage : dict of str, optional
-            The options of that store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}``, as
-            for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
+            The options of an object store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}``,
+            as for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
         availableNow : bool
             Process what the sources have now, then stop. An INACTIVE topology waits for ``running.activate()`` first.
         processingTime : duration

@@ -143,6 +143,7 @@ def write_and_hold(place: HdfsFiles, hdfs: Hdfs) -> None:
 def test_a_namenode_that_stands_still_is_not_waited_for_for_ever(hdfs: Hdfs) -> None:
     place = hdfs.files()
     assert place.create("one", b"1")
+    client = module.open_client(hdfs.server.url)
     try:
         with pytest.raises(FilesUnavailableError, match="cannot write .*/two: HDFS has not answered for 2 s"):
             write_and_hold(place, hdfs)
@@ -150,6 +151,7 @@ def test_a_namenode_that_stands_still_is_not_waited_for_for_ever(hdfs: Hdfs) -> 
             place.read("one")
     finally:
         hdfs.server.release()
+    assert module.open_client(hdfs.server.url) is not client, "a connection to a machine that is gone does not end"
     assert bytes(place.read("one")) == b"1"
     place.delete(["two"])
     assert place.create("two", b"3") and bytes(place.read("two")) == b"3"
@@ -191,6 +193,23 @@ def test_a_nameservice_that_nobody_knows_is_refused() -> None:
     said = "cannot open hdfs://nowhere: .*; name a NameNode with its port, or a nameservice of the hdfs-site.xml in"
     with pytest.raises(FilesRefusedError, match=said):
         hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
+
+
+@pytest.mark.usefixtures("fresh_client")
+def test_no_namenode_is_asked_that_only_observes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may not know yet what another machine wrote. There is one NameNode here, so only the option is looked at."""
+    import hdfs_native
+
+    opened = list[Any]()
+    monkeypatch.setattr(hdfs_native, "Client", lambda *args: opened.append(args))
+    for system in ("hdfs://books", "hdfs://namenode:8020"):
+        module.open_client(system)
+    active = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+    options = [
+        config.get(f"dfs.client.failover.proxy.provider.{name}")
+        for (_, config), name in zip(opened, ("books", "namenode"), strict=True)
+    ]
+    assert options == [active, active]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 FILES_OPTIONS = (
     click.option(
-        "--files-location", help="The filesLocation, if the files are on an object store: s3://bucket/prefix."
+        "--files-location",
+        help="The filesLocation, if the files are on an object store or HDFS: s3://bucket/prefix, hdfs://namenode:8020/folder.",
     ),
-    click.option("--files-storage", help="The options of that store: region=eu-central-1,secret_access_key=env:NAME."),
+    click.option(
+        "--files-storage", help="The options of an object store: region=eu-central-1,secret_access_key=env:NAME."
+    ),
 )
 
 _OPTIONS = (

@@ -47,15 +47,18 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.FilesUnavailableError,
         _Advice(
-            "The object store with the run's files did not answer for as long as it was asked.",
+            "The object store or HDFS with the run's files did not answer for as long as it was asked.",
             _COMMITTED + " What was frozen is kept too.",
-            ("Bring the store up again, and check the endpoint in filesStorage.", _AGAIN),
+            (
+                "Bring the store up again, and check its address: filesLocation, and the endpoint in filesStorage.",
+                _AGAIN,
+            ),
         ),
     ),
     (
         errors.FilesRefusedError,
         _Advice(
-            "The object store with the run's files refused: wrong credentials, no such bucket, or no right.",
+            "The object store or HDFS with the run's files refused: wrong credentials, no such bucket, or no right.",
             _COMMITTED + " What was frozen is kept too.",
             ("The message has the store's reason: put that right, on the driver and on every worker.", _AGAIN),
         ),
