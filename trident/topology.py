@@ -173,8 +173,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             checkpointLocation: so the machines of a cluster need no shared disk. Needs a log that lasts: `log`, or a
             `checkpointLocation` for it.
         filesStorage : dict of str, optional
-            The options of an object store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MY_SECRET"}``,
-            as for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
+            The options of an object store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MINE"}``, as
+            for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
         availableNow : bool
             Process what the sources have now, then stop. An INACTIVE topology waits for ``running.activate()`` first.
         processingTime : duration

@@ -133,6 +133,7 @@ def test_a_large_file_goes_in_parts_and_a_failure_leaves_none(
     monkeypatch.setattr(objects, "WHOLE", 1 << 20)
     monkeypatch.setattr(hdfs, "BLOCK", 1 << 20)
     monkeypatch.setattr(hdfs, "PIECE", 1 << 18)
+    monkeypatch.setattr(hdfs, "_READ", 5 << 20)
     block = bytes(range(256)) * 4096  # 1 MB
     write(place, "large", *[block] * 12)
     assert place.size("large") == 12 << 20 and content(place, "large") == block * 12
