@@ -190,6 +190,7 @@ def test_a_folder_that_is_a_file_is_refused(hdfs: Hdfs) -> None:
 
 
 def test_a_nameservice_that_nobody_knows_is_refused() -> None:
+    pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
     said = "cannot open hdfs://nowhere: .*; name a NameNode with its port, or a nameservice of the hdfs-site.xml in"
     with pytest.raises(FilesRefusedError, match=said):
         hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
@@ -198,10 +199,9 @@ def test_a_nameservice_that_nobody_knows_is_refused() -> None:
 @pytest.mark.usefixtures("fresh_client")
 def test_no_namenode_is_asked_that_only_observes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may not know yet what another machine wrote. There is one NameNode here, so only the option is looked at."""
-    import hdfs_native
-
+    package = pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
     opened = list[Any]()
-    monkeypatch.setattr(hdfs_native, "Client", lambda *args: opened.append(args))
+    monkeypatch.setattr(package, "Client", lambda *args: opened.append(args))
     for system in ("hdfs://books", "hdfs://namenode:8020"):
         module.open_client(system)
     active = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"

@@ -1,8 +1,8 @@
 """A real HDFS for tests: a NameNode and a DataNode as processes of their own, from an artifact of Maven Central.
 
 The servers are in the jar of Hadoop's mini cluster, in the version of the client that pyspark has. They are started by
-their own programs, as on any cluster, so each can be killed, stopped and started again. Where the jar is out of reach,
-`HdfsServer` skips the test and says why.
+their own programs, as on any cluster, so each can be killed, stopped and started again. Where the jar is out of reach
+or the package hdfs-native is missing, `HdfsServer` skips the test and says why.
 """
 
 import itertools
@@ -22,16 +22,12 @@ from xml.sax.saxutils import escape
 import pyspark
 import pytest
 
-pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
-
-import hdfs_native  # noqa: E402
-
-from tests.support.processes import stop  # noqa: E402
-from tests.support.server import free_port  # noqa: E402
-from tests.support.spark import SHORT_LIVED  # noqa: E402
-from trident.demo.artifacts import first_fetched, java  # noqa: E402
-from trident.files.hdfs import HdfsFiles, hdfs_files  # noqa: E402
-from trident.files.object_options import Storage  # noqa: E402
+from tests.support.processes import stop
+from tests.support.server import free_port
+from tests.support.spark import SHORT_LIVED
+from trident.demo.artifacts import first_fetched, java
+from trident.files.hdfs import HdfsFiles, hdfs_files
+from trident.files.object_options import Storage
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 _SERVERS = "org.apache.hadoop.hdfs.server"
@@ -57,6 +53,7 @@ class HdfsServer:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._package = pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
         self._jars, reason = _server_jar()
         if reason:
             pytest.skip(reason)
@@ -71,7 +68,7 @@ class HdfsServer:
     @property
     def client(self) -> Any:
         """A client of the tests' own, beside the library's."""
-        return hdfs_native.Client(self.url)
+        return self._package.Client(self.url)
 
     def start(self) -> Self:
         """Start both servers, and return when a file can be written."""
@@ -108,8 +105,8 @@ class HdfsServer:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                client = hdfs_native.Client(self.url, {"dfs.client.failover.max.attempts": "0"})
-                file = client.create("/alive", hdfs_native.WriteOptions(overwrite=True))
+                client = self._package.Client(self.url, {"dfs.client.failover.max.attempts": "0"})
+                file = client.create("/alive", self._package.WriteOptions(overwrite=True))
                 file.write(b"1")
                 file.close()
                 return
