@@ -218,7 +218,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def visits(batch: int) -> list[tuple[Any, ...]]:
-    """The tuples of a batch: of some words only, so that others are due and have none; some have no time, or are late."""
+    """The tuples of a batch: of some words only, so that others are due without any. Some are late, or have no time."""
     chance = random.Random(batch)
     rows = []
     for n in range(250):
@@ -230,7 +230,7 @@ def visits(batch: int) -> list[tuple[Any, ...]]:
 
 def sessions(state: Any, batches: int, *aggregator: Any) -> tuple[TridentTopology, Taking]:
     topology, taking = TridentTopology(), Taking()
-    given = [*map(visits, range(6)), [("word500", 9, START + datetime.timedelta(hours=9))]][:batches]
+    given = [*map(visits, range(4)), [("word500", 9, START + datetime.timedelta(hours=9))]][:batches]
     stream = topology.newStream("words", FixedBatchSpout("word string, n long, at timestamp", given))
     config = SessionWindow("1 minute", "at", lateness="1 minute")
     grouped = stream.groupBy("word").window(config, state, "n", *aggregator, name="sessions")
@@ -257,7 +257,7 @@ def test_sessions_by_executors_are_the_drivers(
         state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers, buckets=16, groups=4)
         made.clear()
         events, rows = list[dict[str, Any]](), dict[Any, Any]()
-        for batches in (3, 7):
+        for batches in (3, 5):
             topology, taking = sessions(state, batches, *aggregator)
             with topology.start(spark, name="visits", checkpointLocation=tmp_path / writers) as running:
                 running.processAllAvailable(timeout=300)
@@ -265,16 +265,18 @@ def test_sessions_by_executors_are_the_drivers(
                 held.append(dict(running.state("sessions").items()))
             rows |= taking.rows
         assert list(held[-1]) == ["word500"], "the last tuple closes all others"
-        dropped.append([e["states"]["sessions"]["numRowsDroppedByWatermark"] for e in events if e["event"] == "committed"])
+        dropped.append(
+            [e["states"]["sessions"]["numRowsDroppedByWatermark"] for e in events if e["event"] == "committed"]
+        )
         indexes = list(shared_redis.client.scan_iter(f"{writers}:*:due"))
         assert [shared_redis.client.zcard(name) for name in indexes] == [1]
         emitted.append(rows)
-        assert len(made) == (0 if writers == "driver" else 7)
+        assert len(made) == (0 if writers == "driver" else 5)
     assert not in_driver, "no tuple came to the driver from the executors' files"
     assert held[0] == held[2] and held[1] == held[3] and len(held[0]) > 30
-    assert emitted[0] == emitted[1] and len(emitted[0]) > 150
+    assert emitted[0] == emitted[1] and len(emitted[0]) > 100
     without = {(txid, word) for txid, word in emitted[0] if word not in {row[0] for row in visits(txid - 1)}}
-    assert len(without) > 40, "most sessions leave in a batch that has no tuple of theirs"
+    assert len(without) > 30, "most sessions leave in a batch that has no tuple of theirs"
     assert dropped[0] == dropped[1] and sum(dropped[0]) > 20
 
 

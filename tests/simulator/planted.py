@@ -413,7 +413,8 @@ BY_EXECUTORS = [
         "each task goes by the latest time of its own tuples",
         "trident/compiler/windows/time.py",
         "    if batch.clock is not None:\n        return batch.clock\n",
-        "    if batch.clock is not None:\n        return Clock(batch.clock.before, _after(config, batch.clock.before, latest, batch))\n",
+        "    if batch.clock is not None:\n"
+        "        return Clock(batch.clock.before, _after(config, batch.clock.before, latest, batch))\n",
         flow=f"{EXECUTORS},sessions",
     ),
     Fault(

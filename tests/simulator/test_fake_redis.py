@@ -128,7 +128,9 @@ def clears(draw: st.DrawFn, bare: bool) -> Command:
 @st.composite
 def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     kind = draw(
-        st.sampled_from("create acquire drop open merge merge merge put put put commit commit clear index store read".split())
+        st.sampled_from(
+            "create acquire drop open merge merge merge put put put commit commit clear index store read".split()
+        )
     )
     fence = draw(fences)
     if kind == "create":

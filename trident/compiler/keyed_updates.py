@@ -122,7 +122,9 @@ class KeyedUpdate:
         Raises StateKeyError for another key, beside what the update raises.
         """
         own = self._own_keys(tuples, snapshot)
-        updated = compile_state_update(self.step)([tuples], own or snapshot, WindowBatch(txid, lambda: time, None, clock=clock))
+        updated = compile_state_update(self.step)(
+            [tuples], own or snapshot, WindowBatch(txid, lambda: time, None, clock=clock)
+        )
         if own is not None:
             own.rows(updated.puts.select(list(self.keys)))
         return updated

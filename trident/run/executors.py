@@ -120,7 +120,7 @@ class Executors:
 
     def _by_driver(self, readers: Sequence[Node], frozen: FrozenFiles) -> bool:
         """Return whether the driver computes one of these steps, which read the tuples in frozen files."""
-        # A watermark needs the latest time alone, which workers that have the tuples find; it brings none to the driver.
+        # A watermark needs the latest time alone. Workers that have the tuples find it.
         readers = [step for step in readers if not isinstance(step, Watermark)] or readers
         return not all(isinstance(step, StateUpdate) and self._makes(step, frozen) for step in readers)
 

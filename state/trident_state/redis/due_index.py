@@ -47,9 +47,7 @@ class DueIndex:
             (members,) = self._asked(layout, group, reads, asOf, lease)
             yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
 
-    def _asked(
-        self, layout: Layout, group: int, reads: list[bytes], asOf: int, lease: Lease | None
-    ) -> Sequence[Any]:
+    def _asked(self, layout: Layout, group: int, reads: list[bytes], asOf: int, lease: Lease | None) -> Sequence[Any]:
         bucket = layout.buckets_of(group)[0]
         metas, replies = self._reader.snapshot(layout, [(bucket, read) for read in reads])
         self._reader.check(layout, metas, asOf, lease)
@@ -62,7 +60,9 @@ class DueIndex:
 
     def is_complete(self, layout: Layout, metas: Sequence[Meta]) -> bool:
         """Return whether the index fits the records. It does not if an earlier version of this library wrote them."""
-        exists = [(layout.buckets_of(group)[0], command(b"EXISTS", layout.due(group))) for group in range(layout.groups)]
+        exists = [
+            (layout.buckets_of(group)[0], command(b"EXISTS", layout.due(group))) for group in range(layout.groups)
+        ]
         _, found = self._reader.snapshot(layout, exists)
         return all(
             meta.due == meta.marker and (meta.keys == "0" or there) for meta, there in zip(metas, found, strict=True)

@@ -270,7 +270,8 @@ class Writer:
     ) -> int | None:
         """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
 
-        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None, and commit nothing, if a key has another by now.
+        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None,
+        and commit nothing, if a key has another by now.
         """
         fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
         ends = fields.ends + packed.ends

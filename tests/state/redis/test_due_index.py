@@ -111,9 +111,7 @@ def test_a_doubled_put_and_a_late_one_leave_the_index_as_it_is(shared_redis: Red
 
 
 @pytest.mark.parametrize("layout", OPTIONS)
-def test_the_index_is_built_where_another_version_wrote_the_last_batch(
-    shared_redis: RedisServer, layout: str
-) -> None:
+def test_the_index_is_built_where_another_version_wrote_the_last_batch(shared_redis: RedisServer, layout: str) -> None:
     """A version without due times: it leaves the index, and the note up to where it is complete, as they were."""
     held: dict[int, int | None] = {key: key % 70 for key in range(2500)}
     held |= {1: None, 2: YEAR_3000}
