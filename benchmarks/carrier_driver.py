@@ -1,9 +1,10 @@
 """A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
 
-Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates|costly WRITERS [WRITERS ...]. The
-writers take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks the state
-for all keys. With ``updates`` a function of the user's counts them, tuple by tuple; with ``costly`` that function
-computes a digest for each tuple, too, so that its own work is far more than the server's.
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates|costly|sessions WRITERS [WRITERS
+...]. The writers take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks
+the state for all keys. With ``updates`` a function of the user's counts them, tuple by tuple; with ``costly`` that
+function computes a digest for each tuple, too, so that its own work is far more than the server's. With ``sessions``
+each batch opens a session for each of its keys, and closes those of the batch before, which has other keys.
 Prints JSON in its last line: by writers the seconds of each commit and those from each commit to the next, and the
 peaks of the resident sets of this process and of Spark's driver (MB).
 """
@@ -24,32 +25,34 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from trident import Count, MapGet, TridentTopology
+from trident import Count, MapGet, SessionWindow, Sum, TridentTopology, expr
 from trident.spouts import FileSpout
 from trident.state import MemoryMapState, RedisMapState
 
 BATCHES = 4
 """Batches over the same keys: the first one creates them and learns the size, the others are timed."""
 ROW_GROUP = 250_000
+KEY = "key long"
 _DIGEST_ROUNDS = 150
 """The rounds of a digest: some 50 µs of a processor, over ten times what the server needs for a key."""
 
 
 def write_batches(folder: Path, keys: int) -> None:
-    """Write a Parquet file for each batch, each key once, without holding a whole batch."""
+    """Write a Parquet file for each batch, each key once, without holding a whole batch. Batches are an hour apart."""
     folder.mkdir(parents=True)
-    schema = pa.schema({"key": pa.int64()})
+    schema = pa.schema({"key": pa.int64(), "at": pa.timestamp("us", "UTC")})
     for batch in range(BATCHES):
         with pq.ParquetWriter(folder / f"{batch}.parquet", schema) as writer:
             for start in range(0, keys, ROW_GROUP):
                 numbers = pa.array(range(start, min(keys, start + ROW_GROUP)), pa.int64())
-                writer.write_table(pa.table([pc.multiply(numbers, 7)], schema=schema))
+                at = pa.repeat(pa.scalar(batch * 3_600_000_000, schema.field("at").type), len(numbers))
+                writer.write_table(pa.table([pc.multiply(numbers, 7), at], schema=schema))
 
 
 def puts(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
     """Count all batches and check what is stored."""
     topology = TridentTopology()
-    spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
+    spout = FileSpout(folder / "source" / "*.parquet", "parquet", schema=KEY, maxFilesPerBatch=1)
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
     stream = topology.newStream("keys", spout).groupBy("key")
     stream.persistentAggregate(state, Count(), "count", name="counts")
@@ -70,7 +73,7 @@ def asks(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, t
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
 
     def read(files: str) -> FileSpout:
-        return FileSpout(folder / "source" / files, format="parquet", maxFilesPerBatch=1)
+        return FileSpout(folder / "source" / files, "parquet", schema=KEY, maxFilesPerBatch=1)
 
     counted = topology.newStream("keys", read("0.parquet")).groupBy("key")
     counts = counted.persistentAggregate(state, Count(), "count", name="counts")
@@ -107,7 +110,7 @@ def updates(
 ) -> dict[str, list[float]]:
     """Count all batches by a function over the state, and check what is stored."""
     topology = TridentTopology()
-    spout = FileSpout(folder / "source" / "*.parquet", format="parquet", maxFilesPerBatch=1)
+    spout = FileSpout(folder / "source" / "*.parquet", "parquet", schema=KEY, maxFilesPerBatch=1)
     name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
     stream = topology.newStream("keys", spout)
     stream.statefulEach(function, keyFields="key", valueType="long", stateFactory=state, name="counts")
@@ -118,6 +121,26 @@ def updates(
         found = running.state("counts").multiGet(asked)
         assert found == [BATCHES] * len(asked), found
     assert [event["states"]["counts"]["keys"] for event in events] == [keys] * BATCHES, events
+    assert {event["states"]["counts"].get("writers", "driver") for event in events} == {writers}
+    return _seconds(events)
+
+
+def sessions(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+    """Open a session for each key of a batch, and close those of the batch before; check what left and what is open."""
+    topology = TridentTopology()
+    spout = FileSpout(folder / "source" / "*.parquet", "parquet", schema=f"{KEY}, at timestamp", maxFilesPerBatch=1)
+    name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
+    own = topology.newStream("keys", spout).each(["key", "at"], expr("key * 24 + hour(at)"), "own long")
+    window = SessionWindow("10 minutes", "at")
+    closed = own.groupBy("own").window(window, Count(), "n", stateFactory=state, name="counts")
+    closed.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="closed")
+    with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
+        running.processAllAvailable(timeout=3600)
+        events = [event for event in running.recentProgress if event["event"] == "committed"]
+        assert running.state("closed").multiGet([()]) == [(BATCHES - 1) * keys]
+        last = 24 * 7 * (keys - 1)
+        open_ = running.state("counts").multiGet([last + hour for hour in range(BATCHES)])
+        assert [bool(sessions) for sessions in open_] == [False] * (BATCHES - 1) + [True], open_
     assert {event["states"]["counts"].get("writers", "driver") for event in events} == {writers}
     return _seconds(events)
 
@@ -167,6 +190,7 @@ def main(folder: str, url: str, master: str, keys: str, program: str, *writers: 
         "puts": puts,
         "asks": asks,
         "updates": updates,
+        "sessions": sessions,
         "costly": partial(updates, function=counted_at_a_cost),
     }
     for turn, name in enumerate(writers):
