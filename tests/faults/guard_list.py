@@ -280,7 +280,7 @@ GUARDS = [
     Guard(
         "a state born after a batch, asked",
         "a new state that a waiting batch asks is read as of before its birth, for ever in vain",
-        "trident/run/committer.py",
+        "trident/run/state_queries.py",
         "return max(as_of, self.births[state].txid) if state in self.births else as_of",
         "return as_of",
         "tests/recovery/test_program_compatibility.py -k dropped",
@@ -288,7 +288,7 @@ GUARDS = [
     Guard(
         "a query behind another state step",
         "a query in a later stage sees what the batch itself has made of its state, which depends on steps before it",
-        "trident/run/committer.py",
+        "trident/run/state_queries.py",
         "as_of = txid if step in self._behind_update else txid - 1",
         "as_of = txid if state in self.stores and self.stores[state].groups_of()[0].marker == txid else txid - 1",
         "tests/conformance/test_persistent.py -k what_stands_before",

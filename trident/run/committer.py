@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +19,6 @@ from trident.base.errors import (
     LogCorruptError,
     StateBehindError,
     StateLostError,
-    StateRecoveringError,
     StateValueError,
 )
 from trident.base.log_fields import RunLogger
@@ -44,17 +42,13 @@ from trident.log.frozen_results import (
 )
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import (
-    CommittedQuery,
     LettersOf,
     Node,
     Sink,
     StateQuery,
-    StateReader,
     StateUpdate,
     StateWriter,
     Window,
-    sources_of,
-    walk,
 )
 from trident.reads.static_states import ReadableStore
 from trident.recovery.incarnations import check_this_log, of_another_life
@@ -63,16 +57,14 @@ from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
 from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
+from trident.run.state_queries import StateQueries
 from trident.run.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
 from trident.run.updates import Updates
 from trident.run.user_code import UserCode
-from trident_spouts.executor import Emission
 from trident_state.messages import Applied
 from trident_state.store import Shared, Store
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -113,6 +105,7 @@ class Committer:
         self._logger = RunLogger(logger, topology=self.topology, group=self.group.name)
         self._time = EventTime(self.stores)
         self._executors = Executors(self.group, self.stores, self.puts, self.files, self.statics)
+        self._queries = StateQueries(self.group, self.stores, self.births, self.code, self._executors, self.heal)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         self._updates = Updates(
             self.group,
@@ -123,7 +116,7 @@ class Committer:
             self._hooks,
             frozenset(self._ttls),
             self.heal,
-            self._committed_answers,
+            self._queries.answer_committed,
             self.folders,
             self.lease.epoch,
         )
@@ -319,7 +312,7 @@ class Committer:
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery) and o.step not in later]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
-            later[output.step] = self._answer(output, asking, txid)
+            later[output.step] = self._queries.answer(output, asking, txid)
         for output in stage.frozen:
             if awaited and output.carried and output.step not in later:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
@@ -367,77 +360,14 @@ class Committer:
             if output.carried or isinstance(step, StateUpdate):
                 emission = self._executors.carry(output, frozen)
             elif isinstance(step, StateQuery):
-                emission = self._asked(step, frozen, txid, summary)
+                emission = self._queries.ask(step, frozen, txid)
+                if emission is not None:
+                    summary.asked[step.step] = frozen.num_rows
             else:
                 emission = None
             if emission is not None:
                 later[step] = emission
         return later
-
-    def _asked(self, step: StateQuery, frozen: FrozenFiles, txid: int, summary: TurnSummary) -> Emission | None:
-        """Let the executors query a state; return None if the driver must query it.
-
-        A state that is behind is healed first.
-        """
-        state = step.updated.state.name
-        as_of = self._as_of(step, txid)
-        ask = partial(self._executors.ask, step, frozen, as_of)
-        try:
-            emission = ask()
-        except StateRecoveringError:
-            if state not in self.stores:  # the state is another topology's
-                raise
-            self.heal(state, as_of)
-            emission = ask()
-        if emission is not None:
-            summary.asked[step.step] = frozen.num_rows
-        return emission
-
-    def _committed_answers(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
-        """Answer a query of committed values, for which the log has no frozen answers yet."""
-        assert isinstance(output.step, CommittedQuery)
-        # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
-        # only here a state that was born after this batch is empty, and one that is behind is healed.
-        if output.step.updated.state.name in self.stores:
-            return self._answer(output, table, txid)
-        return self.code.answer_committed(output.step, table, txid)
-
-    def _answer(self, output: Output, table: pa.Table, txid: int) -> pa.Table:
-        """Answer a query of batch `txid`; `_as_of` says which batch of the state it sees.
-
-        A state that was born after this batch is empty, as it was at its birth.
-        """
-        assert isinstance(output.step, StateReader)
-        state = output.step.updated.state.name
-        as_of = self._as_of(output.step, txid)
-        try:
-            return self.code.answer(output.step, table, as_of)
-        except StateRecoveringError:
-            if state not in self.stores:  # the state is another topology's
-                raise
-            self.heal(state, as_of)
-            return self.code.answer(output.step, table, as_of)
-
-    def _as_of(self, step: StateReader, txid: int) -> int:
-        """Return the txid as of which a query of batch `txid` reads its state: the previous batch's, or `txid` itself.
-
-        `txid` is for a query whose tuples come from the update of the same state. Any other query sees the state as it
-        was before the batch, even if the state holds the batch already, because an earlier stage has written it
-        (docs/decisions/0046).
-        """
-        state = step.updated.state.name
-        as_of = txid if step in self._behind_update else txid - 1
-        # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
-        # "a state born after a batch, asked").
-        return max(as_of, self.births[state].txid) if state in self.births else as_of
-
-    @cached_property
-    def _behind_update(self) -> frozenset[StateReader]:
-        """The queries whose tuples come from the update of the state that they read."""
-        queries = (output.step for stage in self.group.stages for output in stage.outputs)
-        return frozenset(
-            step for step in queries if isinstance(step, StateQuery) and step.updated in walk(*sources_of(step))
-        )
 
     def _note_times(
         self,
