@@ -13,11 +13,13 @@ import pytest
 
 from tests.support.hdfs import Hdfs
 from tests.support.proxy import Proxy
+from trident import TridentTopology, publishedFiles
 from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, MissingPackageError, TopologyError
 from trident.files import hdfs as module
 from trident.files.hdfs import HdfsFiles, hdfs_files, reason
 from trident.files.object_options import Storage
 from trident.files.urls import files_by_url
+from trident.spouts import FixedBatchSpout
 
 ROOT = Path(__file__).parents[2]
 
@@ -189,10 +191,15 @@ def test_a_folder_that_is_a_file_is_refused(hdfs: Hdfs) -> None:
         hdfs.files().create("one/two", b"2")
 
 
-def test_a_nameservice_that_nobody_knows_is_refused() -> None:
+@pytest.mark.usefixtures("fresh_client")
+def test_a_nameservice_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
-    said = "cannot open hdfs://nowhere: .*; name a NameNode with its port, or a nameservice of the hdfs-site.xml in"
-    with pytest.raises(FilesRefusedError, match=said):
+    said = "cannot open hdfs://nowhere: .*; name a NameNode with its port, or a nameservice of the hdfs-site.xml in .*"
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with pytest.raises(FilesRefusedError, match=said + r"\(here it is not set\)"):
+        hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(FilesRefusedError, match=said + rf"\(here it is '{tmp_path}'\)"):
         hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
 
 
@@ -235,23 +242,43 @@ def test_only_what_would_be_refused_again_counts_as_refused(said: str, refused: 
 def test_an_error_is_told_in_one_line() -> None:
     assert reason(OSError("Connection refused (os error 111)")) == "Connection refused (os error 111)"
     assert reason(RuntimeError('RPCError("a.b.SafeModeException", "Name node is in \\"safe\\" mode")')) == (
-        'SafeModeException: Name node is in \\"safe\\" mode'
+        'SafeModeException: Name node is in "safe" mode'
     )
 
 
 @pytest.mark.parametrize(
     ("url", "storage", "said"),
     [
-        ("hdfs:///x", {}, "filesLocation: expected the NameNode or the nameservice, and a folder, such as hdfs://name"),
-        ("hdfs://me:secret@host/x", {}, "a user comes from HADOOP_USER_NAME or from Kerberos"),
+        ("hdfs:///x", {}, "filesLocation='hdfs:///x': expected the NameNode or the nameservice, and a folder, such as"),
+        ("hdfs://me:secret@host/x", {}, r"'hdfs://\*\*\*@host/x': .* a user comes from HADOOP_USER_NAME or from"),
         ("hdfs://host/x", {"region": "a"}, "filesStorage= are options of object stores. HDFS takes its options from"),
-        ("viewfs://host/x", {}, r"such as hdfs://namenode:8020/folder; these are read and written: s3://.*, hdfs://$"),
+        ("viewfs://host/x", {}, "='viewfs://host/x': viewfs:// is not taken. Name the folder by its hdfs:// URL"),
+        (
+            "webhdfs://me@host/x",
+            {},
+            r"'webhdfs://\*\*\*@host/x': webhdfs:// is not taken. Name the folder by its hdfs://",
+        ),
+        ("hdfs:/host/x", {}, r"such as hdfs://namenode:8020/folder; these are read and written: s3://.*, hdfs://$"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url: str, storage: dict[str, str], said: str) -> None:
     with pytest.raises(TopologyError, match=said) as caught:
         files_by_url("filesLocation", url, Storage.of(storage, "filesStorage"))
     assert "secret" not in str(caught.value)
+
+
+def test_a_folder_has_one_address() -> None:
+    """Places are compared by it, so an output among a topology's own files is found however its URL is written."""
+    place = hdfs_files("filesLocation", "hdfs://host/a/b", Storage())
+    assert hdfs_files("filesLocation", "hdfs://host//a//b/", Storage()) == place
+
+
+@pytest.mark.parametrize("url", ["viewfs://host/x", "hdfs:///x"])
+def test_an_output_at_a_url_that_is_none_is_refused_by_its_writer_and_its_readers(url: str) -> None:
+    rows = TridentTopology().newStream("rows", FixedBatchSpout("word string", [["a"]]))
+    for use in (rows.writeParquet, publishedFiles):
+        with pytest.raises(TopologyError, match=f"path='{url}': .* such as hdfs://namenode:8020/folder"):
+            use(url)
 
 
 @pytest.mark.usefixtures("fresh_client")

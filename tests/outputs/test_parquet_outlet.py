@@ -281,6 +281,14 @@ def test_a_folder_taken_away_under_a_run_stops_it_with_the_batch_frozen(tmp_path
     assert rows(tmp_path / "out") == [("a",)]
 
 
+def test_a_reader_is_told_which_places_there_are(tmp_path: Path) -> None:
+    says = "path='ftp://host/x': a batch is published on a disk of this machine, on an object store or on HDFS, such as"
+    with pytest.raises(TopologyError, match=says):
+        publishedFiles("ftp://host/x")
+    with pytest.raises(TopologyError, match="storage= is an option of object stores, and /.* is in none"):
+        publishedFiles(tmp_path, storage={"region": "a"})
+
+
 def test_what_it_needs_is_demanded_at_the_start(tmp_path: Path) -> None:
     topology = written(tmp_path)
     with pytest.raises(TopologyError, match=r"output 'words.writeParquet' \(.*out\) outlives this process"):

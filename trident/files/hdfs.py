@@ -10,6 +10,7 @@ docs/decisions/0048-files-on-hdfs.md has the reasons.
 import importlib
 import io
 import logging
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -280,7 +281,7 @@ def reason(error: Exception) -> str:
     >>> reason(RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "denied\\n\\tat x")'))
     'AccessControlException: denied'
     """
-    said = str(error).replace("\\n", "\n").partition("\n")[0].strip()
+    said = str(error).replace("\\n", "\n").replace('\\"', '"').partition("\n")[0].strip()
     from_server = re.match(r'(?:Fatal)?RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:"\))?$', said)
     return f"{from_server[1]}: {from_server[2]}" if from_server else said
 
@@ -301,7 +302,14 @@ def open_client(system: str) -> Any:
         raise FilesRefusedError(
             f"cannot open {system}: {reason(error)}; name a NameNode with its port, or a nameservice of the "
             f"hdfs-site.xml in the folder HADOOP_CONF_DIR, which must be there for the driver and for every worker"
+            f" ({_configured()})"
         ) from None
+
+
+def _configured() -> str:
+    """Return in words the folder from which a client of this process reads Hadoop's configuration."""
+    named = os.environ.get("HADOOP_CONF_DIR")
+    return f"here it is {named!r}" if named else "here it is not set"
 
 
 def _hdfs_native() -> Any:
@@ -314,13 +322,23 @@ def _hdfs_native() -> Any:
         ) from error
 
 
+def without_user(url: str) -> str:
+    """Return a URL for messages, without a user and a password.
+
+    >>> without_user("hdfs://me:secret@namenode/runs")
+    'hdfs://***@namenode/runs'
+    """
+    return re.sub(r"(?<=://)[^/]*@", "***@", url)
+
+
 def hdfs_files(option: str, url: str, storage: Storage) -> HdfsFiles:
     """Return the place that a URL names. The URL is the value of `option`. Raises TopologyError if it names no place.
 
-    >>> hdfs_files("filesLocation", "hdfs://namenode:8020/runs/", Storage()).address
-    'hdfs://namenode:8020/runs'
+    >>> hdfs_files("filesLocation", "hdfs://namenode:8020/streams//runs/", Storage()).address
+    'hdfs://namenode:8020/streams/runs'
     """
-    host, _, folder = url.removeprefix(SCHEME).partition("/")
+    host, _, path = url.removeprefix(SCHEME).partition("/")
+    folder = "/".join(filter(None, path.split("/")))  # a folder has one address: places are compared by it
     if storage.options:
         raise TopologyError(
             f"{storage.argument}= are options of object stores. HDFS takes its options from core-site.xml and "
@@ -328,7 +346,7 @@ def hdfs_files(option: str, url: str, storage: Storage) -> HdfsFiles:
         )
     if not host or "@" in host:
         raise TopologyError(
-            f"{option}: expected the NameNode or the nameservice, and a folder, such as hdfs://namenode:8020/folder; a "
-            f"user comes from HADOOP_USER_NAME or from Kerberos"
+            f"{option}={without_user(url)!r}: expected the NameNode or the nameservice, and a folder, such as "
+            f"hdfs://namenode:8020/folder; a user comes from HADOOP_USER_NAME or from Kerberos"
         )
-    return HdfsFiles(f"{SCHEME}{host}", folder.strip("/"))
+    return HdfsFiles(f"{SCHEME}{host}", folder)

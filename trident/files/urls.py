@@ -1,14 +1,18 @@
 """The URL of a place of files: of an object store, or of HDFS."""
 
-from trident.files.hdfs import SCHEME, hdfs_files
+from trident.base.errors import TopologyError
+from trident.files.hdfs import SCHEME, hdfs_files, without_user
 from trident.files.object_options import Storage
 from trident.files.objects import is_object_url, object_files
 from trident.files.store import FileStore
 
+OTHER_NAMES = ("viewfs://", "webhdfs://", "swebhdfs://")
+"""URLs by which other programs name folders of HDFS."""
+
 
 def is_files_url(text: str) -> bool:
-    """Return whether a text is a URL of a place of files, and not a path on a disk."""
-    return text.startswith(SCHEME) or is_object_url(text)
+    """Return whether a text is meant as the URL of a place of files, and not as a path on a disk."""
+    return text.startswith((SCHEME, *OTHER_NAMES)) or is_object_url(text)
 
 
 def files_by_url(option: str, url: str, storage: Storage) -> FileStore:
@@ -17,4 +21,9 @@ def files_by_url(option: str, url: str, storage: Storage) -> FileStore:
     >>> files_by_url("filesLocation", "hdfs://namenode:8020/runs", Storage()).address
     'hdfs://namenode:8020/runs'
     """
+    if url.startswith(OTHER_NAMES):
+        raise TopologyError(
+            f"{option}={without_user(url)!r}: {url.partition(':')[0]}:// is not taken. Name the folder by its hdfs:// "
+            f"URL, such as hdfs://namenode:8020/folder"
+        )
     return (hdfs_files if url.startswith(SCHEME) else object_files)(option, url, storage)

@@ -112,12 +112,20 @@ class FolderBatches:
         return found
 
 
+_NO_PLACE = (
+    "a batch is published on a disk of this machine, on an object store or on HDFS, such as s3:// or hdfs://, and "
+    "{scheme}: is none of these"
+)
+
+
 def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ObjectBatches":
     """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a URL of objects."""
     text = str(path)
     if is_files_url(text):
         return ObjectBatches(files_by_url("path", text, storage))
-    return FolderBatches(local_path("path", path))
+    if storage.options:
+        raise TopologyError(f"{storage.argument}= is an option of object stores, and {path} is in none")
+    return FolderBatches(local_path("path", path, _NO_PLACE))
 
 
 def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
