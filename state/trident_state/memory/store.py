@@ -349,10 +349,10 @@ class MemoryStore:
             return
         try:
             cut = self._cut()
-        except (OSError, FilesError):
+        except (OSError, FilesError) as error:
             # A place of files that does not answer must not keep a batch from being committed.
             self._snapshotting.release()
-            self._put_off()
+            self._put_off(error)
             return
         except BaseException:
             self._snapshotting.release()
@@ -401,16 +401,18 @@ class MemoryStore:
             self._save(cut)
         except FencedError as error:
             _log.warning("%s: no snapshot was taken: %s", self._where, error)
-        except Exception:
-            self._put_off()
+        except Exception as error:
+            self._put_off(error)
         finally:
             self._snapshotting.release()
 
-    def _put_off(self) -> None:
-        """Log the snapshot's failure, which is being handled, and try again after `pace.seconds`, or `pace.batches`."""
+    def _put_off(self, error: Exception) -> None:
+        """Log why the snapshot failed, and try again after `pace.seconds`, or `pace.batches`."""
         self._snapshots.postpone()
         self._unsaved, self._unsaved_batches = 0, 0
-        _log.exception("%s: the snapshot failed; the log keeps what it lacks, and it is tried again", self._where)
+        trace = None if isinstance(error, OSError | FilesError) else error
+        text = "%s: the snapshot failed (%s); the log keeps what it lacks, and it is tried again"
+        _log.error(text, self._where, error, exc_info=trace)
 
     def _save(self, cut: Cut) -> None:
         try:

@@ -367,7 +367,8 @@ def test_a_failing_snapshot_is_told_and_tried_again_later(
         Nth(patching, 1, after=False)
         setting.apply(store, 1, {1: 1})
         settle(store)
-    assert "state 'counts': the snapshot failed" in caplog.text and "No space left" in caplog.text
+    assert "state 'counts': the snapshot failed ([Errno 28] No space left" in caplog.text
+    assert "Traceback" not in caplog.text, "a place that is full or away is told in one line"
     assert (store.durable(), marker(store)) == (0, 1)
     clock.now += 29
     setting.apply(store, 2, {1: 1})
