@@ -299,13 +299,14 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         """
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
-        from trident.compiler.step_descriptions import runners_of_steps, stage_lines
+        from trident.compiler.step_descriptions import runners_of_steps, stage_lines, writers_of_states
 
         check_engine_name(engine)
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
         hints = named_hints("parallelismHints", parallelismHints or {}, hints_in(self.nodes))
-        known = Known(answers, runners_of_steps(program, engine), stage_lines(program, engine), hints)
+        runners, writers = runners_of_steps(program, engine), writers_of_states(program, engine)
+        known = Known(answers, runners, writers, stage_lines(program, engine), hints)
         print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:

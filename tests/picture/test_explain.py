@@ -8,6 +8,9 @@ from tests.picture.examples import visits, word_count
 from tests.picture.window_example import hours
 from tests.support.golden import check_golden
 from tests.support.topologies import stream
+from trident import Count, SessionWindow, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import RedisMapState
 
 HERE = Path(__file__).parent
 
@@ -16,6 +19,44 @@ HERE = Path(__file__).parent
 def test_a_topology_is_explained(make, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     make().explain()
     check_golden(HERE, f"{make.__name__}.explain.txt", capsys.readouterr().out)
+
+
+def sessions(writers: str, late: bool) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string, at timestamp", []))
+    state = RedisMapState.opaque("redis://localhost", writers=writers)  # type: ignore[arg-type]
+    window = SessionWindow("1 minute", "at")
+    visits = words.groupBy("word").window(window, Count(), "count", stateFactory=state, name="visits")
+    if late:
+        visits.late().peek(print)
+    return topology
+
+
+@pytest.mark.parametrize(
+    ("writers", "late", "engine", "runner", "said"),
+    [
+        ("driver", False, "spark", "driver", []),
+        ("executors", False, "spark", "Python", ["the executors"]),
+        (
+            "executors",
+            False,
+            "embedded",
+            "driver",
+            ["the executors, which only Spark has; a start on this engine is refused"],
+        ),
+        ("auto", False, "spark", "driver", ["the executors where they have the result in files, else the driver"]),
+        ("auto", True, "spark", "driver", []),
+        ("auto", False, "embedded", "driver", []),
+    ],
+)
+def test_who_updates_sessions_is_told(  # type: ignore[no-untyped-def]
+    writers: str, late: bool, engine, runner: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing of the watermark, which is one value of the driver's."""
+    sessions(writers, late).explain(engine)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert [line.removeprefix("written by: ") for line in lines if line.startswith("written by: ")] == said
+    assert [runner in line for line in lines if line.startswith("words/1:window(Count)  ")] == [True]
 
 
 def test_a_stream_is_explained_by_what_leads_to_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.open_batches import Joined, first_time, opening_as
 from tests.support.server import RedisServer
-from trident import Count, MapGet, TridentTopology
+from trident import Count, MapGet, SessionWindow, TridentTopology
 from trident.base.errors import (
     BatchFailedError,
     FencedError,
@@ -227,6 +227,11 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     state = RedisMapState.opaque("redis://localhost", writers="executors")
     with pytest.raises(TopologyError, match="engine='embedded' has no executors"):
         topology(state).start(engine="embedded", checkpointLocation=tmp_path)
+    window = TridentTopology()
+    words = window.newStream("words", FixedBatchSpout("word string, at timestamp", [])).groupBy("word")
+    words.window(SessionWindow("1 minute", "at"), Count(), "count", stateFactory=state, name="visits")
+    with pytest.raises(TopologyError, match=r"words/1:window\(Count\) has state 'visits' with writers='executors'"):
+        window.start(engine="embedded", checkpointLocation=tmp_path)
     reader = TridentTopology()
     capitals = reader.newStaticState(state, keyFields="word string", valueType="string", name="capitals", topology="t")
     words = reader.newStream("words", FixedBatchSpout("word string", BATCHES))
@@ -248,7 +253,7 @@ def test_a_state_that_executors_alone_are_to_write_is_not_written_by_the_driver_
 ) -> None:
     monkeypatch.setattr(engine, "reachable", lambda session, files: False)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="executors"))
-    with pytest.raises(BatchFailedError, match="counts: only executors are to work on it .* there is no folder"):
+    with pytest.raises(BatchFailedError, match=f"counts: only executors .* and they do not reach {tmp_path}/"):
         contents(made, spark, tmp_path, maxAttempts=1)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="auto"))
     assert contents(made, spark, tmp_path)["found"] == EXPECTED

@@ -2,12 +2,37 @@
 
 from trident.compiler.keyed_updates import why_not_by_key
 from trident.compiler.program import Group, Stage
-from trident.plan.nodes import PersistentAggregate, StateQuery, StateSpec, StateUpdate, sources_of
+from trident.plan.nodes import (
+    LateTuples,
+    PersistentAggregate,
+    StateQuery,
+    StateSpec,
+    StateUpdate,
+    StateWriter,
+    Watermark,
+    sources_of,
+)
 
 
 def writers_of(state: StateSpec) -> str:
     """Return who must work on a state in a commit turn, as its factory says: "driver", "executors" or "auto"."""
     return str(getattr(state.factory, "writers", "driver"))
+
+
+def has_late_reader(group: Group, step: StateUpdate) -> bool:
+    """Return whether somebody reads the late tuples of a window. The driver looks for them."""
+    outputs = [output.step for stage in group.stages for output in stage.frozen]
+    return any(isinstance(late, LateTuples) and late.window is step for late in outputs)
+
+
+def chosen_writers(group: Group, step: StateWriter) -> str:
+    """Return who works on a state, as `writers_of` does; "driver" also where "auto" leaves it to the driver always."""
+    writers = writers_of(step.state)
+    if isinstance(step, Watermark):  # one value
+        return "driver"
+    if writers == "auto" and isinstance(step, StateUpdate):
+        return "driver" if why_not_by_key(step) is not None or has_late_reader(group, step) else writers
+    return writers
 
 
 def always_in_files(group: Group, stage: Stage) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """Descriptions for explain and pictures: what runs each step, and the outputs of each stage."""
 
+from trident.compiler.executor_files import chosen_writers
 from trident.compiler.program import Group, Program, Stage
-from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, walk
+from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, StateUpdate, StateWriter, walk
 from trident.plan.topology_protocol import EngineName
-from trident.plan.traits import DRIVER, NO_RUNNER, has_python_form, traits_of
+from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, has_python_form, traits_of
 
 JOB = "a Spark job"
 ONLY_SPARK = "only on Spark"
@@ -22,8 +23,27 @@ def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int
         runners = {id(node): _embedded_runner(node) for node in (*nodes, *answering)}
     else:
         runners = {id(node): traits_of(node).runner(node) for node in nodes}
+        by_executors = [at for at, writers in writers_of_states(program).items() if writers == "executors"]
+        updates = {id(node) for node in nodes if isinstance(node, StateUpdate)}
+        runners.update((at, PYTHON) for at in by_executors if at in updates)
         runners.update((id(node), _request_runner(node)) for node in answering)
     return {at: runner for at, runner in runners.items() if runner}
+
+
+def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[int, str]:
+    """Return who writes each state on this engine, by the id of the step that updates it.
+
+    This is "driver", "executors" or "auto"; "refused" on the embedded engine for a state that only executors may write.
+    """
+    chosen = {
+        id(step): chosen_writers(group, step)
+        for group in program.groups
+        for step in group.states
+        if isinstance(step, StateWriter)
+    }
+    if engine == "embedded":
+        return {at: "refused" if writers == "executors" else "driver" for at, writers in chosen.items()}
+    return chosen
 
 
 def _embedded_runner(node: Node) -> str:

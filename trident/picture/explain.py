@@ -32,12 +32,14 @@ class Known:
     """The facts about a whole topology that its nodes do not hold.
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
+    `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory tells.
     `stages` are the lines about batch groups and stages, ready to be printed. `hints` take the place of the program's
     numbers of partitions.
     """
 
     answers: Mapping[int, str] = field(default_factory=dict)
     runners: Mapping[int, str] = field(default_factory=dict)
+    writers: Mapping[int, str] = field(default_factory=dict)
     stages: Sequence[str] = ()
     hints: Hints = field(default_factory=dict)
 
@@ -56,7 +58,7 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
     if states:
         lines.append("states")
         for node in states:
-            lines += _state(node)
+            lines += _state(node, known)
     return "\n".join(lines)
 
 
@@ -102,7 +104,11 @@ def _headline(label: str, first: Node) -> str:
     return f"stream {label}"
 
 
-_WRITERS = {"executors": "the executors", "auto": "the executors where they have the result in files, else the driver"}
+_WRITERS = {
+    "executors": "the executors",
+    "auto": "the executors where they have the result in files, else the driver",
+    "refused": "the executors, which only Spark has; a start on this engine is refused",
+}
 """The writers of a state in words, by the `writers` of its factory; no entry means the driver, as usual."""
 
 
@@ -143,7 +149,7 @@ def _who_asks(node: StaticState) -> str:
     return str(getattr(factory, "writers", "driver")) if shared else "driver"
 
 
-def _state(node: HeldState) -> list[str]:
+def _state(node: HeldState, known: Known) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
     if isinstance(node, StaticState):
@@ -159,7 +165,7 @@ def _state(node: HeldState) -> list[str]:
         "checkpoint": "survives with a checkpointLocation",
         "server": "survives in its store",
     }[node.state.factory.survives]
-    writers = _WRITERS.get(getattr(node.state.factory, "writers", "driver"))
+    writers = _WRITERS.get(known.writers.get(id(node), getattr(node.state.factory, "writers", "driver")))
     return [
         f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",
         *([f"    written by: {writers}"] if writers else []),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from trident.base.errors import TopologyError, UserCodeError
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.executor_files import writers_of
+from trident.compiler.executor_files import has_late_reader, writers_of
 from trident.compiler.keyed_updates import KeyedUpdate, why_not_by_key
 from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Program, Stage
@@ -46,8 +46,8 @@ def check_writers(program: Program, lasting: bool) -> None:
                 why = "there is no place for the files that they put; give a checkpointLocation or a filesLocation"
             if why is not None:
                 raise TopologyError(
-                    f"state {step.state.name!r} ({step.state.factory!r}) is to be written by executors: {why}; or "
-                    f"declare it with writers='auto' or 'driver'"
+                    f"state {step.state.name!r} ({step.state.factory!r}) is to be written by executors: {why}; with "
+                    f"writers='auto' or 'driver' the driver writes it [called at {step.site.location}]"
                 )
             if isinstance(step, StateUpdate):
                 check_sendable(step)
@@ -91,8 +91,9 @@ def misfit(group: Group, output: Output) -> str | None:
 
 def _why_late(group: Group, step: StateUpdate) -> str | None:
     """Return why the tuples of an update come to the driver if somebody reads its late ones."""
-    late = any(isinstance(o.step, LateTuples) and o.step.window is step for o in outputs_of(group.stages))
-    return "the driver looks for its late tuples" if late else None
+    if not has_late_reader(group, step):
+        return None
+    return "its late() is read, and the driver looks for late tuples; leave late() out"
 
 
 def _from_driver(node: Node) -> str | None:

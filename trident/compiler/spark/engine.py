@@ -34,6 +34,7 @@ from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_sessio
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.compiler.spark.warm_up import WarmUp
+from trident.compiler.step_descriptions import frozen_in_words
 from trident.compiler.tracking.ledger import Ledger
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
@@ -76,6 +77,11 @@ class SparkEngine:
     def slot(self, group: Group) -> "SparkSlot":
         """Return a new slot, with a session of its own, for batches of this group."""
         return SparkSlot(group, run_session(self._spark), self._sizes, self)
+
+    @property
+    def files_address(self) -> str:
+        """The address of the run's files, for messages."""
+        return "any place of files" if self._folders is None else self._folders.files.address
 
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
@@ -239,9 +245,10 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         if files is None and (pinned := self._in_files[stage.number]):
             raise StateError(
-                f"{', '.join(sorted(pinned))}: only executors are to work on it (writers='executors'), and there is no "
-                f"folder of frozen files that they reach: put the checkpointLocation on a disk that all machines "
-                f"share, give a filesLocation, or declare the state with writers='auto'"
+                f"{', '.join(map(frozen_in_words, sorted(pinned)))}: only executors are to work on it "
+                f"(writers='executors'), and they do not reach {self._engine.files_address}, where the frozen files "
+                f"are; the log says why where they told it. Put the checkpointLocation on a disk that all machines "
+                f"share, give a filesLocation that they reach, or declare the state with writers='auto'"
             )
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()

@@ -153,7 +153,7 @@ class SparkPuts:
         if not self.sees_files():
             raise StateError(
                 f"{shared.where}: the executors do not reach {self._files.address}, where the frozen files are: put it "
-                f"on a disk that all machines share, or on an object store (filesLocation=)"
+                f"on a disk that all machines share, on an object store or on HDFS (filesLocation=)"
             )
         for report in self._over_numbers(_PROBES, ReachState(shared)).to_pylist():
             if report["refusal"] is not None:
