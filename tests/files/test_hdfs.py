@@ -124,7 +124,7 @@ def test_what_was_confirmed_outlives_the_namenode(hdfs: Hdfs) -> None:
     assert place.create("a/two", b"2")
     hdfs.server.kill()
     try:
-        refusals(place, FilesUnavailableError, "onnection")
+        refusals(place, FilesUnavailableError, "onnection .*; check that HDFS runs, and its address$")
         place.remove("a")  # garbage may stay: the next start sweeps it
     finally:
         hdfs.server.revive()
@@ -196,7 +196,11 @@ def test_a_nameservice_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPa
     pytest.importorskip("hdfs_native", reason="tests of HDFS need the package hdfs-native")
     said = "cannot open hdfs://nowhere: .*; name a NameNode with its port, or a nameservice of the hdfs-site.xml in .*"
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
     with pytest.raises(FilesRefusedError, match=said + r"\(here it is not set\)"):
+        hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
+    monkeypatch.setenv("HADOOP_HOME", "/opt/hadoop")
+    with pytest.raises(FilesRefusedError, match=said + r"\(here it is '/opt/hadoop/etc/hadoop'\)"):
         hdfs_files("files", "hdfs://nowhere/x", Storage()).read("one")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(FilesRefusedError, match=said + rf"\(here it is '{tmp_path}'\)"):

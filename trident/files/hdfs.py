@@ -267,8 +267,10 @@ def _within(what: str, call: Callable[..., Any], *args: Any) -> Any:
     except FileExistsError as error:
         raise FileExistsError(17, reason(error)) from None
     except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
-        kind = FilesRefusedError if _is_refusal(error) else FilesUnavailableError
-        raise kind(f"{what}: {reason(error)}") from None
+        if _is_refusal(error):
+            raise FilesRefusedError(f"{what}: {reason(error)}") from None
+        check = "; check that HDFS runs, and its address" if isinstance(error, OSError) else ""
+        raise FilesUnavailableError(f"{what}: {reason(error)}{check}") from None
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -302,14 +304,15 @@ def open_client(system: str) -> Any:
         raise FilesRefusedError(
             f"cannot open {system}: {reason(error)}; name a NameNode with its port, or a nameservice of the "
             f"hdfs-site.xml in the folder HADOOP_CONF_DIR, which must be there for the driver and for every worker"
-            f" ({_configured()})"
+            f" (here {_configured()})"
         ) from None
 
 
 def _configured() -> str:
     """Return in words the folder from which a client of this process reads Hadoop's configuration."""
-    named = os.environ.get("HADOOP_CONF_DIR")
-    return f"here it is {named!r}" if named else "here it is not set"
+    home = os.environ.get("HADOOP_HOME")
+    named = os.environ.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
+    return f"it is {named!r}" if named else "it is not set"
 
 
 def _hdfs_native() -> Any:

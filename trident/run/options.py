@@ -78,7 +78,7 @@ def folder(checkpointLocation: str | Path) -> Path:
         "checkpointLocation",
         checkpointLocation,
         "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
-        "that moves, log=RedisLog(...) with states in Redis",
+        "that moves, log=RedisLog(...), with states in Redis or a filesLocation",
     )
 
 
@@ -95,7 +95,10 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
     from trident.files.urls import files_by_url
 
     if not isinstance(filesLocation, str):
-        raise TopologyError(f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix")
+        raise TopologyError(
+            f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix or "
+            f"hdfs://namenode:8020/folder, as a text"
+        )
     return files_by_url("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
 
 
