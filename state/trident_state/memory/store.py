@@ -1,6 +1,7 @@
 """MemoryStore: a state in the driver's memory. Snapshots under the run's checkpoint make it durable."""
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -349,10 +350,10 @@ class MemoryStore:
             return
         try:
             cut = self._cut()
-        except (OSError, FilesError) as error:
+        except (OSError, FilesError):
             # A place of files that does not answer must not keep a batch from being committed.
             self._snapshotting.release()
-            self._put_off(error)
+            self._put_off()
             return
         except BaseException:
             self._snapshotting.release()
@@ -401,13 +402,14 @@ class MemoryStore:
             self._save(cut)
         except FencedError as error:
             _log.warning("%s: no snapshot was taken: %s", self._where, error)
-        except Exception as error:
-            self._put_off(error)
+        except Exception:
+            self._put_off()
         finally:
             self._snapshotting.release()
 
-    def _put_off(self, error: Exception) -> None:
-        """Log why the snapshot failed, and try again after `pace.seconds`, or `pace.batches`."""
+    def _put_off(self) -> None:
+        """Log the snapshot's failure, which is being handled, and try again after `pace.seconds`, or `pace.batches`."""
+        error = sys.exception()
         self._snapshots.postpone()
         self._unsaved, self._unsaved_batches = 0, 0
         trace = None if isinstance(error, OSError | FilesError) else error
