@@ -1849,8 +1849,8 @@ GUARDS = [
         "executors, updates in the frozen order",
         "a reducer or an updater sees the tuples of a key in the order in which Spark fetched them",
         "trident/compiler/spark/keyed_jobs.py",
-        "for number in sorted(parts)",
-        "for number in parts",
+        "[parts[number] for number in sorted(parts)]",
+        "[parts[number] for number in parts]",
         "tests/compiler/test_keyed_updates.py -k come_to",
     ),
     Guard(
