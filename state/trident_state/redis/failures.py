@@ -15,6 +15,7 @@ _DEPOSED = (redis.exceptions.ReadOnlyError, redis.exceptions.ClusterDownError)
 _UNAVAILABLE = {"READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS"}
 _FULL = {"OOM", "MISCONF"}
 _REFUSED = {"NOAUTH", "WRONGPASS"}
+_FORBIDDEN = {"NOPERM", "ACL"}  # in a script: "ACL failure in script: ..."
 
 
 def check(reply: Reply, where: str, address: Address) -> Reply:
@@ -96,7 +97,7 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
             f"{where}: a key under this state's name at {address.shown} is not ours ({said}). "
             f"Choose another prefix, or move the foreign key away"
         )
-    if "NOPERM" in words or isinstance(error, redis.exceptions.NoPermissionError):
+    if words & _FORBIDDEN or isinstance(error, redis.exceptions.NoPermissionError):
         return StateError(
             f"{where}: the server at {address.shown} refuses us ({said}). Give the user that permission; the guide to "
             f"state lists what a topology needs, what a reader needs, and what it takes to list states"

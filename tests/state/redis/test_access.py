@@ -71,6 +71,19 @@ def test_the_writers_rules_are_enough_for_due_times(redis_server: RedisServer) -
     assert redis_server.client.dbsize() == 0
 
 
+def test_a_put_that_may_note_no_due_times_writes_nothing(redis_server: RedisServer) -> None:
+    """The rules of a former version lack sorted sets. Once they are given, the same batch is put as a whole."""
+    grant(redis_server, "writer", WRITER.replace(" +@sortedset", ""))
+    url = redis_server.url.replace("redis://", "redis://writer:secret@")
+    with started(url, replace(SHAPE, combine=replacing(), due=as_it_is)) as store:
+        with pytest.raises(StateError, match="refuses us"):
+            store.apply(LEASE, update(1, {1: 5, 2: 7}))
+        grant(redis_server, "writer", WRITER)
+        store.apply(LEASE, update(1, {1: 5, 2: 7}))
+        store.acquire(SECOND)
+        assert contents(store, 1) == {"w1": 5, "w2": 7}
+
+
 def test_the_writers_rules_and_one_more_are_enough_for_the_log(redis_server: RedisServer) -> None:
     assert f"`{LOG}`" in GUIDE
     user(redis_server, "writer", WRITER)

@@ -40,12 +40,13 @@ for b = 2, buckets do
   n, moved = n + count, moved + k / 2
   writes[b] = out
 end
+-- first, because a script that is stopped by its first write (rights, a foreign key) has written nothing
+if dues then note_dues(KEYS[#KEYS], names, dues) end
 for b = 2, buckets do
   if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
   if fresh[b] > 0 then add_legend(KEYS[b], fresh[b]) end
   created = created + fresh[b]
 end
-if dues then note_dues(KEYS[#KEYS], names, dues) end
 if moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
 if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end
 return {'OK', moved}
