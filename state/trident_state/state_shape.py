@@ -73,7 +73,8 @@ class StateShape:
     """The key fields of a state (none for one global value), the type of its values, and its Combine.
 
     `due`, if not None, returns for a column of values when each is due: a time in microseconds since 1970, null for a
-    value that never is. Then a store may keep an index of the keys by these times (`trident_state.store.Timed`).
+    value that never is. Then a store may keep an index of the keys by these times (`trident_state.store.Timed`). Such
+    a state has a `combine` that replaces the stored value.
     """
 
     keys: pa.Schema

@@ -105,9 +105,44 @@ GUARDS = [
         "due times, another version",
         "sessions that an earlier version stored never close",
         "state/trident_state/redis/due_index.py",
-        'meta.due == meta.marker and (meta.keys == "0" or there)',
+        'meta.indexed and (meta.keys == "0" or there)',
         "True",
         "tests/state/redis/test_due_index.py -k 'another_version or deleted'",
+    ),
+    Guard(
+        "due times, before the record",
+        "a put that may write no sorted set leaves keys that nobody counted, and its batch is refused for good",
+        "state/trident_state/redis/lua/put.lua",
+        "if dues then note_dues(KEYS[#KEYS], names, dues) end\nfor b = 2, buckets do\n"
+        "  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end\n",
+        "for b = 2, buckets do\n"
+        "  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end\n"
+        "  if dues and b == 2 then note_dues(KEYS[#KEYS], names, dues) end\n",
+        "tests/state/redis/test_access.py -k no_due_times",
+    ),
+    Guard(
+        "due times, keys that another version put",
+        "sessions of a batch that an earlier version put in part never close",
+        "state/trident_state/redis/writer.py",
+        "sends_all = self._bare or self._shape.due is not None",
+        "sends_all = self._bare",
+        "tests/state/redis/test_due_index.py -k interrupted",
+    ),
+    Guard(
+        "due times, an index built in part",
+        "a server falls back to the middle of a build, and the sessions that are not in the index never close",
+        "state/trident_state/redis/due_index.py",
+        "if not meta.indexed:",
+        "if False:",
+        "tests/state/redis/test_due_index.py -k lost_a_part",
+    ),
+    Guard(
+        "due times, a build that began",
+        "a driver dies in the middle of a build, and the next one takes the part for the whole",
+        "state/trident_state/redis/lua/index.lua",
+        "redis.call('HDEL', KEYS[1], 'due')",
+        "",
+        "tests/state/redis/test_due_index.py -k built_in_part",
     ),
     Guard(
         "fence (Redis)",

@@ -252,11 +252,11 @@ class FakeRedis:
             return meta.answer(b"DONE")
         if meta.open != argv[2]:
             return meta.answer(b"CLOSED")
-        moved = self.data[keys[0]].get(b"moved")
+        moved, due = self.data[keys[0]].get(b"moved"), self.data[keys[0]].get(b"due")
         if moved != argv[3]:
             return meta.answer(b"COUNT", moved or b"")
         self._set(undo, keys[0], {b"marker": argv[2], b"moved": b"0"})
-        if b"due" in self.data[keys[0]]:
+        if due is not None and due == meta.marker:
             self._set(undo, keys[0], {b"due": argv[2]})
         self._remove(undo, keys[0], b"open")
         return meta.answer(b"OK")
@@ -288,10 +288,9 @@ class FakeRedis:
                     out[fields[j]] = records[j]
             n += count
             writes.append((name, out))
-        moved = self._write(undo, keys[0], writes, created)
         if len(argv) > 8:
             self._note_dues(undo, keys[-1], fields, argv[8])
-        return [b"OK", moved]
+        return [b"OK", self._write(undo, keys[0], writes, created)]
 
     def _note_dues(self, undo: list[Undo], index: bytes, fields: list[bytes], dues: bytes) -> None:
         scores = [dues[8 * at : 8 * at + 8] for at in range(len(fields))]
@@ -308,6 +307,7 @@ class FakeRedis:
         if refused is not None:
             return meta.answer(refused)
         if argv[3] == b"first":
+            self._remove(undo, keys[0], b"due")
             self._drop(undo, keys[1])
         self._note_dues(undo, keys[1], framed(argv[4]), argv[5])
         if argv[3] == b"last":

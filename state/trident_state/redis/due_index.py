@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError
+from trident.base.errors import SnapshotMovedError, StateRecoveringError
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_checked_keys
 from trident_state.redis.command_routing import Link
@@ -34,28 +34,44 @@ class DueIndex:
     def __init__(self, where: str, shape: StateShape, reader: Reader) -> None:
         self._where, self._shape, self._reader = where, shape, reader
 
-    def read(self, layout: Layout, group: int, until: int, asOf: int, lease: Lease | None) -> Iterator[pa.Table]:
-        """Yield the keys of a group that are due at or before `until`, in tables of at most 10,000 keys.
+    def counts(
+        self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
+    ) -> Sequence[int]:
+        """Return how many keys of each of the groups are due at or before `until`. Raises the errors of `read`."""
+        upto = score(until)
+        reads = [(group, command(b"ZCOUNT", layout.due(group), b"-inf", upto)) for group in groups]
+        return self._asked(layout, reads, asOf, lease)
 
-        Raises SnapshotMovedError if a batch after `asOf` has been begun, and what `Reader.check` raises.
+    def read(
+        self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
+    ) -> Iterator[pa.Table]:
+        """Yield the keys of these groups that are due at or before `until`, in tables of at most 10,000 keys.
+
+        Raises SnapshotMovedError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost
+        some of an index while it was built, and what `Reader.check` raises.
         """
-        name, upto = layout.due(group), score(until)
-        (count,) = self._asked(layout, group, [command(b"ZCOUNT", name, b"-inf", upto)], asOf, lease)
-        for start in range(0, count, _PAGE_KEYS):
-            stop = min(start + _PAGE_KEYS, count) - 1
-            reads = [command(b"ZRANGE", name, b"%d" % start, b"%d" % stop)]
-            (members,) = self._asked(layout, group, reads, asOf, lease)
-            yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
+        for group, count in zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True):
+            for start in range(0, count, _PAGE_KEYS):
+                stop = min(start + _PAGE_KEYS, count) - 1
+                read = command(b"ZRANGE", layout.due(group), b"%d" % start, b"%d" % stop)
+                (members,) = self._asked(layout, [(group, read)], asOf, lease)
+                yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
 
-    def _asked(self, layout: Layout, group: int, reads: list[bytes], asOf: int, lease: Lease | None) -> Sequence[Any]:
-        bucket = layout.buckets_of(group)[0]
-        metas, replies = self._reader.snapshot(layout, [(bucket, read) for read in reads])
+    def _asked(
+        self, layout: Layout, reads: Sequence[tuple[int, bytes]], asOf: int, lease: Lease | None
+    ) -> Sequence[Any]:
+        """Return the replies to reads of groups."""
+        buckets = [(layout.buckets_of(group)[0], read) for group, read in reads]
+        metas, replies = self._reader.snapshot(layout, buckets)
         self._reader.check(layout, metas, asOf, lease)
-        status = metas[group].status(self._where)
-        if status.marker != asOf or status.opened is not None:
-            raise SnapshotMovedError(
-                f"{self._where}: its due times are asked as of batch {asOf}, and batch {asOf + 1} has been begun"
-            )
+        for meta in metas:
+            status = meta.status(self._where)
+            if status.marker != asOf or status.opened is not None:
+                raise SnapshotMovedError(
+                    f"{self._where}: its due times are asked as of batch {asOf}, and batch {asOf + 1} has been begun"
+                )
+            if not meta.indexed:
+                raise StateRecoveringError(f"{self._where}: the server has lost a part of the index of due times")
         return replies
 
     def is_complete(self, layout: Layout, metas: Sequence[Meta]) -> bool:
@@ -64,9 +80,7 @@ class DueIndex:
             (layout.buckets_of(group)[0], command(b"EXISTS", layout.due(group))) for group in range(layout.groups)
         ]
         _, found = self._reader.snapshot(layout, exists)
-        return all(
-            meta.due == meta.marker and (meta.keys == "0" or there) for meta, there in zip(metas, found, strict=True)
-        )
+        return all(meta.indexed and (meta.keys == "0" or there) for meta, there in zip(metas, found, strict=True))
 
     def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
         """Build the index from the records, as they are now. Nobody else writes the state meanwhile."""

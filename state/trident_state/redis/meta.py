@@ -43,6 +43,11 @@ class Meta(msgspec.Struct, frozen=True):
         return self.format is None and self.epoch is None and self.marker is None
 
     @property
+    def indexed(self) -> bool:
+        """Whether the index of due times is complete as of the marker."""
+        return self.due == self.marker
+
+    @property
     def identity(self) -> StateIdentity | None:
         if self.topology is None or self.state is None or self.log is None:
             return None

@@ -47,7 +47,7 @@ class OpenSnapshot(SharedState):
     def due(self, group: int, until: int) -> Iterator[pa.Table]:
         """Yield the keys of a group that are due at or before `until`, in microseconds since 1970."""
         with self._reading() as reader:
-            yield from DueIndex(self.where, self.shape, reader).read(self.layout, group, until, self.asOf, self.lease)
+            yield from DueIndex(self.where, self.shape, reader).read(self.layout, [group], until, self.asOf, self.lease)
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -281,7 +282,14 @@ class RedisStore:
                 self._sweep(self._expired, layout, self._lease, marker, cutoff, calls)
         if self._lease is not None and marker is not None:
             self._clear(layout, self._lease, marker)
-        return statuses
+        if self._due is None:
+            return statuses
+        # A group that has lost what `acquire` built of its index, but not the fence, is to be acquired again.
+        pairs = zip(statuses, metas, strict=True)
+        return tuple(
+            status if meta.indexed or status.lease != self._lease else msgspec.structs.replace(status, lease=None)
+            for status, meta in pairs
+        )
 
     def _sweep(
         self, expired: ExpiredValues, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int
@@ -343,9 +351,11 @@ class RedisStore:
     def due(self, asOf: int, until: int) -> pa.Table | None:
         if self._due is None:
             return None
-        index, layout, keys = self._due, self._layout(), self._shape.keys
-        groups = [index.read(layout, group, until, asOf, self._lease) for group in range(layout.groups)]
-        return pa.concat_tables([keys.empty_table(), *(page for pages in groups for page in pages)]).combine_chunks()
+        layout = self._layout()
+        pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
+        if len(pages) == 1:  # the only page of a state without key fields: joined, tables without columns have no rows
+            return pages[0]
+        return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)

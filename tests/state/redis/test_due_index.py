@@ -1,6 +1,7 @@
 """A state that keeps due times: its index fits its records, whatever happens between two puts."""
 
 import random
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +10,10 @@ from pyspark import cloudpickle
 
 from tests.state.redis.states import LEASE, SECOND, contents, opened, started, words
 from tests.support.server import RedisServer
-from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateRecoveringError
+from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateRecoveringError, StateUnavailableError
 from trident_state.messages import Update
 from trident_state.redis import RedisStore
+from trident_state.redis.due_index import DueIndex
 from trident_state.redis.due_scores import score, scores
 from trident_state.state_shape import StateKind, StateShape, replacing
 
@@ -152,6 +154,82 @@ def test_an_index_that_somebody_deleted_is_built_again(shared_redis: RedisServer
         store.report()
         store.acquire(SECOND)
         assert due(store, 1, 8) == ["w1"]
+
+
+def test_an_index_that_was_built_in_part_is_built_again(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver dies after a few of the pages of an index that it builds because somebody deleted it."""
+    monkeypatch.setattr("trident_state.redis.due_index._PAGE_KEYS", 100)
+    held: dict[int, int | None] = {key: key for key in range(1000)}
+    with started(shared_redis.url, SHAPE) as store:
+        store.apply(LEASE, puts(1, held))
+    assert shared_redis.client.delete(*shared_redis.client.keys("*:due")) == 1
+
+    def noted(*args: Any) -> None:
+        if args[5] == b"more" and next(pages) == 3:
+            raise StateUnavailableError("killed")
+        noting(*args)
+
+    noting, pages = DueIndex._note, count()
+    with opened(shared_redis.url, SHAPE) as store, monkeypatch.context() as patch:
+        patch.setattr(DueIndex, "_note", noted)
+        store.report()
+        with pytest.raises(StateUnavailableError):
+            store.acquire(SECOND)
+    with opened(shared_redis.url, SHAPE) as store:
+        store.report()
+        store.acquire(type(LEASE)(3, "third"))
+        assert due(store, 1, 900) == expected(held, 900)
+
+
+def test_puts_of_another_version_that_was_interrupted_are_in_the_index(shared_redis: RedisServer) -> None:
+    """It put a part of batch 2, and noted no due times. A driver of this version puts the batch again, and commits."""
+    with started(shared_redis.url, SHAPE) as store:
+        store.apply(LEASE, puts(1, {1: 5, 2: 9}))
+    with opened(shared_redis.url, UNTIMED) as store:
+        store.report()
+        store.acquire(SECOND)
+        store.open_batch(SECOND, puts(2, {})).put([(words([2, 3]), pa.array([50, 7]))])
+    third = type(LEASE)(3, "third")
+    with opened(shared_redis.url, SHAPE) as store:
+        store.report()
+        store.acquire(third)
+        store.apply(third, puts(2, {2: 50, 3: 7, 4: 8}))
+        assert due(store, 2, 49) == ["w1", "w3", "w4"]
+
+
+def test_a_server_that_lost_a_part_of_what_was_built_of_an_index_builds_it_again(shared_redis: RedisServer) -> None:
+    """It fell back to a time after the fence was set: the fence and the marker do not tell."""
+    held: dict[int, int | None] = {key: key for key in range(100)}
+    client = shared_redis.client
+    with started(shared_redis.url, UNTIMED, groups=2) as store:
+        store.apply(LEASE, puts(1, held))
+    with opened(shared_redis.url, SHAPE, groups=2) as store:
+        store.report()
+        store.acquire(SECOND)
+        client.hdel(client.keys("*:m")[0], "due")
+        client.zremrangebyrank(client.keys("*:due")[0], 0, 10)
+        for txid in (1, 2):  # a batch that is put and committed meanwhile changes nothing in this
+            assert [group.lease for group in store.groups_of()].count(None) == 1, "so it is healed"
+            with pytest.raises(StateRecoveringError, match="lost a part of the index"):
+                store.due(txid, 49)
+            with pytest.raises(StateRecoveringError, match="lost a part of the index"):
+                list(store.open_snapshot(txid).due(0, 49))
+            if txid == 1:
+                store.apply(SECOND, puts(2, {50: 3}))
+        store.acquire(SECOND)
+        assert due(store, 2, 49) == expected(held | {50: 3}, 49)
+        assert {group.lease for group in store.groups_of()} == {SECOND}
+
+
+def test_a_state_of_one_value_keeps_its_due_time(shared_redis: RedisServer) -> None:
+    shape = StateShape(pa.schema([]), pa.int64(), replacing(), as_it_is)
+    with started(shared_redis.url, shape) as store:
+        store.apply(LEASE, Update(1, pa.table({"": pa.nulls(1)}).select([]), pa.array([5])))
+        for until, rows in ((4, 0), (5, 1)):
+            found = store.due(1, until)
+            assert found is not None and found.num_rows == rows
 
 
 def test_scores_are_never_greater_than_the_times() -> None:

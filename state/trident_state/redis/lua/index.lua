@@ -1,9 +1,12 @@
 -- Build the index of due times of a group, in several calls. KEYS: meta, index. ARGV: token, epoch, txid (unused), 'first',
 -- 'more' or 'last', fields (each with its length before it, 4 bytes), due times (8 bytes each, a double; NaN for none).
--- The first call begins with an empty index; the last one notes that the index is complete as of the marker.
+-- The first call begins with an empty index, which is not complete; the last one notes that it is, as of the marker.
 local refused = fenced()
 if refused then return refused end
-if ARGV[4] == 'first' then redis.call('DEL', KEYS[2]) end
+if ARGV[4] == 'first' then
+  redis.call('HDEL', KEYS[1], 'due')
+  redis.call('DEL', KEYS[2])
+end
 local count = #ARGV[6] / 8
 if count > 0 then
   local fields = {struct.unpack(string.rep('<I4c0', count), ARGV[5])}
