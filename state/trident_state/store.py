@@ -225,6 +225,10 @@ class SharedSnapshot(Protocol):
         """Yield the keys of a group that are due at or before `until`; see `Timed.due`."""
         ...
 
+    def count_due(self, until: int) -> int:
+        """Return how many keys of all groups are due at or before `until`."""
+        ...
+
     def check_reached(self) -> None:
         """Raise StateError or StateUnavailableError if this process does not reach the store that the driver uses."""
         ...

@@ -180,7 +180,8 @@ class Executors:
             return None
         keyed = self._keyed(step)
         times = clock(self.latest(step, tuples)) if isinstance(step, Window) and keyed.by_event_time else None
-        return KeyedJob(keyed, tuples, snapshot, txid, time, wanted, times)
+        due = 0 if times is None else snapshot.count_due(times.after)
+        return KeyedJob(keyed, tuples, snapshot, txid, time, wanted, times, due)
 
     def update(self, step: StateUpdate, job: KeyedJob) -> KeyedResult | None:
         """Let the executors compute an update; return None if the driver must, because of the keys that the code reads.

@@ -45,16 +45,20 @@ class DueIndex:
     def read(
         self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
     ) -> Iterator[pa.Table]:
-        """Yield the keys of these groups that are due at or before `until`, in tables of at most 10,000 keys.
+        """Yield the keys of these groups that are due at or before `until`, at most 10,000 keys in one round trip.
 
         Raises SnapshotMovedError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost
         some of an index while it was built, and what `Reader.check` raises.
         """
-        for group, count in zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True):
-            for start in range(0, count, _PAGE_KEYS):
-                stop = min(start + _PAGE_KEYS, count) - 1
-                read = command(b"ZRANGE", layout.due(group), b"%d" % start, b"%d" % stop)
-                (members,) = self._asked(layout, [(group, read)], asOf, lease)
+        counts = dict(zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True))
+        rows = max(1, _PAGE_KEYS // len(groups))
+        for start in range(0, max(counts.values()), rows):
+            reads = [
+                (group, command(b"ZRANGE", layout.due(group), b"%d" % start, b"%d" % (min(start + rows, count) - 1)))
+                for group, count in counts.items()
+                if count > start
+            ]
+            for members in self._asked(layout, reads, asOf, lease):
                 yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
 
     def _asked(

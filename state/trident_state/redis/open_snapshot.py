@@ -49,6 +49,14 @@ class OpenSnapshot(SharedState):
         with self._reading() as reader:
             yield from DueIndex(self.where, self.shape, reader).read(self.layout, [group], until, self.asOf, self.lease)
 
+    def count_due(self, until: int) -> int:
+        """Return how many keys are due at or before `until`, in microseconds since 1970."""
+        groups = range(self.groups)
+        with self._reading() as reader:
+            return sum(
+                DueIndex(self.where, self.shape, reader).counts(self.layout, groups, until, self.asOf, self.lease)
+            )
+
     @contextmanager
     def _reading(self) -> Iterator[Reader]:
         with closing(Links(Servers(self.address, self.where))) as links:

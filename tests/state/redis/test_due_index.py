@@ -15,6 +15,7 @@ from trident_state.messages import Update
 from trident_state.redis import RedisStore
 from trident_state.redis.due_index import DueIndex
 from trident_state.redis.due_scores import score, scores
+from trident_state.redis.reader import Reader
 from trident_state.state_shape import StateKind, StateShape, replacing
 
 YEAR_3000 = 32_503_680_000_000_000
@@ -67,9 +68,28 @@ def test_what_is_due_is_what_the_records_say(shared_redis: RedisServer, layout: 
                 assert due(store, txid, until) == expected(held, until)
                 of_groups = [page for group in range(snapshot.groups) for page in snapshot.due(group, until)]
                 assert sorted(w for page in of_groups for w in page["word"].to_pylist()) == expected(held, until)
+                assert snapshot.count_due(until) == len(expected(held, until))
         assert snapshot.groups == OPTIONS[layout].get("groups", 1)
         store.drop(LEASE)
         assert shared_redis.client.keys("*") == []
+
+
+def test_the_groups_of_a_state_are_asked_together(shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round trip tells that nothing is due, and one more brings 10,000 keys, however many groups there are."""
+    asked, asking = list[int](), Reader.snapshot
+
+    def counted(*args: Any) -> Any:
+        asked.append(1)
+        return asking(*args)
+
+    monkeypatch.setattr(Reader, "snapshot", counted)
+    held: dict[int, int | None] = {key: key for key in range(9_000)}
+    with started(shared_redis.url, SHAPE, groups=16, buckets=64) as store:
+        store.apply(LEASE, puts(1, held))
+        for until, trips in ((-1, 1), (1000, 2), (9_000, 2)):
+            asked.clear()
+            assert due(store, 1, until) == expected(held, until)
+            assert len(asked) == trips
 
 
 def test_due_times_are_asked_between_two_batches_and_under_the_lease(shared_redis: RedisServer) -> None:

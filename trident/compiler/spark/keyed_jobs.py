@@ -34,7 +34,7 @@ from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.store import SharedSnapshot
 
 TASK_ROWS = 1 << 17
-"""The average number of tuples of a task. A worker holds them as Python objects."""
+"""The average number of tuples and due keys of a task. A worker holds them as Python objects."""
 
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary()), ("refusal", pa.string())])
 """The row that carries tuples of one part to the task that has their keys; or, for a negative part, keys that are due,
@@ -77,7 +77,7 @@ class Wanted:
 class KeyedJob:
     """The update of a state by the tuples of one batch, which was planned at `time`.
 
-    `clock` are the watermarks of an update by event time.
+    `clock` are the watermarks of an update by event time, `due` is the number of keys that are due by it.
     """
 
     update: KeyedUpdate
@@ -87,6 +87,7 @@ class KeyedJob:
     time: float
     wanted: Wanted
     clock: Clock | None = None
+    due: int = 0
 
     @property
     def tag(self) -> str:
@@ -97,7 +98,7 @@ class KeyedJob:
     def tasks(self) -> int:
         """The number of tasks among which the keys are divided."""
         rows = self.tuples.rows
-        return len(self.tuples.shares) if rows is None else max(1, math.ceil(rows / TASK_ROWS))
+        return len(self.tuples.shares) if rows is None else max(1, math.ceil((rows + self.due) / TASK_ROWS))
 
     @property
     def parts(self) -> int:
@@ -156,10 +157,9 @@ class DueKeys:
     snapshot: SharedSnapshot
     until: int
 
-    def table(self, group: int) -> pa.Table:
-        """Return those in a group of the state."""
-        pages = list(self.snapshot.due(group, self.until))
-        return pa.concat_tables(pages) if pages else pa.table({})
+    def pages(self, group: int) -> Iterator[pa.Table]:
+        """Yield those in a group of the state."""
+        return self.snapshot.due(group, self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,8 @@ class CutByKey(OnWorker):
                 continue
             assert self.due is not None
             try:
-                yield from self._cut(-1 - group, self.due.table(group))
+                for keys in self.due.pages(group):
+                    yield from self._cut(-1 - group, keys)
             except TridentError as error:
                 yield _sent(0, -1 - group, None, str(encoded(error)))
 
@@ -229,6 +230,7 @@ class UpdateKeys(OnWorker):
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], pa.Table] = {}
+        due = list[pa.Table]()
         for batch in batches:
             for refusal in batch.column("refusal").drop_null().to_pylist():
                 yield _report({"refusal": refusal})
@@ -236,10 +238,13 @@ class UpdateKeys(OnWorker):
             numbers = zip(batch.column("part").to_pylist(), batch.column("task").to_pylist(), strict=True)
             for number, packed in zip(numbers, batch.column("tuples"), strict=True):
                 with pa.ipc.open_stream(packed.as_buffer()) as reader:
-                    parts[number] = reader.read_all()
-        if not parts:
+                    table = reader.read_all()
+                if number[0] < 0:
+                    due.append(table)
+                else:
+                    parts[number] = table
+        if not parts and not due:
             return
-        due = [parts.pop(number) for number in sorted(parts) if number[0] < 0]
         tuples = pa.concat_tables([parts[number] for number in sorted(parts)]) if parts else self.entering.empty_table()
         parts.clear()
         try:
