@@ -1,5 +1,6 @@
 -- Create an empty group at a marker. KEYS: meta, and in a state that keeps due times their index. ARGV: token, epoch,
--- birth, then the fields of the identity, each followed by its value; that of the fourth field (ARGV[11]) is the uuid of the driver's log.
+-- birth, then the fields of the identity, each followed by its value; that of the fourth field (ARGV[11]) is the uuid of
+-- the driver's log.
 -- A group that a crash left without a key and with its marker at its birth is created again.
 if epoch then
   if epoch == ARGV[2] and token == ARGV[1] then return answer('OK') end
