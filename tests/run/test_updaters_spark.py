@@ -280,6 +280,32 @@ def test_sessions_by_executors_are_the_drivers(
     assert dropped[0] == dropped[1] and sum(dropped[0]) > 20
 
 
+def test_a_search_for_the_latest_time_that_hangs_is_stopped(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run user code: the question of a query, which lies before the window."""
+    asking, released, stopped = SparkPuts.latest, threading.Event(), list[object]()
+
+    def hangs_once(puts: SparkPuts, *asked: Any) -> pa.Table:
+        if not stopped:
+            released.wait(60)
+        return asking(puts, *asked)
+
+    def cancel(puts: SparkPuts, job: object) -> None:
+        stopped.append(job)
+        released.set()
+
+    monkeypatch.setattr(SparkPuts, "latest", hangs_once)
+    monkeypatch.setattr(SparkPuts, "cancel", cancel)
+    topology, taking = sessions(RedisMapState.opaque(shared_redis.url, writers="executors"), 1, Sum(), "sum")
+    with topology.start(spark, name="visits", checkpointLocation=tmp_path, messageTimeoutSecs=5) as running:
+        running.processAllAvailable(timeout=120)
+        failed = [event["error"] for event in running.recentProgress if event["event"] == "failed"]
+        held = dict(running.state("sessions").items())
+    assert len(failed) == len(stopped) == 1 and "messageTimeoutSecs" in failed[0]
+    assert held and taking.rows
+
+
 # --- what fails on the way ------------------------------------------------------------------------------------------
 
 

@@ -250,11 +250,11 @@ class SimulatedPuts(SparkPuts):
         made = self._reports(len(tasks), lambda number: update._run(iter(by_task[tasks[number]])))
         return job.result(pa.Table.from_batches([batch for reports in made for batch in reports[-1]], KEYED_REPORT))
 
-    def _latest(self, times: LatestTimes, tasks: int) -> pa.Table:
-        reports = self._reports(tasks, lambda number: times._run(iter([_numbered(number)])))
+    def latest(self, times: LatestTimes) -> pa.Table:
+        reports = self._reports(len(times.tuples.shares), lambda number: times._run(iter([_numbered(number)])))
         return times.table(pa.Table.from_batches([batch for task in reports for batch in task[-1]], LATEST))
 
-    def cancel(self, job: KeyedJob) -> None:
+    def cancel(self, job: KeyedJob | LatestTimes) -> None:
         """Let it run on: what it writes, nobody names."""
 
     def _reports(

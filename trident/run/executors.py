@@ -22,6 +22,7 @@ from trident.compiler.program import Group, Output
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_parts import answered, carried
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
+from trident.compiler.spark.latest_times import LatestTimes
 from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
 from trident.compiler.windows.run_types import Clock
@@ -49,6 +50,9 @@ logger = logging.getLogger(__name__)
 
 _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
+
+Watched = Callable[[Callable[[], pa.Table], Callable[[], None]], pa.Table]
+"""A function that calls its first argument with a time limit, and the second one if the limit is overrun."""
 
 StageTables = dict[Node, pa.Table | Emission]
 """The tuples from which later stages start, by the step that emits them: in the driver, or for workers to read."""
@@ -133,12 +137,17 @@ class Executors:
                 steps.setdefault(source, []).append(output.step)
         return steps
 
-    def latest(self, step: Watermark | Window, tuples: SharesEmission) -> pa.Table:
-        """Return the latest event time of a batch's tuples for a watermark, as a table of one tuple with that field."""
+    def latest(self, step: Watermark | Window, tuples: SharesEmission, call: Watched) -> pa.Table:
+        """Return the latest event time of a batch's tuples for a watermark, as a table of one tuple with that field.
+
+        The workers may run user code on the way to the tuples, so they are asked through `call`.
+        """
         field = field_of_latest(step)
         assert self.puts is not None and field is not None
         if self._latest is None or self._latest[0] is not tuples or self._latest[1] != field:
-            self._latest = tuples, field, self.puts.latest(tuples, field)
+            times = LatestTimes(tuples, field)
+            latest = call(partial(self.puts.latest, times), partial(self.puts.cancel, times))
+            self._latest = tuples, field, latest
         return self._latest[2]
 
     # --- updates -----------------------------------------------------------------------------------------------------
@@ -163,12 +172,12 @@ class Executors:
         txid: int,
         time: float,
         expires: bool,
-        clock: Callable[[pa.Table], Clock],
+        clock: Callable[[], Clock],
     ) -> KeyedJob | None:
         """Return the job by which executors compute an update; None if the driver computes it.
 
-        `expires`: values of the state expire. `clock` returns the watermarks of an update by event time, from what
-        `latest` returns. Raises StateRecoveringError if the state is behind the batch before.
+        `expires`: values of the state expire. `clock` returns the watermarks of an update by event time. Raises
+        StateRecoveringError if the state is behind the batch before.
         """
         if not isinstance(tuples, SharesEmission) or not tuples.shares or step in self._left:
             return None
@@ -179,7 +188,7 @@ class Executors:
         if snapshot is None:
             return None
         keyed = self._keyed(step)
-        times = clock(self.latest(step, tuples)) if isinstance(step, Window) and keyed.by_event_time else None
+        times = clock() if keyed.by_event_time else None
         due = 0 if times is None else snapshot.count_due(times.after)
         return KeyedJob(keyed, tuples, snapshot, txid, time, wanted, times, due)
 

@@ -124,14 +124,14 @@ class Updates:
         if isinstance(step, Watermark) and isinstance(tuples, SharesEmission):
             if not tuples.shares or field_of_latest(step) is None:
                 return None
-            return self._by_driver(step, [self.executors.latest(step, tuples)], txid)
+            return self._by_driver(step, [self._latest(step, tuples, txid)], txid)
         folder = self.folders.folder(self.group.name, TransactionAttempt(txid, 0, self.epoch), stage.number)
         wanted = Wanted(folder, output.schema, None if emitted is None else emitted.schema)
         time, expires = self.frozen.time(txid), step.state.name in self.expiring
 
-        def clock(latest: pa.Table) -> Clock:
-            assert isinstance(step, Window)
-            newest = latest_of(latest, field_of_latest(step))
+        def clock() -> Clock:
+            assert isinstance(step, Window) and isinstance(tuples, SharesEmission)
+            newest = latest_of(self._latest(step, tuples, txid), field_of_latest(step))
             return clock_of(step.windowing.config, newest, self._window_batch(step, txid))
 
         def work() -> tuple[Result, Result | None] | None:
@@ -144,6 +144,10 @@ class Updates:
             return None if made is None else (with_dropped(made.puts, made.dropped), made.emitted)
 
         return self._reading(step, txid, work)
+
+    def _latest(self, step: Watermark | Window, tuples: SharesEmission, txid: int) -> pa.Table:
+        """Return the latest event time of a batch's tuples, which executors look for."""
+        return self.executors.latest(step, tuples, partial(self.code.call, step, txid))
 
     def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
         """Call `work`, which reads the states of a step.

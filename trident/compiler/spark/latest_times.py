@@ -22,6 +22,11 @@ class LatestTimes(OnWorker):
     tuples: SharesEmission
     field: str
 
+    @property
+    def tag(self) -> str:
+        """The tag of the job in Spark. No other job of the session that runs at the same time has this tag."""
+        return f"trident-latest-{id(self.tuples)}-{self.field.replace(',', '_')}"
+
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
             latest = latest_of(self.tuples.table(number), self.field)

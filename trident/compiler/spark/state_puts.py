@@ -29,7 +29,6 @@ from trident.compiler.spark.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.store import FileStore
-from trident_spouts.shares import SharesEmission
 from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
@@ -60,12 +59,12 @@ class Puts(Protocol):
         """Compute an update of a state. If the user's function failed or the state refused, raise that error."""
         ...
 
-    def cancel(self, job: KeyedJob) -> None:
-        """Stop a running update. Return at once."""
+    def latest(self, times: LatestTimes) -> pa.Table:
+        """Return a table of one tuple: the latest time in a field of the tuples, null if there is none."""
         ...
 
-    def latest(self, tuples: SharesEmission, field: str) -> pa.Table:
-        """Return a table of one tuple: the latest time in a field of the tuples, null if there is none."""
+    def cancel(self, job: KeyedJob | LatestTimes) -> None:
+        """Stop a running update, or a search for the latest time. Return at once."""
         ...
 
     def sees_files(self) -> bool:
@@ -123,8 +122,8 @@ class SparkPuts:
         """Compute an update; see `Puts.update`."""
         return job.result(self._collected(job.frame, job.tag))
 
-    def cancel(self, job: KeyedJob) -> None:
-        """Stop an update; see `Puts.cancel`."""
+    def cancel(self, job: KeyedJob | LatestTimes) -> None:
+        """Stop a job; see `Puts.cancel`."""
         threading.Thread(target=self._interrupt, args=(job.tag,), name="trident-cancel", daemon=True).start()
 
     def _interrupt(self, tag: str) -> None:
@@ -133,13 +132,10 @@ class SparkPuts:
             with suppress(PySparkException):  # the session is gone, and its jobs with it
                 opened.interruptTag(tag)
 
-    def latest(self, tuples: SharesEmission, field: str) -> pa.Table:
+    def latest(self, times: LatestTimes) -> pa.Table:
         """Return the latest time in a field; see `Puts.latest`."""
-        return self._latest(LatestTimes(tuples, field), len(tuples.shares))
-
-    def _latest(self, times: LatestTimes, tasks: int) -> pa.Table:
-        schema = spark_schema(LATEST)
-        return times.table(self._collected(lambda s: numbers_frame(s, tasks).mapInArrow(times, schema)))
+        schema, parts = spark_schema(LATEST), len(times.tuples.shares)
+        return times.table(self._collected(lambda s: numbers_frame(s, parts).mapInArrow(times, schema), times.tag))
 
     def sees_files(self) -> bool:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
