@@ -170,8 +170,9 @@ class Timed(Protocol):
     def due(self, asOf: int, until: int) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970), as of the last batch `asOf`.
 
-        Return None if the store keeps no due times. Raises SnapshotMovedError if the batch after `asOf` was begun, and
-        the errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year
+        Return None if the store keeps no due times, or if the batch after `asOf` was begun: then they are no longer
+        those as of `asOf`. (So it is where the log was restored from a copy that lacks what the batch puts.) Raises the
+        errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year
         2255).
         """
         ...
@@ -222,11 +223,14 @@ class SharedSnapshot(Protocol):
         ...
 
     def due(self, group: int, until: int) -> Iterator[pa.Table]:
-        """Yield the keys of a group that are due at or before `until`; see `Timed.due`."""
+        """Yield the keys of a group that are due at or before `until`.
+
+        Raises SnapshotMovedError if the batch after the snapshot's was begun.
+        """
         ...
 
-    def count_due(self, until: int) -> int:
-        """Return how many keys of all groups are due at or before `until`."""
+    def count_due(self, until: int) -> int | None:
+        """Return how many keys of all groups are due at or before `until`; None where `Timed.due` returns None."""
         ...
 
     def check_reached(self) -> None:

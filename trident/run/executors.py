@@ -190,6 +190,8 @@ class Executors:
         keyed = self._keyed(step)
         times = clock() if keyed.by_event_time else None
         due = 0 if times is None else snapshot.count_due(times.after)
+        if due is None:  # the driver reads the whole state
+            return None
         return KeyedJob(keyed, tuples, snapshot, txid, time, wanted, times, due)
 
     def update(self, step: StateUpdate, job: KeyedJob) -> KeyedResult | None:

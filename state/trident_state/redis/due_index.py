@@ -28,6 +28,10 @@ from trident_state.state_shape import StateShape
 _PAGE_KEYS = 10_000
 
 
+class BatchBegunError(SnapshotMovedError):
+    """The index was asked as of a batch after which another one has been begun."""
+
+
 class DueIndex:
     """The index of due times of one state whose shape has them."""
 
@@ -47,7 +51,7 @@ class DueIndex:
     ) -> Iterator[pa.Table]:
         """Yield the keys of these groups that are due at or before `until`, at most 10,000 keys in one round trip.
 
-        Raises SnapshotMovedError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost
+        Raises BatchBegunError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost
         some of an index while it was built, and what `Reader.check` raises.
         """
         counts = dict(zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True))
@@ -71,7 +75,7 @@ class DueIndex:
         for meta in metas:
             status = meta.status(self._where)
             if status.marker != asOf or status.opened is not None:
-                raise SnapshotMovedError(
+                raise BatchBegunError(
                     f"{self._where}: its due times are asked as of batch {asOf}, and batch {asOf + 1} has been begun"
                 )
             if not meta.indexed:

@@ -1,7 +1,7 @@
 """A state as of one txid, for processes other than the driver that read it."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from trident.base.errors import SnapshotMovedError
 from trident_state.keys import encode_checked_keys
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
-from trident_state.redis.due_index import DueIndex
+from trident_state.redis.due_index import BatchBegunError, DueIndex
 from trident_state.redis.placement import place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.shared_state import SharedState
@@ -49,13 +49,14 @@ class OpenSnapshot(SharedState):
         with self._reading() as reader:
             yield from DueIndex(self.where, self.shape, reader).read(self.layout, [group], until, self.asOf, self.lease)
 
-    def count_due(self, until: int) -> int:
-        """Return how many keys are due at or before `until`, in microseconds since 1970."""
+    def count_due(self, until: int) -> int | None:
+        """Return how many keys are due at or before `until`, in microseconds since 1970; None if nobody can tell."""
         groups = range(self.groups)
-        with self._reading() as reader:
+        with self._reading() as reader, suppress(BatchBegunError):
             return sum(
                 DueIndex(self.where, self.shape, reader).counts(self.layout, groups, until, self.asOf, self.lease)
             )
+        return None
 
     @contextmanager
     def _reading(self) -> Iterator[Reader]:

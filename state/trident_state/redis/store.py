@@ -22,7 +22,7 @@ from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
 from trident_state.redis.dead_keys import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
-from trident_state.redis.due_index import DueIndex
+from trident_state.redis.due_index import BatchBegunError, DueIndex
 from trident_state.redis.key_ownership import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
@@ -352,7 +352,10 @@ class RedisStore:
         if self._due is None:
             return None
         layout = self._layout()
-        pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
+        try:
+            pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
+        except BatchBegunError:
+            return None
         if len(pages) == 1:  # the only page of a state without key fields: joined, tables without columns have no rows
             return pages[0]
         return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()

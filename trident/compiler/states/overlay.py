@@ -44,7 +44,7 @@ class Timed(Protocol):
     def due(self, until: int) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970).
 
-        Return None if the state keeps no due times.
+        Return None if the state does not know them.
         """
         ...
 
