@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small data, one round: does everything run?")
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="these families alone")
     parser.add_argument("--out", type=Path, help="folder for latest.json and latest.md")
+    parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
     asked = parser.parse_args()
     scale = QUICK if asked.quick else FULL
     out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
@@ -90,7 +91,7 @@ def main() -> None:
         bench = Bench(bench_spark(folder, _jars(asked.only)), server, folder, scale)
         rows: list[Row] = []
         sizes = {"rounds": scale.rounds, "words": load.words, "batches": scale.files}
-        notes = {**sizes, "appendfsync": AOF, "confs": CONFS}
+        notes = {**sizes, "appendfsync": AOF, "confs": CONFS, "remark": asked.remark}
         for family in asked.only:
             print(f"{family}:", flush=True)
             for row in FAMILIES[family](bench, load):

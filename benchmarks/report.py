@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write_report(rows: Sequence[Row], notes: dict[str, Any], folder: Path = RESULTS) -> None:
-    """``latest.json`` and ``latest.md`` in `folder`. `notes`: how it was measured (rounds, sizes, confs)."""
+    """``latest.json`` and ``latest.md`` in `folder`. `notes`: how it was measured (rounds, sizes, confs, a remark)."""
     folder.mkdir(parents=True, exist_ok=True)
     date = datetime.now(UTC).isoformat(timespec="seconds")
     report = {"machine": machine(), "versions": versions(), "date": date, **notes}
@@ -58,6 +58,7 @@ def markdown(rows: Sequence[Row], report: dict[str, Any]) -> str:
     lines = [
         f"{report['date'][:10]}, {of['cores']} cores ({of['cpu']}), "
         + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),
+        *(["", report["remark"]] if report.get("remark") else []),
         "",
         "| what | ours | other | unit | ratio | target | |",
         "|---|---:|---:|---|---:|---:|---|",
