@@ -81,7 +81,7 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     monkeypatch.setattr(
         command, "everything", lambda seed, schedules, minutes, every, flow: some(range(seed, seed + schedules))
     )
-    assert command.many(20, 20, None) == 1
+    assert command.many(50, 20, None) == 1
     told = capsys.readouterr().out
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]
     assert f"python -m tests.simulator --seed {seed} --trace" in told
