@@ -142,7 +142,8 @@ class HdfsServer:
 
     def _run(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         classes = [str(self._folder), *(str(jar) for jar in self._jars.glob("*.jar")), f"{_JARS}/*"]
-        flags = [SHORT_LIVED, "-Xmx256m", "-XX:+UseSerialGC"]
+        # a server that is killed leaves what it unpacked for its web pages, so that has to lie in the test's folder
+        flags = [SHORT_LIVED, "-Xmx256m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={self._folder}"]
         with (self._folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [java(), *flags, "-cp", os.pathsep.join(classes), *command],
