@@ -36,9 +36,10 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
         ours, other = (many / median(took[writers][what]) for writers in ("executors", "driver"))
         text = f"statefulEach over {many} tuples of as many keys, opaque Redis, {shown}: executors against the driver"
         yield Row(f"carrier.updates.{what}", text, ours, other, "tuples/s", 1.0 if what == "total" else None)
-    took = _driven(bench, "local[2]", many, turns, "sessions")["took"]
-    ours, other = (many / median(took[writers]["total"]) for writers in ("executors", "driver"))
-    text = f"sessions, of which a batch opens {many} and closes as many, commit to commit: executors against driver"
+    some = many // 4
+    took = _driven(bench, "local[2]", some, turns, "sessions")["took"]
+    ours, other = (some / median(took[writers]["total"]) for writers in ("executors", "driver"))
+    text = f"sessions, of which a batch opens {some} and closes as many, commit to commit: executors against driver"
     yield Row("carrier.sessions", text, ours, other, "sessions/s", None)
     yield from _by_executors(bench, many)
     for program, name, large in (("puts", "carrier.memory", most), ("updates", "carrier.updates.memory", many)):
