@@ -222,7 +222,7 @@ class SharedSnapshot(Protocol):
         """The number of groups into which the state's keys are divided."""
         ...
 
-    def due(self, group: int, until: int) -> Iterator[pa.Table]:
+    def due_in(self, group: int, until: int) -> Iterator[pa.Table]:
         """Yield the keys of a group that are due at or before `until`.
 
         Raises SnapshotMovedError if the batch after the snapshot's was begun.

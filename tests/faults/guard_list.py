@@ -115,7 +115,7 @@ GUARDS = [
         "state/trident_state/redis/store.py",
         "        except BatchBegunError:\n            return None\n",
         "        except BatchBegunError:\n            raise\n",
-        "tests/run/test_windows.py -k log_lost_its_result",
+        "tests/run/test_session_index.py -k log_lost_its_result",
     ),
     Guard(
         "due times, before the record",

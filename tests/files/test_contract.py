@@ -1,4 +1,4 @@
-"""What every place of files keeps: on a disk, on a real S3 server, and on a real HDFS."""
+"""The promises of every place of files: on a disk, on a real S3 server, and on a real HDFS."""
 
 import pickle
 import threading

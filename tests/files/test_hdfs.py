@@ -1,4 +1,4 @@
-"""What HDFS refuses, loses or has forced to its disks, and what a writer leaves that is killed: on a real HDFS."""
+"""Files on a real HDFS: refusals, lost replies, bytes on the disks, and the rest that a killed writer leaves."""
 
 import os
 import pickle
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.files.refusals import refusals
 from tests.support.hdfs import Hdfs
 from tests.support.proxy import Proxy
 from trident import TridentTopology, publishedFiles
-from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, MissingPackageError, TopologyError
+from trident.errors import FilesRefusedError, FilesUnavailableError, MissingPackageError, TopologyError
 from trident.files import hdfs as module
 from trident.files.hdfs import HdfsFiles, hdfs_files, reason
 from trident.files.object_options import Storage
@@ -37,19 +38,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch, fresh_client: None) -> None:
     """Let this process ask HDFS for two seconds only."""
     monkeypatch.setattr(module, "PATIENCE", 2.0)
     monkeypatch.setattr(module, "RETRIES", {"dfs.client.failover.max.attempts": "0"})
-
-
-def refusals(place: HdfsFiles, kind: type[FilesError], said: str) -> None:
-    with pytest.raises(kind, match=said):
-        place.create("one", b"1")
-    with pytest.raises(kind, match=said), place.writer("one") as file:
-        file.write(b"1")
-    with pytest.raises(kind, match=said):
-        place.read("one")
-    with pytest.raises(kind, match=said):
-        list(place.files())
-    with pytest.raises(kind, match=said):
-        place.delete(["one"])
 
 
 # --- writers that are killed ------------------------------------------------------------------------------------------
@@ -182,7 +170,10 @@ def test_who_has_no_right_is_refused(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
     hdfs.server.client.set_permission(f"/{hdfs.folder}/mine", 0o700)
     module.open_client.cache_clear()
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
-    refusals(hdfs.files().below("mine"), FilesRefusedError, "AccessControlException: Permission denied: user=somebody")
+    place, said = hdfs.files().below("mine"), "AccessControlException: Permission denied: user=somebody"
+    refusals(place, FilesRefusedError, said)
+    with pytest.raises(FilesRefusedError, match=said):
+        place.delete(["one"])
 
 
 def test_a_folder_that_is_a_file_is_refused(hdfs: Hdfs) -> None:

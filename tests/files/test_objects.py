@@ -7,26 +7,14 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore
 
+from tests.files.refusals import refusals
 from tests.support.objects import Objects
 from tests.support.proxy import Proxy
 from tests.support.s3 import BUCKET, SECRET
-from trident.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError
+from trident.errors import FilesRefusedError, FilesUnavailableError, TopologyError
 from trident.files import objects as module
 from trident.files.object_options import Storage
-from trident.files.objects import ObjectFiles, object_files
-
-
-def refusals(place: ObjectFiles, kind: type[FilesError], said: str) -> None:
-    with pytest.raises(kind, match=said):
-        place.create("one", b"1")
-    with pytest.raises(kind, match=said), place.writer("one") as file:
-        file.write(b"1")
-    with pytest.raises(kind, match=said):
-        place.read("one")
-    with pytest.raises(kind, match=said):
-        list(place.files())
-    with pytest.raises(kind, match=said):
-        place.folders("")
+from trident.files.objects import object_files
 
 
 def test_wrong_credentials_are_refused(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:

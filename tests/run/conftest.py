@@ -4,6 +4,9 @@ from typing import Any
 import pytest
 
 from tests.support.server import RedisServer
+from trident.compiler.spark import keyed_jobs
+from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
+from trident.compiler.spark.state_puts import SparkPuts
 from trident.state import MemoryMapState, RedisMapState
 
 
@@ -14,3 +17,17 @@ def make_state(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return MemoryMapState.opaque
     server: RedisServer = request.getfixturevalue("shared_redis")
     return lambda **options: RedisMapState.opaque(server.url, buckets=16, **options)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the steps that executors update, and let every task have few tuples."""
+    steps, making = list[str](), SparkPuts.update
+
+    def noting(puts: SparkPuts, job: KeyedJob) -> KeyedResult:
+        steps.append(job.update.step.step)
+        return making(puts, job)
+
+    monkeypatch.setattr(SparkPuts, "update", noting)
+    monkeypatch.setattr(keyed_jobs, "TASK_ROWS", 100)
+    return steps

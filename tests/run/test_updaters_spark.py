@@ -1,7 +1,5 @@
 """Executors make keyed updates of a state: exactly what the driver would have made, whatever fails on the way."""
 
-import datetime
-import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.run.taking import Taking
 from tests.support.server import RedisServer
 from trident import (
     Count,
@@ -32,14 +31,13 @@ from trident.base.errors import (
     UserCodeError,
     UserFunctionError,
 )
-from trident.compiler.spark import engine, keyed_jobs
+from trident.compiler.spark import engine
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
-from trident_spouts.shares import SharesEmission
 from trident_state.redis import RedisStore
 from trident_state.redis.open_snapshot import OpenSnapshot
 
@@ -71,21 +69,6 @@ class Joined:
         return f"{curr},{tuple.n}"[-40:]
 
 
-class Each:
-    """An aggregator that tells every tuple of a session, in their order."""
-
-    outputFields = "all string"
-
-    def init(self, batchId: Any, collector: Any) -> list[int]:
-        return []
-
-    def aggregate(self, state: list[int], tuple: Any, collector: Any) -> None:
-        state.append(tuple.n)
-
-    def complete(self, state: list[int], collector: Any) -> None:
-        collector.emit([str(state)])
-
-
 class Longest(StatefulOperation):
     outputType = "long"
 
@@ -110,17 +93,6 @@ def kept(state: Any, tuples: Sequence[Any], collector: Any) -> None:
     state.multiRemove(gone)
 
 
-class Taking:
-    """An output that keeps its rows: those of each word in their order, batch by batch."""
-
-    def __init__(self) -> None:
-        self.rows: dict[Any, list[Any]] = {}
-
-    def __call__(self, table: pa.Table, txid: int, attempt: int) -> None:
-        for row in table.to_pylist():
-            self.rows.setdefault((txid, row["word"]), []).append(tuple(row.values()))
-
-
 def totals(state: Any, function: Any = total) -> tuple[TridentTopology, Taking]:
     topology, taking = TridentTopology(), Taking()
     words = topology.newStream("words", FixedBatchSpout(FIELDS, BATCHES))
@@ -139,20 +111,6 @@ def run(topology: TridentTopology, spark: SparkSession, folder: Path, **options:
 
 def writers_in(events: list[dict[str, Any]], state: str = "totals") -> list[str]:
     return [event["states"][state].get("writers", "driver") for event in events if event["event"] == "committed"]
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the steps that executors update, and let every task have few tuples."""
-    steps, making = list[str](), SparkPuts.update
-
-    def noting(puts: SparkPuts, job: KeyedJob) -> KeyedResult:
-        steps.append(job.update.step.step)
-        return making(puts, job)
-
-    monkeypatch.setattr(SparkPuts, "update", noting)
-    monkeypatch.setattr(keyed_jobs, "TASK_ROWS", 100)
-    return steps
 
 
 @pytest.mark.connect
@@ -210,100 +168,6 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
     assert dropped[0] == dropped[1] == [270, 300, 300]
     assert len(stored[0]) > 50 and all(emitted[0])
     assert len(made) == 7 * len(BATCHES), Counter(made)
-
-
-# --- sessions -------------------------------------------------------------------------------------------------------
-
-START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-
-
-def visits(batch: int) -> list[tuple[Any, ...]]:
-    """The tuples of a batch: of some words only, so that others are due without any. Some are late, or have no time."""
-    chance = random.Random(batch)
-    rows = []
-    for n in range(250):
-        seconds = batch * 300 + chance.randint(-150, 299)
-        at = None if n % 50 == 49 else START + datetime.timedelta(seconds=seconds)
-        rows.append((f"word{(batch % 3) * 40 + chance.randint(0, 39)}", batch * 1000 + n, at))
-    return rows
-
-
-def sessions(state: Any, batches: int, *aggregator: Any) -> tuple[TridentTopology, Taking]:
-    topology, taking = TridentTopology(), Taking()
-    given = [*map(visits, range(4)), [("word500", 9, START + datetime.timedelta(hours=9))]][:batches]
-    stream = topology.newStream("words", FixedBatchSpout("word string, n long, at timestamp", given))
-    config = SessionWindow("1 minute", "at", lateness="1 minute")
-    grouped = stream.groupBy("word").window(config, state, "n", *aggregator, name="sessions")
-    grouped.foreachArrow(taking)
-    return topology, taking
-
-
-@pytest.mark.parametrize("aggregator", [(Sum(), "sum"), (Each(),)], ids=["combined", "gathered"])
-def test_sessions_by_executors_are_the_drivers(
-    shared_redis: RedisServer,
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    made: list[str],
-    aggregator: Any,
-) -> None:
-    """Also those of words that are due and have no tuple in the batch; a restart lies between."""
-    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 70)
-    in_driver = list[int]()
-    loading = SharesEmission.arrow
-    monkeypatch.setattr(SharesEmission, "arrow", lambda self: in_driver.append(1) or loading(self))
-    held, emitted, dropped = [], [], []
-    for writers in ("driver", "executors"):
-        state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers, buckets=16, groups=4)
-        made.clear()
-        events, rows = list[dict[str, Any]](), dict[Any, Any]()
-        for batches in (3, 5):
-            topology, taking = sessions(state, batches, *aggregator)
-            with topology.start(spark, name="visits", checkpointLocation=tmp_path / writers) as running:
-                running.processAllAvailable(timeout=300)
-                events += running.recentProgress
-                held.append(dict(running.state("sessions").items()))
-            rows |= taking.rows
-        assert list(held[-1]) == ["word500"], "the last tuple closes all others"
-        dropped.append(
-            [e["states"]["sessions"]["numRowsDroppedByWatermark"] for e in events if e["event"] == "committed"]
-        )
-        indexes = list(shared_redis.client.scan_iter(f"{writers}:*:due"))
-        assert [shared_redis.client.zcard(name) for name in indexes] == [1]
-        emitted.append(rows)
-        assert len(made) == (0 if writers == "driver" else 5)
-    assert not in_driver, "no tuple came to the driver from the executors' files"
-    assert held[0] == held[2] and held[1] == held[3] and len(held[0]) > 30
-    assert emitted[0] == emitted[1] and len(emitted[0]) > 100
-    without = {(txid, word) for txid, word in emitted[0] if word not in {row[0] for row in visits(txid - 1)}}
-    assert len(without) > 30, "most sessions leave in a batch that has no tuple of theirs"
-    assert dropped[0] == dropped[1] and sum(dropped[0]) > 20
-
-
-def test_a_search_for_the_latest_time_that_hangs_is_stopped(
-    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may run user code: the question of a query, which lies before the window."""
-    asking, released, stopped = SparkPuts.latest, threading.Event(), list[object]()
-
-    def hangs_once(puts: SparkPuts, *asked: Any) -> pa.Table:
-        if not stopped:
-            released.wait(60)
-        return asking(puts, *asked)
-
-    def cancel(puts: SparkPuts, job: object) -> None:
-        stopped.append(job)
-        released.set()
-
-    monkeypatch.setattr(SparkPuts, "latest", hangs_once)
-    monkeypatch.setattr(SparkPuts, "cancel", cancel)
-    topology, taking = sessions(RedisMapState.opaque(shared_redis.url, writers="executors"), 1, Sum(), "sum")
-    with topology.start(spark, name="visits", checkpointLocation=tmp_path, messageTimeoutSecs=5) as running:
-        running.processAllAvailable(timeout=120)
-        failed = [event["error"] for event in running.recentProgress if event["event"] == "failed"]
-        held = dict(running.state("sessions").items())
-    assert len(stopped) == 1 and any("watermark, batch 1 ran longer" in error for error in failed)
-    assert held and taking.rows
 
 
 # --- what fails on the way ------------------------------------------------------------------------------------------

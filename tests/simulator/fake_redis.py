@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from tests.simulator.fake_meta import FakeMeta
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
 from trident.log import redis_server
 from trident_state.redis.layout import LEGEND
@@ -24,7 +25,7 @@ Undo = tuple[bytes, dict[bytes, bytes | None]]
 """A hash and, of each field that one command changed in it, what stood there before (None: nothing)."""
 
 INDEXES = b":due"
-"""How the names of sorted sets end. One is kept like a hash: by member the score, packed."""
+"""The end of the names of sorted sets. A sorted set is kept like a hash: for each member its score, packed."""
 
 _TEXT = re.findall(rb"local TEXT = '(.+)'", MERGE.source)[0]
 _SHORT = int(re.findall(rb"local SHORT = (\d+)", MERGE.source)[0])
@@ -187,7 +188,7 @@ class FakeRedis:
     # --- what the scripts mean -------------------------------------------------------------------------------
 
     def _create(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         if meta.epoch is not None:
             if meta.epoch == argv[1] and meta.token == argv[0]:
                 return meta.answer(b"OK")
@@ -205,7 +206,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _acquire(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         if meta.epoch is None:
             return meta.answer(b"GONE")
         refused = meta.newer_or_other(argv, argv[3])
@@ -216,7 +217,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _drop_group(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.newer_or_other(argv, argv[3])
         if refused is not None:
             return refused
@@ -225,7 +226,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _open(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.fenced(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -244,7 +245,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _commit(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.fenced(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -262,7 +263,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _put(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.closed(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -302,7 +303,7 @@ class FakeRedis:
                 self._remove(undo, index, field)
 
     def _index(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.fenced(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -315,7 +316,7 @@ class FakeRedis:
         return meta.answer(b"OK")
 
     def _merge(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.closed(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -339,7 +340,7 @@ class FakeRedis:
         return [b"OK", moved, b"".join(answers) if argv[9] == b"1" else b""]
 
     def _clear(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
-        meta = _Meta(self, keys[0])
+        meta = FakeMeta(self.data.get(keys[0], {}))
         refused = meta.fenced(argv)
         if refused is not None:
             return meta.answer(refused)
@@ -436,44 +437,8 @@ class FakeRedis:
 
 
 def isnan(score: bytes) -> bool:
-    """Whether a packed double is none."""
+    """Return whether a packed double is NaN."""
     return bool(math.isnan(struct.unpack("<d", score)[0]))
-
-
-class _Meta:
-    """What every script reads first, and what it answers."""
-
-    __slots__ = ("epoch", "log", "marker", "open", "token")
-
-    def __init__(self, server: FakeRedis, name: bytes) -> None:
-        at = server.data.get(name, {})
-        self.token, self.epoch = at.get(b"token"), at.get(b"epoch")
-        self.open, self.marker, self.log = at.get(b"open"), at.get(b"marker"), at.get(b"log")
-
-    def answer(self, status: bytes, detail: bytes = b"") -> list[bytes]:
-        return [status, self.token or b"", self.epoch or b"", self.open or b"", self.marker or b"", detail]
-
-    def fenced(self, argv: list[bytes]) -> bytes | None:
-        if self.epoch is None or self.token is None or self.marker is None:
-            return b"GONE"
-        if self.token == argv[0] and self.epoch == argv[1]:
-            return None
-        return b"REWOUND" if int(self.epoch) < int(argv[1]) else b"FENCED"
-
-    def newer_or_other(self, argv: list[bytes], log: bytes) -> list[bytes] | None:
-        if self.epoch is None:
-            return None
-        if log and self.log != log:
-            return self.answer(b"OTHER", self.log or b"")
-        if int(self.epoch) > int(argv[1]) or (self.epoch == argv[1] and self.token != argv[0]):
-            return self.answer(b"FENCED")
-        return None
-
-    def closed(self, argv: list[bytes]) -> bytes | None:
-        refused = self.fenced(argv)
-        if refused is not None:
-            return refused
-        return b"CLOSED" if self.open != argv[2] else None
 
 
 _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {

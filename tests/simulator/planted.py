@@ -323,13 +323,14 @@ OVER_TIME = [
 ]
 """The faults that the programs of `verbs.py` show."""
 
+_META = "tests/simulator/fake_meta.py"
 _SERVER, _WRITER = "tests/simulator/fake_redis.py", "state/trident_state/redis/writer.py"
 
 BY_EXECUTORS = [
     Fault(
         "a zombie's task",
         "a put is not fenced by the lease",
-        _SERVER,  # as its script would
+        _META,  # as its script would
         '        if refused is not None:\n            return refused\n        return b"CLOSED"',
         '        return b"CLOSED"',
         flow=EXECUTORS,
@@ -337,7 +338,7 @@ BY_EXECUTORS = [
     Fault(
         "a late task",
         "a put is done though its batch is not open",
-        _SERVER,
+        _META,
         'return b"CLOSED" if self.open != argv[2] else None',
         "return None",
         flow=EXECUTORS,

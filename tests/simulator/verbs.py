@@ -251,7 +251,7 @@ def pair(left: int | None, right: int | None) -> int:
 
 
 def visit(start: datetime, end: datetime, n: int, total: int) -> int:
-    """What a session adds to a sum."""
+    """Return the number that a session adds to a sum."""
     return (int(start.timestamp()) * 31 + int(end.timestamp()) * 7 + n * 3 + total) & 0xFFFFFFFFFFF
 
 

@@ -6,9 +6,9 @@ from typing import get_args
 from trident.base.errors import MissingSessionError, TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import is_ours
-from trident.compiler.executor_files import writers_of
+from trident.compiler.executor_files import writers_of_step
 from trident.operations.functions import Call
-from trident.plan.nodes import BestEffort, ForeachBatch, HeldState, Node, SpoutSource, StateQuery, Watermark, walk
+from trident.plan.nodes import BestEffort, ForeachBatch, HeldState, Node, SpoutSource, StateQuery, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import has_python_form, operation_of
 
@@ -39,7 +39,7 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
         )
     for node in nodes:
         held = node.updated if isinstance(node, StateQuery) else node
-        if isinstance(held, HeldState) and not isinstance(held, Watermark) and writers_of(held.state) == "executors":
+        if isinstance(held, HeldState) and writers_of_step(held) == "executors":
             raise TopologyError(
                 f"engine='embedded' has no executors, and {held.step} has state {held.state.name!r} with "
                 f"writers='executors', {held.state.factory!r}: declare it with writers='auto', or start on Spark"

@@ -3,6 +3,7 @@
 from trident.compiler.keyed_updates import why_not_by_key
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import (
+    HeldState,
     LateTuples,
     PersistentAggregate,
     StateQuery,
@@ -19,6 +20,11 @@ def writers_of(state: StateSpec) -> str:
     return str(getattr(state.factory, "writers", "driver"))
 
 
+def writers_of_step(step: HeldState) -> str:
+    """Return who must work on the state of a step: as `writers_of`, but a watermark is one value, and the driver's."""
+    return "driver" if isinstance(step, Watermark) else writers_of(step.state)
+
+
 def has_late_reader(group: Group, step: StateUpdate) -> bool:
     """Return whether somebody reads the late tuples of a window. The driver looks for them."""
     outputs = [output.step for stage in group.stages for output in stage.frozen]
@@ -26,10 +32,8 @@ def has_late_reader(group: Group, step: StateUpdate) -> bool:
 
 
 def chosen_writers(group: Group, step: StateWriter) -> str:
-    """Return who works on a state, as `writers_of` does; "driver" also where "auto" leaves it to the driver always."""
-    writers = writers_of(step.state)
-    if isinstance(step, Watermark):  # one value
-        return "driver"
+    """Return who works on the state of a step; "driver" also where "auto" leaves it to the driver always."""
+    writers = writers_of_step(step)
     if writers == "auto" and isinstance(step, StateUpdate):
         return "driver" if why_not_by_key(step) is not None or has_late_reader(group, step) else writers
     return writers

@@ -104,7 +104,7 @@ class KeyedUpdate:
 
     @property
     def by_event_time(self) -> bool:
-        """Whether the update has a watermark, and also changes keys that are due by it."""
+        """True if the update has a watermark, and also changes keys that are due by it."""
         return isinstance(self.step, Window) and isinstance(self.step.windowing.config, SessionWindow)
 
     def owners(self, tuples: pa.Table, tasks: int) -> npt.NDArray[np.int64]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from trident.base.errors import TopologyError, UserCodeError
 from trident.compiler.columns.function_errors import Where
-from trident.compiler.executor_files import has_late_reader, writers_of
+from trident.compiler.executor_files import has_late_reader, writers_of, writers_of_step
 from trident.compiler.keyed_updates import KeyedUpdate, why_not_by_key
 from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Program, Stage
@@ -22,7 +22,6 @@ from trident.plan.nodes import (
     StateQuery,
     StateUpdate,
     StateWriter,
-    Watermark,
     sources_of,
 )
 from trident.plan.state_schema import function_of
@@ -37,9 +36,7 @@ def check_writers(program: Program, lasting: bool) -> None:
     for group in program.groups:
         for output in outputs_of(group.stages):
             step = output.step
-            if not isinstance(step, StateWriter) or writers_of(step.state) != "executors":
-                continue
-            if isinstance(step, Watermark):  # one value; whether executors can update its window is asked for itself
+            if not isinstance(step, StateWriter) or writers_of_step(step) != "executors":
                 continue
             why = misfit(group, output)
             if not lasting:

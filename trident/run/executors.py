@@ -28,16 +28,7 @@ from trident.compiler.states.queries import Question
 from trident.compiler.windows.run_types import Clock
 from trident.compiler.windows.time import field_of_latest
 from trident.files.store import FileStore
-from trident.plan.nodes import (
-    Node,
-    Sink,
-    StateQuery,
-    StateSpec,
-    StateUpdate,
-    Watermark,
-    Window,
-    sources_of,
-)
+from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, Watermark, Window, sources_of
 from trident.reads.static_states import ReadableStore, SharedForeignState
 from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission

@@ -94,11 +94,24 @@ class Updates:
                 emitted = emitting.get(step)
                 made = self._by_executors(stage, output, emitted, txid, given)
                 if made is None:
-                    made = self._by_driver(step, [table(source) for source in sources_of(step)], txid)
+                    made = self._by_driver(step, self._tables(step, given, table, txid), txid)
                 results[output.name] = made[0]
                 if emitted is not None and made[1] is not None:
                     results[emitted.name] = made[1]
         return results
+
+    def _tables(
+        self, step: StateUpdate, given: StageTables, table: Callable[[Node], pa.Table], txid: int
+    ) -> list[pa.Table]:
+        """Return the tuples that enter an update in the driver, by source.
+
+        A watermark needs the latest time alone: where executors have the tuples, no others come to the driver.
+        """
+        if isinstance(step, Watermark):
+            tuples = given[step.source]
+            if isinstance(tuples, SharesEmission) and tuples.shares:
+                return [self._latest(step, tuples, txid)]
+        return [table(source) for source in sources_of(step)]
 
     def _by_driver(self, step: StateUpdate, tables: list[pa.Table], txid: int) -> tuple[Result, Result | None]:
         """Return what an update puts and emits, computed by the driver."""
@@ -119,12 +132,9 @@ class Updates:
         assert isinstance(step, StateUpdate)
         (source, *others) = sources_of(step)
         tuples = given.get(source)
-        if self.folders is None or others or tuples is None or isinstance(tuples, pa.Table):
+        by_driver = others or isinstance(step, Watermark) or tuples is None or isinstance(tuples, pa.Table)
+        if self.folders is None or by_driver:
             return None
-        if isinstance(step, Watermark) and isinstance(tuples, SharesEmission):
-            if not tuples.shares or field_of_latest(step) is None:
-                return None
-            return self._by_driver(step, [self._latest(step, tuples, txid)], txid)
         folder = self.folders.folder(self.group.name, TransactionAttempt(txid, 0, self.epoch), stage.number)
         wanted = Wanted(folder, output.schema, None if emitted is None else emitted.schema)
         time, expires = self.frozen.time(txid), step.state.name in self.expiring

@@ -20,7 +20,7 @@ from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta
 from trident_state.redis.placement import PUT_KEYS, place_keys
 from trident_state.redis.reader import Reader
-from trident_state.redis.script_errors import ScriptAnswer, script_error
+from trident_state.redis.script_errors import check_answer
 from trident_state.redis.scripts import INDEX
 from trident_state.redis.wire import Blob, call, command
 from trident_state.state_shape import StateShape
@@ -114,9 +114,7 @@ class DueIndex:
         self, link: Link, layout: Layout, group: int, lease: Lease, part: bytes, keys: pa.Array, dues: bytes
     ) -> None:
         names = [layout.packed_metas[group], layout.packed_dues[group]]
-        fields = Blob(with_lengths(keys))[slice(0, len(keys))]
+        fields = Blob(with_lengths(keys))[0 : len(keys)]
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"0")
         (reply,) = link.exchange([call(INDEX, names, *fence, part, fields, dues)])
-        link.check(reply)
-        if reply[0] != b"OK":
-            raise script_error(ScriptAnswer.of(reply), lease, 0, self._where)
+        check_answer(link, reply, lease, 0, self._where)

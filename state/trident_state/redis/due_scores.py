@@ -8,7 +8,8 @@ import pyarrow as pa
 def scores(dues: pa.Array) -> bytes:
     """Return due times (microseconds since 1970) as packed doubles, as the scripts take them; NaN for null.
 
-    A time after the year 2255 is no double, and becomes the one before it: its key is found too early, never too late.
+    Not every time after the year 2255 is a double. Such a time is rounded down: its key is found some microseconds too
+    early, never too late.
 
     >>> import struct
     >>> struct.unpack("<2d", scores(pa.array([5, None])))
@@ -20,7 +21,7 @@ def scores(dues: pa.Array) -> bytes:
 
 
 def score(time: int) -> bytes:
-    """Return the greatest score of a time, as an argument of a command.
+    """Return the score of a time, as an argument of a command.
 
     >>> score(1_700_000_000_000_001)
     b'1700000000000001'

@@ -44,7 +44,7 @@ class Meta(msgspec.Struct, frozen=True):
 
     @property
     def indexed(self) -> bool:
-        """Whether the index of due times is complete as of the marker."""
+        """True if the index of due times is complete as of the marker."""
         return self.due == self.marker
 
     @property

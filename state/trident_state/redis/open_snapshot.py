@@ -44,7 +44,7 @@ class OpenSnapshot(SharedState):
         """The number of the state's groups."""
         return self.layout.groups
 
-    def due(self, group: int, until: int) -> Iterator[pa.Table]:
+    def due_in(self, group: int, until: int) -> Iterator[pa.Table]:
         """Yield the keys of a group that are due at or before `until`, in microseconds since 1970."""
         with self._reading() as reader:
             yield from DueIndex(self.where, self.shape, reader).read(self.layout, [group], until, self.asOf, self.lease)

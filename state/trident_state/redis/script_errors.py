@@ -14,6 +14,7 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident_state.checks import fenced_error
+from trident_state.redis.command_routing import Link, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,13 @@ class ScriptAnswer:
     @classmethod
     def of(cls, reply: list[bytes]) -> "ScriptAnswer":
         return cls(*[part.decode("utf-8", "replace") for part in reply])
+
+
+def check_answer(link: Link, reply: Reply, lease: Lease, txid: int, where: str) -> None:
+    """Raise the error of the server, or of the state if a script refused batch `txid` of the driver with `lease`."""
+    link.check(reply)
+    if reply[0] != b"OK":
+        raise script_error(ScriptAnswer.of(reply), lease, txid, where)
 
 
 def script_error(  # noqa: C901 (one table: a case per status)

@@ -30,7 +30,7 @@ from trident_state.redis.open_batch import OpenBatch, summed
 from trident_state.redis.open_snapshot import OpenSnapshot
 from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.script_errors import ScriptAnswer, script_error
+from trident_state.redis.script_errors import check_answer
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
@@ -101,13 +101,18 @@ class RedisStore:
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
         # the first group is created last: as long as it is absent, a report knows that not all groups were created
-        missing = [group for group in reversed(range(layout.groups)) if groups[group].marker is None]
-        self._call_groups(CREATE, layout, lease, birth, fields, missing or reversed(range(layout.groups)))
+        last_first = list(reversed(range(layout.groups)))
+        missing = [group for group in last_first if groups[group].marker is None] or last_first
+        keys = [[layout.packed_metas[group]] for group in missing]
+        if self._due is not None:
+            keys = [[layout.packed_metas[group], layout.packed_dues[group]] for group in missing]
+            fields += [b"due", b"%d" % birth]
+        self._call_groups(CREATE, lease, birth, fields, keys)
         self._lease, self._stored_layout = lease, layout
 
     def acquire(self, lease: Lease) -> None:
         layout, metas = self._with_layout(self._reader.current_with_all_keys)
-        self._call_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
+        self._call_groups(ACQUIRE, lease, 0, [self._identity.log.encode()], [[name] for name in layout.packed_metas])
         if self._due is not None and not self._due.is_complete(layout, metas):
             with self._writing:
                 self._due.build(self._link, layout, metas, lease)
@@ -132,21 +137,15 @@ class RedisStore:
         return warnings
 
     def _call_groups(
-        self, script: Script, layout: Layout, lease: Lease, txid: int, args: list[bytes], groups: Iterable[int]
+        self, script: Script, lease: Lease, txid: int, args: list[bytes], keys: Iterable[list[bytes]]
     ) -> None:
-        """Run a script for each of the groups. Then raise the error of the first group that refused."""
-        names = [[name] for name in layout.packed_metas]
-        if script is CREATE and self._due is not None:
-            names = [[*name, due] for name, due in zip(names, layout.packed_dues, strict=True)]
-            args = [*args, b"due", b"%d" % txid]
+        """Run a script for each of the groups named by `keys`. Then raise the error of the first that refused."""
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
             self._link.load()
-            replies = self._link.exchange([call(script, names[group], *fence, *args) for group in groups])
+            replies = self._link.exchange([call(script, names, *fence, *args) for names in keys])
         for reply in replies:
-            self._link.check(reply)
-            if reply[0] != b"OK":
-                raise script_error(ScriptAnswer.of(reply), lease, txid, self._where)
+            check_answer(self._link, reply, lease, txid, self._where)
 
     # --- write -----------------------------------------------------------------------------------------------
 
@@ -408,9 +407,7 @@ class RedisStore:
             return
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"0", self._identity.log.encode())
         (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
-        self._link.check(reply)
-        if reply[0] != b"OK":
-            raise script_error(ScriptAnswer.of(reply), lease, 0, self._where)
+        check_answer(self._link, reply, lease, 0, self._where)
 
     def close(self) -> None:
         self._links.close()

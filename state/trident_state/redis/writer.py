@@ -27,7 +27,7 @@ from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Link, Reply
 from trident_state.redis.due_scores import scores
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
-from trident_state.redis.script_errors import ScriptAnswer, script_error
+from trident_state.redis.script_errors import ScriptAnswer, check_answer
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
 from trident_state.rules import TOO_LONG_HINT, combined, overflow_hint
@@ -364,9 +364,7 @@ class Writer:
         """Return the reply of a script that succeeded. Raises the state's error if the script did not."""
         if isinstance(reply, redis.exceptions.NoScriptError):
             raise _ScriptsGone
-        self._link.check(reply)
-        if reply[0] != b"OK":
-            raise script_error(ScriptAnswer.of(reply), task.lease, task.txid, self._where)
+        check_answer(self._link, reply, task.lease, task.txid, self._where)
         parts: list[bytes] = reply
         return parts
 

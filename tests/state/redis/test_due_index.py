@@ -66,7 +66,7 @@ def test_what_is_due_is_what_the_records_say(shared_redis: RedisServer, layout: 
             snapshot = cloudpickle.loads(cloudpickle.dumps(store.open_snapshot(txid)))
             for until in (-51, 0, 17, 50):
                 assert due(store, txid, until) == expected(held, until)
-                of_groups = [page for group in range(snapshot.groups) for page in snapshot.due(group, until)]
+                of_groups = [page for group in range(snapshot.groups) for page in snapshot.due_in(group, until)]
                 assert sorted(w for page in of_groups for w in page["word"].to_pylist()) == expected(held, until)
                 assert snapshot.count_due(until) == len(expected(held, until))
         assert snapshot.groups == OPTIONS[layout].get("groups", 1)
@@ -102,14 +102,14 @@ def test_due_times_are_asked_between_two_batches_and_under_the_lease(shared_redi
         assert store.due(1, 9) is None and snapshot.count_due(9) is None
         store.commit_batch(batch, puts(2, {}), [batch.put([(words([2]), pa.array([7]))])])
         with pytest.raises(SnapshotMovedError, match="batch 2 has been begun"):
-            list(snapshot.due(0, 9))
+            list(snapshot.due_in(0, 9))
         snapshot = store.open_snapshot(2)
         with opened(shared_redis.url, SHAPE) as other:
             other.report()
             other.acquire(SECOND)
             assert due(other, 2, 9) == ["w1", "w2"]
             with pytest.raises(SnapshotMovedError, match="another driver"):
-                list(snapshot.due(0, 9))
+                list(snapshot.due_in(0, 9))
 
 
 def test_a_doubled_put_and_a_late_one_leave_the_index_as_it_is(shared_redis: RedisServer) -> None:
@@ -234,7 +234,7 @@ def test_a_server_that_lost_a_part_of_what_was_built_of_an_index_builds_it_again
             with pytest.raises(StateRecoveringError, match="lost a part of the index"):
                 store.due(txid, 49)
             with pytest.raises(StateRecoveringError, match="lost a part of the index"):
-                list(store.open_snapshot(txid).due(0, 49))
+                list(store.open_snapshot(txid).due_in(0, 49))
             if txid == 1:
                 store.apply(SECOND, puts(2, {50: 3}))
         store.acquire(SECOND)

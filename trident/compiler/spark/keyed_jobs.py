@@ -113,21 +113,11 @@ class KeyedJob:
 
     def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
         """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
-        due = None if self.clock is None else DueKeys(self.snapshot, self.clock.after)
-        update = UpdateKeys(
-            self.update,
-            self.snapshot,
-            self.txid,
-            self.time,
-            self.clock,
-            arrow_schema(self.tuples.schema),
-            self.wanted.folder,
-            self._outputs,
-        )
-        return CutByKey(self.update, self.tuples, due, tasks), update
+        return CutByKey(self, tasks), UpdateKeys(self)
 
     @property
-    def _outputs(self) -> tuple[pa.Schema, ...]:
+    def outputs(self) -> tuple[pa.Schema, ...]:
+        """The fields of the puts and, where somebody wants them, of the emitted tuples."""
         return tuple(schema for schema in (self.wanted.puts, self.wanted.emitted) if schema is not None)
 
     def result(self, reports: pa.Table) -> KeyedResult:
@@ -140,7 +130,7 @@ class KeyedJob:
         if self.tuples.rows is not None and entered != self.tuples.rows:
             step = self.update.step.step
             raise StateError(f"{step}: the workers updated the state by {entered} of {self.tuples.rows} tuples")
-        puts, *emitted = (self._files(rows, number, schema) for number, schema in enumerate(self._outputs))
+        puts, *emitted = (self._files(rows, number, schema) for number, schema in enumerate(self.outputs))
         if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
             self.wanted.folder.sync()
         return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
@@ -151,38 +141,25 @@ class KeyedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class DueKeys:
-    """The keys of a state that are due at or before `until`, for workers to read."""
-
-    snapshot: SharedSnapshot
-    until: int
-
-    def pages(self, group: int) -> Iterator[pa.Table]:
-        """Yield those in a group of the state."""
-        return self.snapshot.due(group, self.until)
-
-
-@dataclass(frozen=True, slots=True)
 class CutByKey(OnWorker):
     """A function from numbers of parts to their tuples: one row for each part and task that has keys of the part.
 
-    The numbers after those of the parts are the groups of `due`.
+    The numbers after those of the parts are groups of the state, whose due keys take the place of tuples.
     """
 
-    update: KeyedUpdate
-    tuples: SharesEmission
-    due: DueKeys | None
+    job: KeyedJob
     tasks: int
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        tuples, snapshot, clock = self.job.tuples, self.job.snapshot, self.job.clock
         for number in numbers_of(batches):
-            group = number - len(self.tuples.shares)
+            group = number - len(tuples.shares)
             if group < 0:
-                yield from self._cut(number, self.tuples.table(number))
+                yield from self._cut(number, tuples.table(number))
                 continue
-            assert self.due is not None
+            assert clock is not None
             try:
-                for keys in self.due.pages(group):
+                for keys in snapshot.due_in(group, clock.after):
                     yield from self._cut(-1 - group, keys)
             except TridentError as error:
                 yield _sent(0, -1 - group, None, str(encoded(error)))
@@ -190,7 +167,7 @@ class CutByKey(OnWorker):
     def _cut(self, part: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         if not rows.num_rows:
             return
-        owners = self.update.owners(rows, self.tasks)
+        owners = self.job.update.owners(rows, self.tasks)
         order = np.argsort(owners, kind="stable")  # the tuples of a key stay in their order
         rows = rows.take(pa.array(order)).combine_chunks()
         ends = np.cumsum(np.bincount(owners, minlength=self.tasks)).tolist()
@@ -219,14 +196,7 @@ class UpdateKeys(OnWorker):
     A refusal is a row and not a failure of the task: Spark would run a task again that cannot succeed.
     """
 
-    update: KeyedUpdate
-    snapshot: SharedSnapshot
-    txid: int
-    time: float
-    clock: Clock | None
-    entering: pa.Schema
-    folder: FileFolder
-    outputs: tuple[pa.Schema, ...]
+    job: KeyedJob
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], pa.Table] = {}
@@ -245,7 +215,8 @@ class UpdateKeys(OnWorker):
                     parts[number] = table
         if not parts and not due:
             return
-        tuples = pa.concat_tables([parts[number] for number in sorted(parts)]) if parts else self.entering.empty_table()
+        entering = arrow_schema(self.job.tuples.schema).empty_table()
+        tuples = pa.concat_tables([parts[number] for number in sorted(parts)]) if parts else entering
         parts.clear()
         try:
             yield from self._updated(tuples, due)
@@ -253,19 +224,19 @@ class UpdateKeys(OnWorker):
             yield _report({"refusal": str(encoded(error))})
 
     def _updated(self, tuples: pa.Table, due: list[pa.Table]) -> Iterator[pa.RecordBatch]:
-        stored: Stored = self.snapshot
-        if self.clock is not None:
-            none = pa.schema([self.entering.field(name) for name in self.update.keys]).empty_table()
-            stored = OwnDue(self.snapshot, pa.concat_tables(due).combine_chunks() if due else none)
-        updated = self.update(tuples, stored, self.txid, self.time, self.clock)
+        job, folder = self.job, self.job.wanted.folder
+        stored: Stored = job.snapshot
+        if job.clock is not None:
+            none = tuples.select(list(job.update.keys)).slice(0, 0)
+            stored = OwnDue(job.snapshot, pa.concat_tables(due).combine_chunks() if due else none)
+        updated = job.update(tuples, stored, job.txid, job.time, job.clock)
         yield _report({"entered": tuples.num_rows, "dropped": updated.dropped})
-        for number, (table, schema) in enumerate(zip((updated.puts, updated.emitted), self.outputs, strict=False)):
+        for number, (table, schema) in enumerate(zip((updated.puts, updated.emitted), job.outputs, strict=False)):
             if table is None or not table.num_rows:
                 continue
-            check_years(f"state {self.update.step.state.name!r}, batch {self.txid}", table, table.columns)
-            table = conform(table, schema)
-            files, folder = self.folder.files, self.folder.folder
-            file = write_frozen(iter(table.to_batches()), files, folder, f"update{number}", schema)
+            check_years(f"state {job.update.step.state.name!r}, batch {job.txid}", table, table.columns)
+            batches = iter(conform(table, schema).to_batches())
+            file = write_frozen(batches, folder.files, folder.folder, f"update{number}", schema)
             assert file is not None
             described = {"name": file.name, "bytes": file.bytes, "rows": file.rows, "checksum": file.checksum}
             yield _report({"output": number, **described})

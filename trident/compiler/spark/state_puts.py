@@ -49,7 +49,7 @@ _PROBES = 4
 
 
 class Puts(Protocol):
-    """The workers in two roles: they put frozen rows into a state, or compute an update and put its results."""
+    """What Spark's workers do in a commit turn: put frozen rows into a state, compute an update, find a latest time."""
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file into the state. If the state refused some of them, raise its error."""

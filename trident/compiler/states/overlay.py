@@ -38,8 +38,8 @@ class Stored(Protocol):
 
 
 @runtime_checkable
-class Timed(Protocol):
-    """A state as of the previous batch that may know when each key is due (`StateShape.due`)."""
+class DueTimes(Protocol):
+    """A state as of the previous batch that may know when its keys are due (`StateShape.due`)."""
 
     def due(self, until: int) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970).

@@ -21,7 +21,7 @@ from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.due_times import first_ends
-from trident.compiler.states.overlay import Stored, Timed
+from trident.compiler.states.overlay import DueTimes, Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
@@ -91,7 +91,7 @@ class _Sessions:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
         clock = clock_of(self._config, latest_of(table, field), batch)
-        due = stored.due(clock.after) if isinstance(stored, Timed) else None
+        due = stored.due(clock.after) if isinstance(stored, DueTimes) else None
         in_process = due is None
         if due is None:
             self._due.begin(batch.txid, stored)

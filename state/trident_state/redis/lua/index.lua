@@ -1,5 +1,6 @@
--- Build the index of due times of a group, in several calls. KEYS: meta, index. ARGV: token, epoch, txid (unused), 'first',
--- 'more' or 'last', fields (each with its length before it, 4 bytes), due times (8 bytes each, a double; NaN for none).
+-- Build the index of due times of a group, in several calls. KEYS: meta, index. ARGV: token, epoch, txid (unused),
+-- 'first', 'more' or 'last', fields (each with its length before it, 4 bytes), due times (8 bytes each, a double; NaN for
+-- none).
 -- The first call begins with an empty index, which is not complete; the last one notes that it is, as of the marker.
 local refused = fenced()
 if refused then return refused end
