@@ -1,4 +1,4 @@
-"""The protocol between a Parquet output and its place: a folder that is renamed, or objects with a manifest."""
+"""The protocol between a Parquet output and its place: a folder that is renamed, or files with a manifest."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from trident.files.store import FileStore
 from trident.files.urls import files_by_url, is_files_url
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Owner
-from trident.outputs.parquet_objects import ObjectBatches
+from trident.outputs.parquet_manifests import ManifestBatches
 from trident.plan.nodes import WriteParquet
 
 
@@ -118,11 +118,11 @@ _NO_PLACE = (
 )
 
 
-def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ObjectBatches":
-    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a URL of objects."""
+def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ManifestBatches":
+    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a known URL."""
     text = str(path)
     if is_files_url(text):
-        return ObjectBatches(files_by_url("path", text, storage))
+        return ManifestBatches(files_by_url("path", text, storage))
     if storage.options:
         raise TopologyError(f"{storage.argument}= is an option of object stores, and {path} is in none")
     return FolderBatches(local_path("path", path, _NO_PLACE))

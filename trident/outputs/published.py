@@ -13,7 +13,7 @@ from trident.base.values import conform
 from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker
 from trident.files.object_options import Storage
 from trident.files.store import FileStore
-from trident.outputs.parquet_objects import ObjectBatches
+from trident.outputs.parquet_manifests import ManifestBatches
 from trident.outputs.parquet_place import ParquetPlace, check_output, parquet_place
 from trident_spouts.emission import spark_path
 from trident_spouts.workers import numbers_of
@@ -77,12 +77,12 @@ def readParquet(
     place = parquet_place(path, Storage.of(storage))
     schema = parse_schema(check_output(place).schema)
     txids = _after(place, afterTxid)
-    if isinstance(place, ObjectBatches):
+    if isinstance(place, ManifestBatches):
         names = tuple(name for name, _ in place.named(txids))
         if not names:
             return spark.createDataFrame([], schema)
         numbers = spark.range(0, len(names), 1, len(names))
-        return numbers.mapInArrow(_ReadObjects(place.place, names, arrow_schema(schema)), schema)
+        return numbers.mapInArrow(_ReadManifested(place.place, names, arrow_schema(schema)), schema)
     files = place.files(txids)
     if not files:
         return spark.createDataFrame([], schema)
@@ -95,8 +95,8 @@ def _after(place: ParquetPlace, after: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadObjects(OnWorker):
-    """A function from numbers of objects to their rows."""
+class _ReadManifested(OnWorker):
+    """A function from numbers of files to their rows."""
 
     files: FileStore
     names: tuple[str, ...]

@@ -103,10 +103,10 @@ class FolderTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectTarget:
-    """The objects of one batch.
+class ManifestTarget:
+    """The files of one batch that a manifest will name.
 
-    Readers see each object as soon as it is written. `mark` is the start of the log's uuid.
+    Readers see each file as soon as it is written. `mark` is the start of the log's uuid.
     """
 
     files: FileStore

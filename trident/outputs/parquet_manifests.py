@@ -1,14 +1,13 @@
-"""A Parquet output on an object store. A batch counts as soon as its manifest exists.
+"""A Parquet output on an object store or on HDFS. A batch counts as soon as its manifest exists.
 
     path/_trident/sink.json                          the owner: topology, output, log, fields
     path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
     path/txid=7/part-00000-<...>.parquet             a file: number of the frozen file, start of the log's uuid
 
-Nothing is renamed. Every object is created on the condition that it is not there, and none is ever replaced. The name
-of a file follows from what the log froze, so a repeated write of a batch, by this driver or a later one, finds the
-files of the first write: a row is never there twice, not even for readers that know nothing of manifests. Such readers
-may see a part of the batch that is being published. `publishedFiles` and `readParquet` go by the manifests, and see
-whole batches.
+Every file is created on the condition that it is not there, and none is ever replaced. The name of a file follows from
+what the log froze, so a repeated write of a batch, by this driver or a later one, finds the files of the first write: a
+row is never there twice, not even for readers that know nothing of manifests. Such readers may see a part of the batch
+that is being published. `publishedFiles` and `readParquet` go by the manifests, and see whole batches.
 """
 
 import json
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trident.base.errors import OutputConflictError
-from trident.compiler.spark.parquet_files import ObjectTarget, Part, Target
+from trident.compiler.spark.parquet_files import ManifestTarget, Part, Target
 from trident.files.store import FileStore
 from trident.outputs.parquet_folder import (
     FIELD,
@@ -39,8 +38,8 @@ _MARK = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectBatches:
-    """A prefix of an object store. Each batch appears with its manifest."""
+class ManifestBatches:
+    """A prefix of an object store, or a folder on HDFS. Each batch appears with its manifest."""
 
     place: FileStore
 
@@ -81,7 +80,7 @@ class ObjectBatches:
 
         They are not deleted after a failure, because a repeated write needs them.
         """
-        yield ObjectTarget(self.place.below(f"{FIELD}={txid}"), owner.log[:_MARK])
+        yield ManifestTarget(self.place.below(f"{FIELD}={txid}"), owner.log[:_MARK])
 
     def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
         """Do nothing, because each file is durable and has its final name."""
