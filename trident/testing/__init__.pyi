@@ -1,6 +1,8 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident.testing.clock import ManualClock as ManualClock
+from trident.testing.contracts.sources import ChangingSource as ChangingSource
+from trident.testing.contracts.sources import SourceContract as SourceContract
 from trident.testing.contracts.spouts import SpoutContract as SpoutContract
 from trident.testing.contracts.stores import ExpiryContract as ExpiryContract
 from trident.testing.contracts.stores import FactoryStorage as FactoryStorage

@@ -13,4 +13,6 @@ except ImportError as error:
 
 # pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
 # they compared.
-pytest.register_assert_rewrite("trident.testing.contracts.stores", "trident.testing.contracts.spouts")
+pytest.register_assert_rewrite(
+    "trident.testing.contracts.sources", "trident.testing.contracts.spouts", "trident.testing.contracts.stores"
+)

@@ -244,6 +244,19 @@ class SpoutContract:
                 position = step.position
         check_rows([step.rows for step in steps], expected)
 
+    def test_a_batch_is_planned_again_after_later_plans(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """Batches are planned ahead, and the first of them again: a plan depends on its arguments alone."""
+        with closing(as_spout(make_spout()).open()) as executor:
+            steps: list[Step] = []
+            for txid in range(1, MOST_BATCHES):
+                position = steps[-1].position if steps else None
+                planned_pair(executor, txid, position) if executor.plans_ahead else planned(executor, txid, position)
+                step = batch(executor, txid, position)
+                if step is None:
+                    break
+                steps.append(step)
+        check_rows([step.rows for step in steps], expected)
+
     # --- restarts ----------------------------------------------------------------------------------------------
 
     def test_every_row_comes_once_over_restarts(self, make_spout: MakeSpout, expected: list[Step]) -> None:
@@ -508,7 +521,7 @@ def check_workers(spark: "SparkSession", emission: Emission, where: str, scratch
 def check_same(rows: Rows, expected: Rows, what: str) -> None:
     """Fail, with the rows that differ, unless `rows` equals `expected`. The failure calls the rows `what`."""
     lost, more = expected - rows, rows - expected
-    assert not lost and not more, f"{what} holds other rows. It lacks {_shown(lost)}; it has {_shown(more)} too much"
+    assert not lost and not more, f"{what} holds other rows. It lacks {shown(lost)}; it has {shown(more)} too much"
 
 
 def check_rows(batches: list[Rows], expected: list[Step]) -> None:
@@ -516,9 +529,10 @@ def check_rows(batches: list[Rows], expected: list[Step]) -> None:
     every = sum((step.rows for step in expected), Rows())
     rows = sum(batches, Rows())
     lost, more = every - rows, rows - every
-    assert not lost and not more, f"rows that were lost: {_shown(lost)}; rows that came twice: {_shown(more)}"
+    assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that came twice: {shown(more)}"
 
 
-def _shown(rows: Rows) -> str:
+def shown(rows: Rows) -> str:
+    """Return the first rows as text, for a verdict."""
     first = [f"{row} ({count} times)" if count > 1 else row for row, count in list(rows.items())[:5]]
     return f"{', '.join(first) or 'none'}{' ...' if len(rows) > 5 else ''}"
