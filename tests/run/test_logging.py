@@ -14,7 +14,7 @@ from trident import Count, Debug, TridentTopology
 from trident.errors import BatchFailedError
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
-from trident.testing import CRASH, DriverCrashedError, ManualClock, TestSource, start_local
+from trident.testing import CRASH, FAIL, DriverCrashedError, ManualClock, TestSource, start_local
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "trident", ROOT / "state" / "trident_state", ROOT / "spouts" / "trident_spouts"]
@@ -105,6 +105,26 @@ def test_a_failure_carries_topology_group_txid_and_attempt(caplog: pytest.LogCap
     assert (warning.topology, warning.group, warning.txid, warning.attempt) == ("t", "words", 1, 0)  # type: ignore[attr-defined]
     assert end.levelname == "ERROR" and end.getMessage().startswith("topology 't' failed: BatchFailedError: ")
     assert (end.topology, end.group, end.txid) == ("t", None, None)  # type: ignore[attr-defined]
+
+
+def test_at_debug_each_batch_has_a_line_when_it_begins_and_when_it_is_committed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = TestSource("word string", [["a", "b", "a"], FAIL, ["c"]])
+    with caplog.at_level(logging.DEBUG, "trident.run.batch_trace"), start_local(counting(source), name="t") as running:
+        running.processAllAvailable(timeout=20)
+    records = [record for record in caplog.records if record.levelno == logging.DEBUG]
+    lines = [re.sub(r"; .* ms; ", "; ... ms; ", record.getMessage()) for record in records]
+    assert [line for line in lines if "began" in line] == [
+        "group 'words', batch 1:0: began",
+        "group 'words', batch 2:0: began",
+        "group 'words', batch 2:1: began",
+    ]
+    assert [line for line in lines if "began" not in line] == [
+        "group 'words', batch 1:0: committed, 3 rows; ... ms; counts: 2 keys",
+        "group 'words', batch 2:1: committed, 1 rows; ... ms; counts: 1 keys",
+    ]
+    assert [(record.topology, record.txid, record.attempt) for record in records][-1] == ("t", 2, 1)  # type: ignore[attr-defined]
 
 
 def test_debug_lines_carry_the_fields_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,8 +66,10 @@ class Trace:
         """Note when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
-            if known is None or known.attempt != attempt:
-                self._open[group, attempt.txid] = _Open(attempt, when)
+            if known is not None and known.attempt == attempt:
+                return
+            self._open[group, attempt.txid] = _Open(attempt, when)
+        self._logger.debug("group %r, batch %s: began", group, attempt, extra=_fields(group, attempt))
 
     def phase(self, group: str, txid: int, phase: str, seconds: float) -> None:
         """Note the seconds that a phase of the batch took."""
@@ -150,6 +152,11 @@ class Trace:
             event["skipped"] = {**known.skipped, **summary.skipped}
         if steps := steps_of([*known.steps, *summary.steps], summary.dead, event.get("skipped", {})):
             event["steps"] = steps
+        if self._logger.isEnabledFor(logging.DEBUG):
+            line = _committed_line(event)
+            self._logger.debug(
+                "group %r, batch %s: %s", group, known.attempt, line, extra=_fields(group, known.attempt)
+            )
         self._note_windows(group, summary)
         self._tell(event)
 
@@ -184,6 +191,21 @@ class Trace:
 def _fields(group: str, attempt: TransactionAttempt) -> dict[str, object]:
     """Return the fields of a log record about an attempt."""
     return {"group": group, "txid": attempt.txid, "attempt": attempt.attempt}
+
+
+def _committed_line(event: Mapping[str, Any]) -> str:
+    """Return a committed batch's event as a line: its rows, the milliseconds of each phase, and what took how much.
+
+    >>> states = {"counts": {"keys": 2, "written": 2}}
+    >>> _committed_line({"numInputRows": 3, "durationMs": {"run": 1.25, "total": 4.0}, "states": states})
+    'committed, 3 rows; run 1.25 ms, total 4.0 ms; counts: 2 keys'
+    """
+    rows = event["numInputRows"]
+    parts = ["committed" if rows is None else f"committed, {rows:,} rows"]
+    parts += [", ".join(f"{phase} {took} ms" for phase, took in event["durationMs"].items())]
+    parts += [f"{name}: {state['keys']:,} keys" for name, state in event["states"].items()]
+    parts += [f"{name}: {output['rows']:,} rows" for name, output in event.get("outputs", {}).items()]
+    return "; ".join(parts)
 
 
 def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:
