@@ -163,6 +163,20 @@ FAULTS = [
         "self.start, self.after = dict(start), Positions()",
     ),
     Fault(
+        "older copy",
+        "a position is not compared with the source",
+        "tests/simulator/changing/spouts.py",
+        "COMPARES = True\n",
+        "COMPARES = False\n",
+    ),
+    Fault(
+        "older copy",
+        "a plan that is refused counts as nothing there",
+        "trident/run/attempt_runs.py",
+        "self._post(on.PlanFailed(attempt, error))\n",
+        "self._post(on.NothingThere(attempt))\n",
+    ),
+    Fault(
         "late log commands",
         "a late copy of a write of the log is done",
         "tests/simulator/fake_redis.py",  # as its script would

@@ -66,6 +66,15 @@ DAMAGE = (errors.LogCorruptError, errors.LogMismatchError, errors.StateLostError
 """Nothing was damaged or lost in these schedules."""
 
 
+def lost_data(error: BaseException | None) -> bool:
+    """Whether a driver stopped because a source is not the one that was read."""
+    while error is not None:
+        if isinstance(error, errors.DataLossError):
+            return True
+        error = error.__cause__
+    return False
+
+
 class Started:
     """A run that has begun."""
 

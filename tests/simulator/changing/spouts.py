@@ -1,14 +1,17 @@
-"""Sources and spouts of the changing programs: partitions with gaps, which grow and forget, read by the library's own
-adapters; and what spouts of users do: raise, and not come back."""
+"""Sources and spouts of the changing programs: partitions with gaps, which grow, forget and fall back to older copies,
+read by the library's own adapters; and what spouts of users do: raise, and not come back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
 from tests.simulator.in_world import Worlds
 from tests.simulator.oracle import Wrong
+from trident.base.errors import DataLossError
 from trident.spouts import OpaquePartitionedSpout, PartitionedSpout, PollingSpout
 
+COMPARES = True
+"""Whether a position is compared with the source that it is read from."""
 KEYS = ("apple", "avocado", "banana", "blueberry")
 Row = tuple[str, int]
 
@@ -32,10 +35,10 @@ class Source:
         self.away = 0.0
         self.slow = 0.0
         """Seconds that the read of a page takes."""
-
-    def numbers(self) -> dict[int, str]:
-        """Everything that there ever was: each number's word."""
-        return {row[1]: row[0] for entries in self.partitions.values() for row in entries if row is not None}
+        self.cuts: dict[str, list[int]] = {partition: [] for partition in partitions}
+        """Of each time that a partition fell back: up to where its copy went. A life ends with each."""
+        self.accepted = dict.fromkeys(partitions, 0)
+        """How many of these losses the user has accepted, as by ``onDataLoss="warn"``."""
 
     def there(self) -> set[int]:
         """The numbers that can still be read."""
@@ -50,20 +53,69 @@ class Source:
         for name in self.partitions:
             self.kept[name] = self.chance.randint(self.kept[name], self.shown[name])
 
+    def fall_back(self, chance: Random, numbers: Iterator[int]) -> None:
+        """An older copy of a partition is put in its place, and has grown on: shorter than it was, as long, or longer."""
+        partition = chance.choice(list(self.partitions))
+        entries, shown = self.partitions[partition], self.shown[partition]
+        cut = chance.randint(self.kept[partition], shown)
+        fresh: list[Row | None] = [
+            (chance.choice(KEYS), next(numbers)) for _ in range(chance.randint(1, shown - cut + 4))
+        ]
+        self.partitions[partition] = entries[:cut] + fresh
+        self.shown[partition] = chance.randint(cut, cut + len(fresh))
+        self.cuts[partition].append(cut)
+
+    def accept_losses(self) -> None:
+        """The user takes the way out that the error names: reading goes on behind what the copy has in common."""
+        self.accepted = {partition: len(cuts) for partition, cuts in self.cuts.items()}
+
+    @property
+    def unaccepted(self) -> bool:
+        """Whether a partition fell back, and the user has not accepted it."""
+        return any(len(cuts) > self.accepted[partition] for partition, cuts in self.cuts.items())
+
+    def life(self, partition: str) -> int:
+        return len(self.cuts[partition])
+
+    def place(self, partition: str, position: Any) -> int:
+        """Where to read on behind a position, which knows the life it was taken in. Raises DataLossError if rows that
+        were read are not there any more, unless that was accepted."""
+        end, life = position or (0, self.life(partition))
+        for number, cut in enumerate(self.cuts[partition][life:], life):
+            if end > cut and COMPARES:
+                if number >= self.accepted[partition]:
+                    raise DataLossError(
+                        f"{self.name}: {partition} is an older copy: {cut} of {end} entries are the same"
+                    )
+                end = cut
+        return int(end)
+
     def listed(self) -> list[str]:
         """The partitions that are there just now."""
         return [partition for partition in self.partitions if self.chance.random() >= self.away]
 
-    def page(self, partition: str, position: Any) -> tuple[list[Row], int | None]:
-        """The rows after a position and the position behind them; None where there is nothing to read."""
+    def page(self, partition: str, position: Any) -> tuple[list[Row], list[int] | None]:
+        """The rows after a position, and their page: its start, its end and its life; None where there is nothing."""
         if self.slow:
             Worlds.now.scheduler.sleep(self.slow)
-        start = max(int(position or 0), self.kept[partition])
+        start = max(self.place(partition, position), self.kept[partition])
         shown = self.shown[partition]
         if start >= shown:
             return [], None
         end = min(shown, start + self.chance.randint(1, 4))
-        return [row for row in self.partitions[partition][start:end] if row is not None], end
+        rows = [row for row in self.partitions[partition][start:end] if row is not None]
+        return rows, [start, end, self.life(partition)]
+
+    def again(self, partition: str, page: list[int]) -> list[Row]:
+        """The rows of a page that was named before. Raises if they are gone, or others by now."""
+        start, end, life = page
+        if any(end > cut for cut in self.cuts[partition][life:]) and COMPARES:
+            raise DataLossError(
+                f"{self.name}: {partition} is an older copy: the entries from {start} to {end} are others"
+            )
+        if start < self.kept[partition]:
+            raise SourceError(f"{self.name}: {partition} begins at {self.kept[partition]}, {start} is gone")
+        return [row for row in self.partitions[partition][start:end] if row is not None]
 
     def called(self, what: str) -> None:
         """A call of the user's spout: a point of input, at which it may raise or hang."""
@@ -113,8 +165,8 @@ class Opaque(_Paged, OpaquePartitionedSpout):
             source.called("emit")
         if source.chance.random() < source.away:
             return None, None
-        rows, position = source.page(partition, lastMetadata)
-        return (None, None) if position is None else (self._rows(rows), position)
+        rows, page = source.page(partition, lastMetadata)
+        return (None, None) if page is None else (self._rows(rows), page[1:])
 
 
 class Transactional(_Paged, PartitionedSpout):
@@ -122,19 +174,13 @@ class Transactional(_Paged, PartitionedSpout):
 
     def emitPartitionBatchNew(self, attempt: Any, partition: str, lastMetadata: Any) -> tuple[Any, Any]:
         source = self._source
-        last = None if lastMetadata is None else lastMetadata[1]
-        rows, position = source.page(partition, last)
-        if position is None:
-            return None, None
-        return self._rows(rows), [max(last or 0, source.kept[partition]), position]
+        rows, page = source.page(partition, None if lastMetadata is None else lastMetadata[1:])
+        return (None, None) if page is None else (self._rows(rows), page)
 
     def emitPartitionBatch(self, attempt: Any, partition: str, metadata: Any) -> Any:
         source = self._source
         source.called("emit")
-        start, end = metadata
-        if start < source.kept[partition]:
-            raise SourceError(f"{source.name}: {partition} begins at {source.kept[partition]}, {start} is gone")
-        return self._rows([row for row in source.partitions[partition][start:end] if row is not None])
+        return self._rows(source.again(partition, metadata))
 
 
 def _polling(name: str, wide: bool) -> PollingSpout:
@@ -151,8 +197,8 @@ def _polling(name: str, wide: bool) -> PollingSpout:
 def _fetching(paged: _Paged, partition: str) -> Any:
     def fetch(position: Any, limit: int) -> tuple[Any, Any]:
         source = paged._source
-        rows, after = source.page(partition, position)
-        return (None, position) if after is None else (paged._rows(rows), after)
+        rows, page = source.page(partition, position)
+        return (None, position) if page is None else (paged._rows(rows), page[1:])
 
     return fetch
 

@@ -1,10 +1,12 @@
 """One schedule of a program that changes: between two starts it becomes another one, and everything comes out exact, or
 is refused with a way out that works."""
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
+from random import Random
 from typing import Any
 
 from tests.simulator import patches
@@ -15,7 +17,7 @@ from tests.simulator.changing.history import History
 from tests.simulator.changing.logs import LogNetwork, LogServer
 from tests.simulator.changing.programs import Changes, Shape, groups_of
 from tests.simulator.changing.readers import Readers
-from tests.simulator.changing.spouts import sources_of
+from tests.simulator.changing.spouts import Source, sources_of
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.frozen_disk import FrozenDisk
@@ -77,6 +79,7 @@ class World:
                 self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
             if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
                 source.slow = 0.6  # so that one plan reads no more than a page or two
+        self._draw_falls(seed)
         self.loose = loose
         self.shape = programs.first(chance, list(self.sources), loose)
         """The program of the next start."""
@@ -125,6 +128,20 @@ class World:
             rewindBytes=chance.choice((8, 400, 2 << 30, 2 << 30)),
             clock=self.scheduler,
         )
+
+    def _draw_falls(self, seed: int) -> None:
+        """In a third of the schedules sources fall back to older copies. A source of chance of its own decides."""
+        chance, numbers = Random(f"older copies {seed}"), itertools.count(1000)
+        for _ in range(chance.choice((0, 0, 1, 2)) if chance.random() < 0.7 else 0):
+            source = self.sources[chance.choice(list(self.sources))]
+            self.scheduler.after(chance.choice((0.02, 0.1, 0.5, 3.0)), partial(self._fall, source, chance, numbers))
+
+    def _fall(self, source: Source, chance: Random, numbers: Iterator[int]) -> None:
+        if self._finished_at is None and not self._reading:
+            source.fall_back(chance, numbers)
+            self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
+            self.say("source %s is an older copy: %s, shown %s", source.name, source.partitions, source.shown)
+            self.result.faults["source fell back"] += 1
 
     def open_store(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         if self.homes[identity.name] == "memory":
@@ -286,10 +303,19 @@ class World:
             return self._refused(driver, error)
         if isinstance(error, FencedError):
             return self.taken_over(driver)
+        if core.lost_data(error):  # its user reads the message, and starts again with the way out that it names
+            fell = [source for source in self.sources.values() if source.unaccepted]
+            for source in fell:
+                source.accept_losses()
+            return bool(fell) or self._was_accepted(driver)
         if isinstance(error, core.PASSING) or type(error) is LogError:
             self._failures += self.faults.over and self.server.up and self.log_network.server.up
             return self._failures < _AGAIN
         return self._refused(driver, error)
+
+    def _was_accepted(self, driver: Driver) -> bool:
+        """Whether a loss was accepted since this driver began, so that it may tell of it once more."""
+        return self.result.faults["source fell back"] > 0 and driver is not self.drivers[-1]
 
     def _refused(self, driver: Driver, error: BaseException) -> bool:
         """A program was refused: there must be a way out."""
