@@ -137,7 +137,10 @@ class SpoutExecutor(Protocol):
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        """Return the metadata that names the batch of `attempt`; None, and no batch, if the source has nothing.
+        """Return the metadata that names the batch of `attempt`; None, and no batch, if the source has nothing now.
+
+        If None does not mean that the source is empty, the executor is a `WaitingExecutor`. If the source is out of
+        reach, raise SourceUnreadableError.
 
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
         that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
@@ -194,6 +197,26 @@ class MeasuredExecutor(Protocol):
 
         `position` is what the next `plan` gets as `previous`. Any thread may call this, beside any other call, so it
         must be quick, and change nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class WaitingExecutor(Protocol):
+    """An executor that distinguishes an empty source from one whose rows cannot be planned yet.
+
+    A `plan` that returns None may mean four things. The source is empty: then `waits_for` returns None, and a run with
+    `availableNow` or `processAllAvailable` may end. A limit is reached, or the source has not answered yet: then
+    `waits_for` says so, and the run asks again. The source is out of reach: then `plan` raises an error in place of
+    returning None.
+    """
+
+    def waits_for(self) -> str | None:
+        """Return what the last `plan`, which returned None, waits for; None if the source has nothing.
+
+        The run calls this right after such a plan. The text is shown in the status of the topology: "maxPending=6: ...
+        are not committed yet". What is waited for must come without new rows in the source: a commit, an answer of the
+        source, a time. An executor that also wakes its run (`WakingExecutor`) wakes it then, even if no row came.
         """
         ...
 

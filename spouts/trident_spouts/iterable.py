@@ -50,7 +50,8 @@ class IterableSpout:
         The most rows in a batch.
     maxDelaySecs : duration
         How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that have come make a
-        batch; if there are none, the topology stays idle.
+        batch; if there are none, the topology waits for the next one. An iterator is empty when it has ended, not
+        before: until then a run with ``availableNow`` or ``processAllAvailable`` goes on.
 
     Examples
     --------
@@ -148,6 +149,9 @@ class _Batches(BatchSpout):
         assert self._reader is not None
         rows, seconds = budget.rows_within(self._spout.batchSize), budget.seconds_within(self._spout.maxDelaySecs)
         return self._reader.take(rows, seconds)
+
+    def waitsFor(self) -> str | None:
+        return self._reader.waits_for if isinstance(self._reader, _ThreadedReader) else None
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         """Call `wake` when new rows are there. A sequence or a table that was read to its end never has new rows."""
@@ -251,6 +255,8 @@ class _ThreadedReader:
         self._changed = threading.Condition()
         self._read = _Waiting(spout.schema, name)
         self.wake: Callable[[], None] = _nothing
+        self.waits_for: str | None = None
+        """What the last `take` without rows waited for; None if the iterator has ended."""
         self._error: BaseException | None = None
         self._ended = self._closed = False
         threading.Thread(target=self._run, name=f"trident-{name}", daemon=True).start()
@@ -259,6 +265,7 @@ class _ThreadedReader:
         with self._changed:
             self._changed.wait_for(lambda: self._read.count >= count or self._ended, seconds)
             none_left = not self._read.count
+            self.waits_for = None if self._ended else "its iterator has given no row yet, and has not ended"
             rows = self._read.take(count)
             self._changed.notify_all()
             if none_left and self._error is not None:  # rows that were read before the error are returned first

@@ -16,12 +16,13 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 from trident_spouts.messages.rich_spout import RichSpout
 from trident_spouts.rows import RowsLike
 from trident_spouts.transaction_spout import TransactionSpout
+from trident_spouts.waiting import MayWait
 
 Emitted: TypeAlias = RowsLike | Emission | None
 """The result of an emit method: rows in any form, an Emission that refers to rows elsewhere, or None for no rows."""
 
 
-class BatchSpout(ABC):
+class BatchSpout(MayWait, ABC):
     """The simplest spout: one method that returns the rows of a batch.
 
     The library keeps the rows until their batch is committed, so that a replay within the process has the same tuples.
@@ -63,7 +64,7 @@ class BatchSpout(ABC):
         """Release connections and files. Called once at the end of each run."""
 
 
-class BatchCoordinator(ABC):
+class BatchCoordinator(MayWait, ABC):
     """The half of a TridentSpout that names batches. Meaning: ``ITridentSpout.BatchCoordinator``."""
 
     @abstractmethod
@@ -124,7 +125,7 @@ class TridentSpout(ABC):
         """Return a new emitter, the object that emits rows, for one run."""
 
 
-class PartitionedSpout(ABC):
+class PartitionedSpout(MayWait, ABC):
     """A transactional spout over partitions, each with its own position.
 
     Meaning: ``org.apache.storm.trident.spout.IPartitionedTridentSpout``. A partition keeps its position if a call
@@ -165,7 +166,7 @@ class PartitionedSpout(ABC):
         """Release connections and files. Called once at the end of each run."""
 
 
-class OpaquePartitionedSpout(ABC):
+class OpaquePartitionedSpout(MayWait, ABC):
     """An opaque spout over partitions: a replay begins where the previous batch ended, and may read more or fewer rows.
 
     Meaning: ``org.apache.storm.trident.spout.IOpaquePartitionedTridentSpout``. Partitions may come, go and return. A

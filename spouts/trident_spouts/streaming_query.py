@@ -4,6 +4,7 @@ Spark calls the function of ``foreachBatch`` in a thread of its own, and commits
 checkpoint when the function returns. So the function waits here until the topology's log holds the batch.
 """
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_SECS = 0.01
+logger = logging.getLogger("trident.spouts")
+
 _PATIENCE_SECS = 10.0
-"""The seconds that one plan waits while the query looks for data. If that takes longer, the next plan waits again."""
+"""The seconds that one plan waits while the query looks for data. If that takes longer, the query wakes the run."""
 
 
 class BatchRefusedError(Exception):
@@ -33,10 +35,14 @@ class HeldQuery:
         self._changed = threading.Condition()
         self._query: StreamingQuery | None = None
         self._batch: int | None = None
+        self._looking = False
+        """True while a thread waits for the query to look for new data."""
         self._released = -1
         """The last batch that may be committed."""
         self._closed = False
         self._view = f"trident_{uuid.uuid4().hex}"
+        self.waits_for: str | None = None
+        """What the last `held` without a batch waits for; None if the query found no data."""
         self.wake: Callable[[], None] = lambda: None
 
     @property
@@ -91,25 +97,40 @@ class HeldQuery:
             self._changed.notify_all()
 
     def held(self) -> int | None:
-        """Return the id of the batch that is held and not released; None if the query has no data now."""
+        """Return the id of the batch that is held and not released; None if there is none, see `waits_for`.
+
+        Only Spark knows when it has no data: between two batches, before the first one and while it lists a large
+        folder it holds none either. So a thread asks it (`_look`), and this waits for the answer for some seconds.
+        """
         until = monotonic() + _PATIENCE_SECS
-        while monotonic() < until:
-            with self._changed:
-                if self._changed.wait_for(self._holds, _LOOK_SECS):
-                    return self._batch
-            if self._idle():
-                return None
-        return None
+        with self._changed:
+            self.waits_for = None
+            # A look of an earlier plan may have begun before the newest data came: it does not count.
+            self._changed.wait_for(lambda: self._holds() or not self._looking, until - monotonic())
+            if not self._holds() and not self._looking and self._query is not None:
+                self._looking = True
+                threading.Thread(target=self._look, args=(self._query,), name="trident-look", daemon=True).start()
+                self._changed.wait_for(lambda: self._holds() or not self._looking, until - monotonic())
+            if self._holds():
+                return self._batch
+            self.waits_for = "the streaming query is still looking for data" if self._looking else None
+            return None
+
+    def _look(self, query: "StreamingQuery") -> None:
+        """Wait until the query has looked for data once more and found none, or has ended."""
+        try:
+            query.processAllAvailable()
+        except Exception as error:
+            # The query has failed, or was stopped: `start` raises the reason at the next plan.
+            logger.debug("the streaming query ended while it looked for data: %s", error)
+        with self._changed:
+            self._looking, late = False, self.waits_for is not None
+            self._changed.notify_all()
+        if late:  # the plan that began this look waits no more
+            self.wake()
 
     def _holds(self) -> bool:
         return self._batch is not None and self._batch > self._released
-
-    def _idle(self) -> bool:
-        query = self._query
-        if query is None or not query.isActive:
-            return True
-        status = query.status
-        return not status["isTriggerActive"] and str(status["message"]).startswith("Waiting")
 
     def close(self) -> None:
         """Stop the query. A batch that is held is not committed: Spark hands it over again after a restart."""

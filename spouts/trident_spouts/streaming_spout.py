@@ -146,6 +146,9 @@ class _StreamingExecutor(SpoutExecutor):
             )
         return {"query": query.id, "batch": batch}
 
+    def waits_for(self) -> str | None:
+        return self._query.waits_for
+
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         batch = _batch_of(metadata, None, self._spout.checkpointLocation)
         if self._query.held() != batch:

@@ -6,9 +6,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident_spouts.messages.collector import Collector
+from trident_spouts.waiting import MayWait
 
 
-class TransactionSpout(ABC):
+class TransactionSpout(MayWait, ABC):
     """A source that keeps its own position. A checkpoint of the position is frozen with the tuples of each batch.
 
     Meaning: JStorm's ``ITransactionSpoutExecutor``. The library calls all methods on one thread:

@@ -505,6 +505,14 @@ GUARDS = [
         "tests/run/test_attempts.py -k 'after_kills and coordinated or before_anything_is_emitted'",
     ),
     Guard(
+        "rest, an empty source",
+        "a run ends well before its queue is empty, because the queue is at its limit",
+        "trident/run/coordinator.py",
+        "if not self._batches and event.waits_for is None and not self._succeeding:",
+        "if not self._batches:",
+        "tests/run/test_waiting_sources.py -k 'no_rest or last_commit'",
+    ),
+    Guard(
         "attempts, deaths",
         "a batch that kills its driver kills every later one",
         "trident/run/coordinator.py",

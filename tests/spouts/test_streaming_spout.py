@@ -19,6 +19,7 @@ from trident.errors import DataLossError, MissingSessionError, SourceUnreadableE
 from trident.spouts import SpoutKind, StreamingSpout
 from trident.state import MemoryMapState
 from trident.testing import crash_at, engines, run_through
+from trident_spouts.streaming_query import HeldQuery
 
 pytestmark = pytest.mark.spark
 start = engines(["spark"], spark="spark")
@@ -163,3 +164,40 @@ def test_a_dataframe_of_spark_connect_is_refused(spark: SparkSession) -> None:
         SparkSetupError, match="StreamingSpout: the DataFrame is one of Spark Connect, where foreachBatch"
     ):
         StreamingSpout(frame, "checkpoint")
+
+
+# --- a query that is slow ---------------------------------------------------------------------------------------------
+
+
+@classic
+def test_a_query_that_is_slow_is_not_empty(
+    start: Any, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark hands its batch over long after a plan has given up waiting for it, and then the run ends by itself."""
+    hold, waits = HeldQuery._hold, list[str | None]()
+
+    def late(self: HeldQuery, frame: Any, batch: int) -> None:
+        until = time.monotonic() + 60
+        while self.waits_for is None and time.monotonic() < until:
+            time.sleep(0.05)
+        waits.append(self.waits_for)
+        hold(self, frame, batch)
+
+    monkeypatch.setattr(HeldQuery, "_hold", late)
+    monkeypatch.setattr("trident_spouts.streaming_query._PATIENCE_SECS", 0.2)
+    with start(source.counting(), checkpointLocation=tmp_path / "log", availableNow=True) as running:
+        assert running.awaitTermination(timeout=90)
+        assert dict(running.state("counts").items()) == {"COW": 2, "MOON": 1}
+    assert waits[0] == "the streaming query is still looking for data"
+
+
+@classic
+def test_between_two_triggers_a_query_is_not_empty(source: Source) -> None:
+    """The file lies there, but the trigger looks only every two seconds."""
+    executor: Any = source.spout(trigger={"processingTime": "2 seconds"}).open()
+    first = executor.plan(attempt(1), None, 0.0)
+    second = executor.plan(attempt(2), first, 0.0)
+    assert executor.plan(attempt(3), second, 0.0) is None and executor.waits_for() is None
+    source.add("dog")
+    assert executor.plan(attempt(3), second, 0.0) is not None
+    executor.close()

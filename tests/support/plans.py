@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from trident.base.attempt import TransactionAttempt
+from trident.testing.contracts.spouts import waits_for
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.executor import Metadata, SpoutExecutor
 
@@ -21,6 +22,8 @@ def planned(
     plans: list[Any] = []
     while len(plans) < limit:
         metadata = executor.plan(TransactionAttempt(len(plans) + 1, 0), previous, 0.0)
+        if metadata is None and waits_for(executor) is not None:
+            continue
         if metadata is None:
             break
         previous = logged(metadata)

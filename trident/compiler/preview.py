@@ -24,9 +24,12 @@ from trident.compiler.spark.sessions import Confs, Profile, active_session_kept,
 from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import CommittedQuery, Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
-from trident_spouts.executor import Emission, SpoutExecutor
+from trident_spouts.executor import Emission, SpoutExecutor, WaitingExecutor
 
 Inputs: TypeAlias = Mapping[SpoutSource, Emission | pa.Table]
+
+_PATIENCE_SECS = 10.0
+"""The seconds for which a preview asks a source that has not answered yet."""
 
 
 def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
@@ -79,9 +82,21 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
 
 
 def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
-    """Return the first batch of a spout; an empty table if the spout has no rows."""
-    attempt = TransactionAttempt(1, 0)
-    metadata = executor.plan(attempt, None, time.time())
+    """Return the first batch of a spout; an empty table if the spout has no rows.
+
+    Raises TopologyError if the spout still waits for its rows after some seconds.
+    """
+    attempt, until = TransactionAttempt(1, 0), time.monotonic() + _PATIENCE_SECS
+    while (metadata := executor.plan(attempt, None, time.time())) is None:
+        waits_for = executor.waits_for() if isinstance(executor, WaitingExecutor) else None
+        if waits_for is None:
+            break
+        if time.monotonic() >= until:
+            raise TopologyError(
+                f"{source.step}: the source gave no row within {_PATIENCE_SECS:g} s, and is not empty: {waits_for}. "
+                f"Look again later, or start the topology, which waits for it"
+            )
+        time.sleep(0.01)
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
 
 

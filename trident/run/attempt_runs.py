@@ -76,7 +76,7 @@ class AttemptRuns:
                 return
             reach("plan.made")
             if plan is None:
-                self._post(on.NothingThere(attempt))
+                self._post(on.NothingThere(attempt, self._context.sources.waits_for))
                 return
             self._plan_times[attempt.txid] = time
             self._trace.began(self._name, attempt, began)

@@ -96,6 +96,8 @@ class Coordinator:
         self._planning = False
         self._streak = 0
         """The number of times in a row that no batch could be planned."""
+        self.waits_for: str | None = None
+        """What the sources that had nothing at the last plan wait for; None if they are empty. Any thread may ask."""
         self._sleeping = False
         self._at_limit = False
         """True if the group sleeps because `pending` batches are in flight."""
@@ -155,6 +157,7 @@ class Coordinator:
             return
         self._streak = 0
         self._rows_came = False
+        self.waits_for = None
         # Only an opaque spout gives another plan at another attempt. The batches after this one start where the former
         # plan would have ended (guard "void plans").
         if batch.plan is not None and batch.plan != event.plan:
@@ -177,10 +180,14 @@ class Coordinator:
         if batch.plan is None:  # nothing was emitted: asking an idle source again and again is one attempt
             self._attempts[event.attempt.txid] -= 1
             self._failures.pop(event.attempt.txid, None)
+        self.waits_for = event.waits_for
         if self._rows_came:  # ask once more, without a rest and without a sleep
             self._rows_came = False
             return
-        if not self._batches:
+        # Three of the four states of a source are no rest: at its limit, not answered yet (`waits_for`), out of reach
+        # (PlanFailed). A source that has not heard of the last commit may be at its limit without knowing it (guard
+        # "rest, an empty source").
+        if not self._batches and event.waits_for is None and not self._succeeding:
             self._do(on.Rest())
             if self._draining:
                 self._stop(None)

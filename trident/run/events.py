@@ -20,9 +20,13 @@ class Planned(Event, frozen=True):
 
 
 class NothingThere(Event, frozen=True):
-    """No spout of the group has anything for this txid."""
+    """No spout of the group has anything for this txid.
+
+    `waits_for`: what rows wait for that will come without new input; None if all sources are empty.
+    """
 
     attempt: TransactionAttempt
+    waits_for: str | None = None
 
 
 class PlanFailed(Event, frozen=True):
@@ -174,7 +178,7 @@ class Sleep(Action, frozen=True):
 
 
 class Rest(Action, frozen=True):
-    """Note that the sources have nothing and nothing is in flight."""
+    """Note that the sources are empty and nothing is in flight."""
 
 
 class Switch(Action, frozen=True):

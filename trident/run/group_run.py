@@ -189,9 +189,10 @@ class GroupRun:
 
     @property
     def waits_for(self) -> str | None:
-        """The call, error or commit turn that holds up the group, in the words of `status`; None if nothing does."""
+        """The call, error, commit turn or source that holds up the group, in the words of `status`."""
         waiting_for = self.turns.waiting_for
-        return self._calls.longest or (str(waiting_for) if waiting_for else self.turns.slow_turn)
+        turn = str(waiting_for) if waiting_for else self.turns.slow_turn
+        return self._calls.longest or turn or self.coordinator.waits_for
 
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this group. Such a thread must not wait for the group."""

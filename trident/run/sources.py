@@ -30,6 +30,7 @@ from trident_spouts.executor import (
     SpoutExecutor,
     SpoutKind,
     SwitchedExecutor,
+    WaitingExecutor,
     WakingExecutor,
 )
 
@@ -56,6 +57,8 @@ class Sources:
         self.sizes = BatchSizes(target)
         self.wake: Callable[[], None] = _nothing
         """Tells the group that a source has rows. The group sets it before its first sleep."""
+        self.waits_for: str | None = None
+        """What the streams without rows waited for at the last plan. Only the thread that plans uses it."""
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
@@ -124,17 +127,22 @@ class Sources:
     ) -> BatchPlan | None:
         """Return the plan of the batch; None if no spout has anything.
 
-        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it.
+        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. `waits_for` then says
+        what the spouts wait for that gave nothing, though they are not empty.
         """
         plan: BatchPlan = {}
-        asked: dict[str, Future[Metadata]] = {}
+        asked: dict[str, Future[tuple[Metadata, str | None]]] = {}
         for stream, executor in self._executors.items():
             if kept is not None and stream in kept and not self._opaque(stream):
                 plan[stream] = kept[stream]
             else:
                 position, budget, tries = previous.get(stream), self.sizes.budget(stream), attempt.attempt
-                asked[stream] = self._call(stream, executor.plan, attempt, position, time, budget, tries=tries)
-        plan |= {stream: self._json(stream, planned.result()) for stream, planned in asked.items()}
+                work = partial(_plan, executor, attempt, position, time, budget)
+                asked[stream] = self._submit(stream, _shown(executor.plan, (attempt,)), work, tries)
+        answers = {stream: answer.result() for stream, answer in asked.items()}
+        plan |= {stream: self._json(stream, metadata) for stream, (metadata, _) in answers.items()}
+        waits = [f"stream {stream!r}: {reason}" for stream, (_, reason) in answers.items() if reason is not None]
+        self.waits_for = "; ".join(waits) or None
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
@@ -259,6 +267,14 @@ class Sources:
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
         return read_back
+
+
+def _plan(executor: SpoutExecutor, *arguments: Any) -> tuple[Metadata, str | None]:
+    """Return the metadata that an executor plans; if that is None, also what the executor waits for."""
+    metadata = executor.plan(*arguments)
+    if metadata is None and isinstance(executor, WaitingExecutor):
+        return None, executor.waits_for()
+    return metadata, None
 
 
 def _check_plan(stream: str, executor: SpoutExecutor) -> None:

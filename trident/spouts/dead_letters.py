@@ -48,6 +48,8 @@ class ReplaySpout:
         All letters that earlier runs put back are in batches before this txid. The txid in the stream's position does
         not tell that: it may be of an earlier run, in which the stream was in another batch group with other txids.
         """
+        self.waits_for: str | None = None
+        """What the last plan without letters waits for; None if no letters were asked for."""
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
         self._numbers = 0
@@ -124,12 +126,15 @@ class ReplaySpout:
             self._first = txid if self._first is None else self._first
             last = known["txid"] if own else self._first - 1
             waiting = [request for request in self._asked if request[0] > done]
+        self.waits_for = None
         for number, look in waiting:
             try:
                 as_of, letters = look()
-            except StateError:  # the state is away or being healed: the next batch asks again
+            except StateError as error:  # the state is away or being healed: the next batch asks again
+                self.waits_for = f"the dead letters cannot be read: {error}"
                 return None
             if known and as_of < last:  # the read may still hold the letters that the last replay removes
+                self.waits_for = f"the letters are read as of batch {as_of}, and batch {last} removes some"
                 return None
             if letters:
                 return {
@@ -158,6 +163,9 @@ class _Replaying(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         return self._spout.plan(attempt.txid, previous)
+
+    def waits_for(self) -> str | None:
+        return self._spout.waits_for
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         assert isinstance(metadata, dict)

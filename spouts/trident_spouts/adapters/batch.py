@@ -15,6 +15,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
+from trident_spouts.waiting import waits_of
 
 
 class BatchExecutor(SpoutExecutor):
@@ -49,6 +50,9 @@ class BatchExecutor(SpoutExecutor):
                 return None
             self._kept[number] = emission
         return number
+
+    def waits_for(self) -> str | None:
+        return waits_of(self._spout)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return self._kept[_number(metadata)]

@@ -19,6 +19,7 @@ from trident_spouts.messages.collector import Collector
 from trident_spouts.single_reader import claim, release
 from trident_spouts.transaction_spout import TransactionSpout
 from trident_spouts.user_calls import call, json_of
+from trident_spouts.waiting import waits_of
 
 _ALL = "all"
 """The name of the only partition of such a source."""
@@ -73,6 +74,9 @@ class _Partition:
     def isReady(self, txid: int) -> bool:
         return True
 
+    def waitsFor(self) -> str | None:
+        return waits_of(self._spout)
+
     def getPartitions(self) -> list[str]:
         return [_ALL]
 
@@ -111,10 +115,10 @@ class _Partition:
         most, end = budget.rows_within(self._spout.maxRows), monotonic() + budget.seconds_within(self._spout.maxSecs)
         collector = Collector(self._take(rows))
         self._place, place = None, self._place
-        while len(rows) < most and monotonic() < end:
+        while True:  # at least one call, however late this thread is: no call at all would look like an empty source
             known = len(rows)
             call(self._spout, "nextTuple", collector)
-            if len(rows) == known:
+            if len(rows) == known or len(rows) >= most or monotonic() >= end:
                 break
         if not rows:
             self._place = place

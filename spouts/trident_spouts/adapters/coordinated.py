@@ -10,6 +10,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, json_of
+from trident_spouts.waiting import waits_of
 
 
 class CoordinatedExecutor(SpoutExecutor):
@@ -34,6 +35,9 @@ class CoordinatedExecutor(SpoutExecutor):
         metadata = call(self._coordinator, "initializeTransaction", txid, before, planned, budget=budget)
         self._planned[txid] = json_of(metadata, f"{self._name}: the metadata of txid {txid}")
         return {"metadata": self._planned[txid]}
+
+    def waits_for(self) -> str | None:
+        return waits_of(self._coordinator)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         self._attempts[attempt.txid] = attempt

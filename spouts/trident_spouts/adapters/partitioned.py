@@ -11,6 +11,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
+from trident_spouts.waiting import waits_of
 
 Positions = dict[str, Metadata]
 """The position of every partition ever seen, including partitions that are not listed now or have no rows."""
@@ -124,6 +125,9 @@ class _PartitionsExecutor:
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
         """Return the metadata that names a batch, and the `after` of the batch's emission."""
         raise NotImplementedError
+
+    def waits_for(self) -> str | None:
+        return waits_of(self._spout)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         planned, emission = self._read.get(attempt.txid, (None, None))

@@ -20,6 +20,7 @@ from trident_spouts.messages.seen_messages import MessageId, SeenMessages, seen_
 from trident_spouts.rows import table_of
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call
+from trident_spouts.waiting import waits_of
 
 logger = logging.getLogger("trident.spouts")
 
@@ -68,6 +69,8 @@ class MessageExecutor(SpoutExecutor):
         self._committed = 0
         """The greatest batch number that is known to be committed."""
         self._opened = self._active = False
+        self._waits: str | None = None
+        """What the last plan without messages waits for, if the queue may have some."""
         self._wanted = True
         """True if messages are to be taken: false between `deactivate` and `activate`."""
         claim(spout, self._name)
@@ -97,6 +100,7 @@ class MessageExecutor(SpoutExecutor):
     # --- batches -------------------------------------------------------------------------------------------------
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        self._waits = None
         for message in list(self._unacknowledged):
             self._ack(message)
         seen = seen_in(previous, self._name)
@@ -104,6 +108,7 @@ class MessageExecutor(SpoutExecutor):
         if self._begun is None:
             self._begun = seen.number
         if self._is_void(seen):
+            self._waits = "the batch before has failed"
             return None
         if number not in self._batches:
             # An inactive spout is not asked, also for a batch that failed: its messages wait in the queue.
@@ -113,6 +118,11 @@ class MessageExecutor(SpoutExecutor):
             self._batches[number] = batch
         self._numbers[attempt.txid] = number
         return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
+
+    def waits_for(self) -> str | None:
+        if not self._wanted:
+            return "the spout is inactive"
+        return self._waits or waits_of(self._spout)
 
     def _is_void(self, seen: SeenMessages) -> bool:
         """Return whether a position is that of a batch of this run that has failed since then.
@@ -144,11 +154,12 @@ class MessageExecutor(SpoutExecutor):
         self._begin()  # nothing to do, unless `activate` has failed
         spout, batch, known = self._spout, list[Message](), Known(dict(seen), set(self._in_flight))
         rows, size = budget.rows_within(spout.maxRows), budget.bytes_within(spout.maxBytes)
-        end = monotonic() + budget.seconds_within(spout.maxSecs)
+        end, asked = monotonic() + budget.seconds_within(spout.maxSecs), False
         try:
-            while rows > 0 and size > 0 and (self._overflow or monotonic() < end):
-                if not self._overflow and not (self._may_ask(len(batch)) and self._ask(known)):
+            while rows > 0 and size > 0:
+                if not self._overflow and not (self._may_ask(len(batch), end if asked else None) and self._ask(known)):
                     break
+                asked = True
                 if self._overflow:  # else all that the call emitted was left out
                     message = self._overflow.popleft()
                     batch.append(message)
@@ -161,10 +172,19 @@ class MessageExecutor(SpoutExecutor):
             self._fail(_ids(lost), f"{type(error).__name__}: {error}")
             raise
 
-    def _may_ask(self, gathered: int) -> bool:
-        """Return whether `maxPending` allows another message."""
+    def _may_ask(self, gathered: int, end: float | None) -> bool:
+        """Return whether `maxPending` and the time (None: any) allow another message. If not, note why.
+
+        The first question of a plan has any time: a late thread that asks nothing would take the queue for empty.
+        """
         most = self._spout.maxPending
-        return most is None or len(self._in_flight) + gathered < most
+        if most is not None and len(self._in_flight) + gathered >= most:
+            self._waits = f"maxPending={most}: as many messages are neither acknowledged nor failed"
+        elif end is not None and monotonic() >= end:
+            self._waits = "the queue gave only messages that earlier batches hold, for maxSecs"
+        else:
+            return True
+        return False
 
     def _ask(self, known: Known) -> bool:
         """Call ``nextTuple`` once, and keep its messages. Return whether it emitted any, including known messages."""

@@ -12,11 +12,12 @@ from trident.base.errors import TopologyError
 from trident_spouts.executor import SpoutKind
 from trident_spouts.messages.collector import Collector
 from trident_spouts.messages.seen_messages import MessageId
+from trident_spouts.waiting import MayWait
 
 Tracking: TypeAlias = Literal["tracked", "emission", "none"]
 
 
-class RichSpout(ABC):
+class RichSpout(MayWait, ABC):
     """A source of messages: ``nextTuple`` emits them, and later ``ack`` or ``fail`` is called for each.
 
     The library calls all methods on one thread, one at a time. It gathers messages into batches: it calls ``nextTuple``

@@ -17,6 +17,7 @@ from trident.testing.contracts.spouts import (
     batch,
     planned,
     shown,
+    waits_for,
     walk,
 )
 from trident.testing.output import rows_of
@@ -261,6 +262,9 @@ class _Meddler(SpoutExecutor):
         self._meddle()
         return self._executor.plan(attempt, previous, time, budget)
 
+    def waits_for(self) -> str | None:
+        return waits_for(self._executor)
+
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         self._meddle()
         emission = self._executor.emit(attempt, metadata)
@@ -285,7 +289,7 @@ def _plans(executor: SpoutExecutor, most: int, steps: Sequence[Step] = ()) -> li
     """Plan up to `most` batches behind `steps`, one after the other if the spout plans ahead, and return the plans."""
     position, plans = steps[-1].position if steps else None, list[Metadata]()
     for txid in range(len(steps) + 1, len(steps) + 1 + (most if executor.plans_ahead else 1)):
-        position = planned(executor, txid, position)
+        position = planned(executor, txid, position, patient=not plans)
         if position is None:
             break
         plans.append(position)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -21,7 +22,7 @@ from trident.testing.output import TestOutput, rows_of
 from trident.topology import TridentTopology
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.budget import NO_LIMIT, Budget
-from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind, WaitingExecutor
 from trident_spouts.rows import RowsLike, table_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ ShowPartitions = Callable[[Sequence[str]], None]
 
 Rows = Counter[str]
 """The number of times that each row was emitted, by the row's text."""
+
+_PATIENCE_SECS = 60.0
+"""The longest time for which a spout may wait for rows that it has."""
 
 MOST_BATCHES = 1000
 """A source with more batches counts as endless, and fails the test."""
@@ -162,10 +166,13 @@ class SpoutContract:
         with closing(as_spout(make_spout()).open()) as executor:
             if not executor.plans_ahead:
                 pytest.skip("it does not plan ahead")
-            plans: list[Metadata] = []
-            while (plan := planned(executor, len(plans) + 1, plans[-1] if plans else None)) is not None:
-                plans.append(plan)
-            emitted = [rows_in(executor, TransactionAttempt(txid, 0, 1), plan) for txid, plan in enumerate(plans, 1)]
+            emitted: list[Rows] = []
+            position: Metadata = None
+            while plans := planned_ahead(executor, len(emitted) + 1, position, MOST_BATCHES):
+                emitted += [rows_in(executor, TransactionAttempt(txid, 0, 1), plan) for txid, plan in plans]
+                for txid, plan in plans:
+                    executor.success(txid, plan)
+                position = plans[-1][1]
         check_rows(emitted, expected)
 
     def test_batches_of_any_size_bring_every_row_once(self, make_spout: MakeSpout, expected: list[Step]) -> None:
@@ -215,8 +222,7 @@ class SpoutContract:
                 pytest.skip("it does not plan ahead, or it plans a failed batch anew")
             emitted: list[Rows] = []
             position: Metadata = None
-            for txid in range(1, MOST_BATCHES, 2):
-                plans = planned_pair(executor, txid, position)
+            while plans := planned_ahead(executor, len(emitted) + 1, position, 2):
                 for number, (at, plan) in itertools.product((0, 1), plans):
                     attempt = TransactionAttempt(at, number, 1)
                     rows = rows_in(executor, attempt, plan)
@@ -226,8 +232,6 @@ class SpoutContract:
                         emitted.append(rows)
                 for at, plan in plans:
                     executor.success(at, plan)
-                if len(plans) < 2:
-                    break
                 position = plans[-1][1]
         check_rows(emitted, expected)
 
@@ -241,6 +245,7 @@ class SpoutContract:
                 if step is None:
                     break
                 steps.append(step)
+                executor.success(txid, step.plan)
                 position = step.position
         check_rows([step.rows for step in steps], expected)
 
@@ -250,11 +255,12 @@ class SpoutContract:
             steps: list[Step] = []
             for txid in range(1, MOST_BATCHES):
                 position = steps[-1].position if steps else None
-                planned_pair(executor, txid, position) if executor.plans_ahead else planned(executor, txid, position)
+                planned_ahead(executor, txid, position, 2 if executor.plans_ahead else 1)
                 step = batch(executor, txid, position)
                 if step is None:
                     break
                 steps.append(step)
+                executor.success(txid, step.plan)
         check_rows([step.rows for step in steps], expected)
 
     # --- restarts ----------------------------------------------------------------------------------------------
@@ -273,7 +279,7 @@ class SpoutContract:
                     break
                 steps.append(step)
                 position = step.position
-                batch(executor, len(steps) + 1, position, epoch)
+                batch(executor, len(steps) + 1, position, epoch, patient=False)
         check_rows([step.rows for step in steps], expected)
 
     def test_a_transactional_batch_is_the_same_after_a_restart(
@@ -364,6 +370,16 @@ class SpoutContract:
             running.processAllAvailable(timeout=60)
         check_rows([Counter(map(repr, output.rows))], expected)
 
+    def test_a_topology_that_ends_by_itself_gets_every_row_once(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        """It ends when the source is empty. A source at its limit, or one that has not answered yet, is not empty."""
+        output, topology = TestOutput(), TridentTopology()
+        topology.newStream("source", make_spout()).foreachArrow(output)
+        with start_local(topology, name="contract", availableNow=True) as running:
+            assert running.awaitTermination(timeout=60), f"it does not end: {running.status}"
+        check_rows([Counter(map(repr, output.rows))], expected)
+
     @pytest.mark.parametrize("point", ["emit.after", "freeze.after", "success.before"])
     def test_a_topology_gets_every_row_once_though_its_driver_dies(
         self, make_spout: MakeSpout, expected: list[Step], point: str, tmp_path: Path
@@ -416,17 +432,34 @@ def planned(
     number: int = 0,
     epoch: int = 1,
     budget: Budget = NO_LIMIT,
+    patient: bool = True,
 ) -> Metadata:
-    """Return the metadata of the batch that follows the position `previous`; None if the source has no more."""
-    attempt = TransactionAttempt(txid, number, epoch)
-    return as_logged(executor.plan(attempt, previous, 1000.0 + txid, budget), f"the metadata of batch {txid}")
+    """Return the metadata of the batch that follows the position `previous`; None if the source has no more.
+
+    A spout that waits for its rows is asked again, for some seconds; with `patient` False the result is None then, too.
+    """
+    attempt, until = TransactionAttempt(txid, number, epoch), time.monotonic() + _PATIENCE_SECS
+    while (plan := executor.plan(attempt, previous, 1000.0 + txid, budget)) is None and patient and waits_for(executor):
+        assert time.monotonic() < until, (
+            f"no batch {txid} within {_PATIENCE_SECS:g} s: it waits for {waits_for(executor)}"
+        )
+        time.sleep(0.01)
+    return as_logged(plan, f"the metadata of batch {txid}")
 
 
-def planned_pair(executor: SpoutExecutor, txid: int, previous: Metadata) -> list[tuple[int, Metadata]]:
-    """Plan the batch after the position `previous`, and the one after that. Return those that exist, with txids."""
+def waits_for(executor: SpoutExecutor) -> str | None:
+    """Return what the last plan, which was None, waits for; None if the source is empty."""
+    return executor.waits_for() if isinstance(executor, WaitingExecutor) else None
+
+
+def planned_ahead(executor: SpoutExecutor, txid: int, previous: Metadata, most: int) -> list[tuple[int, Metadata]]:
+    """Plan batches from `txid` and the position `previous` on, each behind the one before. Return plans with txids.
+
+    They are at most `most`, and fewer if a source has no more, or waits for a commit. Without any the source is empty.
+    """
     plans: list[tuple[int, Metadata]] = []
-    for at in (txid, txid + 1):
-        plan = planned(executor, at, plans[-1][1] if plans else previous)
+    for at in range(txid, txid + most):
+        plan = planned(executor, at, plans[-1][1] if plans else previous, patient=not plans)
         if plan is None:
             break
         plans.append((at, plan))
@@ -441,12 +474,13 @@ def batch(
     failures: int = 0,
     replans: bool = False,
     budget: Budget = NO_LIMIT,
+    patient: bool = True,
 ) -> Step | None:
     """Plan and emit the batch after the position `previous`, and return it; None if the source has no more.
 
     `failures`: how many attempts fail before the one that counts; with `replans` each attempt has a plan of its own.
     """
-    plan = planned(executor, txid, previous, 0, epoch, budget)
+    plan = planned(executor, txid, previous, 0, epoch, budget, patient)
     if plan is None:
         return None
     for number in range(failures):
@@ -483,12 +517,12 @@ def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission
     """Plan and emit batch by batch, and yield the txid, the metadata and the emission of each."""
     position: Metadata = None
     for txid in range(1, MOST_BATCHES):
-        plan = executor.plan(TransactionAttempt(txid, 0, 1), position, 1000.0 + txid)
+        plan = planned(executor, txid, position)
         if plan is None:
             return
-        plan = as_logged(plan, f"the metadata of batch {txid}")
         emission = executor.emit(TransactionAttempt(txid, 0, 1), plan)
         yield txid, plan, emission
+        executor.success(txid, plan)
         position = plan if emission.after is None else as_logged(emission.after, f"the position after batch {txid}")
 
 

@@ -1,0 +1,34 @@
+"""Let a user's spout that has no rows now tell an empty source from rows that will come without new input."""
+
+from typing import Any
+
+from trident.base.errors import SpoutContractError
+from trident.base.short_texts import typed_brief
+from trident_spouts.user_calls import call
+
+
+class MayWait:
+    """The base of all contracts for users' spouts: it has the method that tells an empty source from a slow one."""
+
+    def waitsFor(self) -> str | None:
+        """Return what the rows wait for that the last call could not give yet; None if the source is empty.
+
+        Called after a call that gave no rows. A run with ``availableNow`` or ``processAllAvailable`` ends only if the
+        source is empty. If it has not answered yet, or a limit is reached, return that as a short text, such as "the
+        export is being made"; the run then asks again, and shows the text in its status. If the source is out of reach,
+        raise an error in the call itself.
+        """
+        return None
+
+
+def waits_of(spout: Any) -> str | None:
+    """Return what a user's spout waits for. Raises SpoutContractError if its `waitsFor` returns no text."""
+    if not callable(getattr(spout, "waitsFor", None)):  # a class that has the contract's methods, and not its base
+        return None
+    reason = call(spout, "waitsFor")
+    if reason is None or (isinstance(reason, str) and reason):
+        return reason
+    raise SpoutContractError(
+        f"{type(spout).__name__}.waitsFor returned {typed_brief(reason)}: expected None if the source is empty, or a "
+        f"text that says what its rows wait for"
+    )
