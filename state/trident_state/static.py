@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from trident.base.errors import StateError, StateKeyError, StateValueError
+from trident.base.short_texts import typed_brief
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.keys import encode_keys
 from trident_state.messages import Found
@@ -179,7 +180,7 @@ def _column(values: list[Any], field: pa.Field, where: str) -> pa.Array:
     try:
         return to_arrow(values, field.type)
     except NotAccepted as error:
-        came = f"{error.value!r} ({type(error.value).__name__})"
+        came = typed_brief(error.value)
         raise StateKeyError(f"{where}: invalid key {came}: {field.name!r} is {type_name(field.type)}") from None
 
 
@@ -187,7 +188,7 @@ def _values(values: list[Any], shape: StateShape, where: str) -> pa.Array:
     try:
         return to_arrow(values, shape.value)
     except NotAccepted as error:
-        came = f"{error.value!r} ({type(error.value).__name__})"
+        came = typed_brief(error.value)
         raise StateValueError(f"{where} holds values of type {type_name(shape.value)}, not {came}") from None
 
 

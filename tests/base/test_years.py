@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trident import Count, DeadLetter, Last, TridentTopology, dropState
-from trident.base import values
+from trident.base import accepted_values
 from trident.base.years import FIRST, LAST, row_outside_years
 from trident.compiler.columns.series import from_series
 from trident.errors import MalformedInputError, SpoutContractError, StateValueError, TridentError
@@ -113,7 +113,7 @@ def test_in_a_parquet_file_it_is_an_error_with_file_and_row(tmp_path: Path) -> N
 
 def test_a_series_of_a_function_is_refused() -> None:
     series = pd.Series([0, LAST + 1]).astype("datetime64[us]").dt.tz_localize("UTC")
-    with pytest.raises(values.NotAccepted) as caught:
+    with pytest.raises(accepted_values.NotAccepted) as caught:
         from_series(series, AT)
     assert (caught.value.row, WHY in caught.value.why) == (1, True)
 
@@ -160,7 +160,7 @@ def start(folder: Path, table: bool, second: datetime.datetime = EARLY) -> Any:
 
 def as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let such times in, as former versions did."""
-    monkeypatch.setattr(values, "_is_in_years", lambda value: True)
+    monkeypatch.setattr(accepted_values, "_is_in_years", lambda value: True)
     monkeypatch.setattr(committer, "check_years", lambda *_: None)
 
 
@@ -171,7 +171,7 @@ def run(folder: Path, second: datetime.datetime = EARLY) -> dict[Any, Any]:
 
 
 def test_nothing_with_such_a_time_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_is_in_years", lambda value: True)
+    monkeypatch.setattr(accepted_values, "_is_in_years", lambda value: True)
     with pytest.raises(TridentError, match=r"'p', batch 1, id=2.*: the time 0000-12-31 23:06:32.000000: in UTC"):
         run(tmp_path)
     monkeypatch.undo()

@@ -5,6 +5,9 @@ from collections.abc import Callable, Collection
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 
+_DIGITS = 19
+"""The digits of the greatest number of 64 bits."""
+
 
 def check_whole_number(
     name: str,
@@ -24,6 +27,15 @@ def check_whole_number(
         accepted = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise error(f"{name}={brief(value)}: expected a whole number {accepted}")
     return value
+
+
+def whole_number_in(text: str) -> int | None:
+    """Return the number that a text from outside writes in plain digits; None if it writes none, or a very long one.
+
+    >>> whole_number_in("42"), whole_number_in("²"), whole_number_in("9" * 5000)
+    (42, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:

@@ -10,20 +10,43 @@ import datetime
 import decimal
 import json
 import math
+import re
 from typing import Any
 
+import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import Row
 
+from trident.base.short_texts import short_repr
+
 _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the value of a text from outside, with each number that has a point or an exponent as a Decimal.
+
+    Raises ValueError if the text is not JSON, is nested too deeply to be read, or has a whole number of more than 4,300
+    digits.
+
+    >>> read_json('["dog", 1.50]')
+    ['dog', Decimal('1.50')]
+    """
+    try:
+        return json.loads(text, parse_float=decimal.Decimal)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(str(error).partition(";")[0]) from None  # without advice about Python's settings
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
     r"""Return a JSON value as a value of a column of type `kind`.
 
     What JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises ValueError
-    for a text that is no binary, decimal, date or time.
+    for a text that is no binary, decimal, date or time, for a number beyond the range of a float, and for a map of
+    which two keys are one.
 
     >>> from_json("2024-02-29", pa.date32())
     datetime.date(2024, 2, 29)
@@ -38,12 +61,21 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         types = {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)}
         return {name: from_json(item, types[name]) if name in types else item for name, item in value.items()}
     if isinstance(value, dict) and kinds.is_map(kind):
-        text = kinds.is_string(kind.key_type)
-        return {
-            from_json(key if text else json.loads(key), kind.key_type): from_json(item, kind.item_type)
-            for key, item in value.items()
-        }
+        return _map_from_json(value, kind)
     return _scalar(value, kind)
+
+
+def _map_from_json(value: dict[str, Any], kind: pa.DataType) -> dict[Any, Any]:
+    text = kinds.is_string(kind.key_type)
+    entries: dict[Any, Any] = {}
+    for written, item in value.items():
+        key = from_json(written if text else read_json(written), kind.key_type)
+        if isinstance(key, list | dict):
+            raise ValueError(f"a key of a map is written in JSON as one plain value, not as {short_repr(written)}")
+        if key in entries:
+            raise ValueError(f"two keys of a map are one: {short_repr(key)}")
+        entries[key] = from_json(item, kind.item_type)
+    return entries
 
 
 def _scalar(value: Any, kind: pa.DataType) -> Any:
@@ -57,12 +89,37 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
         if kinds.is_date(kind):
             return datetime.date.fromisoformat(value)
         if kinds.is_timestamp(kind):
-            return datetime.datetime.fromisoformat(value)
+            return read_time(value)
     except (TypeError, ArithmeticError) as error:
         raise ValueError(str(error)) from None
-    if kinds.is_floating(kind):
-        return float(value) if isinstance(value, decimal.Decimal) else _NO_NUMBERS.get(value, value)
-    return value
+    return _number(value, kind) if kinds.is_floating(kind) else value
+
+
+def _number(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, str):
+        return _NO_NUMBERS.get(value, value)
+    if isinstance(value, bool) or not isinstance(value, decimal.Decimal | float | int):
+        return value
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number
+        number = math.inf
+    with numpy.errstate(over="ignore"):
+        nearest = numpy.float32(number) if kinds.is_float32(kind) else number
+    if math.isinf(nearest) and (not isinstance(value, float) or math.isfinite(value)):
+        raise ValueError(f"it is beyond the range of {kind}")
+    return number
+
+
+def read_time(text: str) -> datetime.datetime:
+    """Return a time in ISO 8601. Raises ValueError if it is none, or has digits beyond the microsecond.
+
+    >>> read_time("2024-02-29T12:00:00.123456Z").microsecond
+    123456
+    """
+    if _FINER.search(text):  # Python would drop them
+        raise ValueError(f"{text!r} is finer than a microsecond")
+    return datetime.datetime.fromisoformat(text)
 
 
 def to_json(value: Any) -> str:

@@ -6,12 +6,15 @@ _LONGEST = 80
 
 
 def shorten(text: str) -> str:
-    """Return the text, cut if it is too long for one line of an error.
+    r"""Return the text, cut if it is too long for one line of an error, with lone surrogates as escapes.
 
-    >>> shorten("moon"), len(shorten("moon" * 100))
-    ('moon', 80)
+    A message that holds half of a character can be neither sent nor logged.
+
+    >>> shorten("moon"), len(shorten("moon" * 100)), shorten("\ud800")
+    ('moon', 80, '\\ud800')
     """
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text.encode(errors="backslashreplace").decode()
 
 
 def brief(value: object) -> str:
@@ -22,10 +25,22 @@ def brief(value: object) -> str:
     """
     if inspect.isroutine(value):
         return f"function {value.__name__!r}"
-    text = repr(value)
+    text = short_repr(value)
     if " object at 0x" in text:
         return f"an object of class {type(value).__name__!r}"
-    return shorten(text)
+    return text
+
+
+def short_repr(value: object) -> str:
+    """Return a value's shortened repr, also of a value that Python cannot show.
+
+    >>> short_repr("a"), short_repr(10**5000)
+    ("'a'", 'a value of class int that cannot be shown')
+    """
+    try:
+        return shorten(repr(value))
+    except Exception:  # a number of over 4,300 digits, a deep list, an object of the user
+        return f"a value of class {type(value).__name__} that cannot be shown"
 
 
 def typed_brief(value: object) -> str:
@@ -34,4 +49,4 @@ def typed_brief(value: object) -> str:
     >>> typed_brief(7)
     '7 (int)'
     """
-    return f"{shorten(repr(value))} ({type(value).__name__})"
+    return f"{short_repr(value)} ({type(value).__name__})"

@@ -1,14 +1,17 @@
 """Spark's own types and schemas, read from DDL and mapped to Arrow, all without a JVM."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from trident.base.ddl import Reader
-from trident.base.errors import DuplicateFieldError, FieldNotFoundError
-from trident.base.names import did_you_mean, quote
+from trident.base.errors import DuplicateFieldError, FieldNotFoundError, TypeDeclarationError
+from trident.base.names import brief, did_you_mean, quote
+
+_T = TypeVar("_T")
 
 
 def parse_type(text: str) -> spark.DataType:
@@ -17,9 +20,8 @@ def parse_type(text: str) -> spark.DataType:
     >>> parse_type("array<decimal(5,2)>").simpleString()
     'array<decimal(5,2)>'
     """
-    reader = Reader(text)
-    kind = reader.type()
-    reader.check_end()
+    kind = _read(text, Reader.type)
+    _check_nested("the type", kind)
     return kind
 
 
@@ -29,23 +31,52 @@ def parse_schema(text: str) -> spark.StructType:
     >>> parse_schema("word string, n long").simpleString()
     'struct<word:string,n:bigint>'
     """
+    return schema_of(_read(text, Reader.fields))
+
+
+def _read(text: str, part: Callable[[Reader], _T]) -> _T:
     reader = Reader(text)
-    fields = reader.fields()
+    try:
+        read = part(reader)
+    except RecursionError:
+        raise TypeDeclarationError(f"cannot read the type declaration {brief(text)}: nested too deeply") from None
     reader.check_end()
-    return schema_of(fields)
+    return read
 
 
 def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
-    """Return a schema of these fields. Raises DuplicateFieldError if names are equal to Spark, which ignores case."""
+    """Return a schema of these fields.
+
+    Raises DuplicateFieldError if names are equal to Spark, which ignores case, here or in a struct within a field.
+    """
     schema = spark.StructType(list(fields))
+    _check_names(schema)
+    for field in schema.fields:
+        _check_nested(f"field {field.name!r}", field.dataType)
+    return schema
+
+
+def _check_names(schema: spark.StructType, where: str = "") -> None:
     seen: dict[str, str] = {}
     for name in schema.names:
         first = seen.get(name.lower())
         if first is not None:
             clash = f"field {name!r} comes twice" if first == name else f"{first!r} and {name!r} are one field to Spark"
-            raise DuplicateFieldError(f"{clash} in ({', '.join(schema.names)})")
+            raise DuplicateFieldError(f"{clash} in {where}({', '.join(schema.names)})")
         seen[name.lower()] = name
-    return schema
+
+
+def _check_nested(where: str, kind: spark.DataType) -> None:
+    """Check the names in the structs within a type: readers find a member by its name too."""
+    if isinstance(kind, spark.StructType):
+        _check_names(kind, f"the struct of {where} ")
+        inner = [field.dataType for field in kind.fields]
+    elif isinstance(kind, spark.MapType):
+        inner = [kind.keyType, kind.valueType]
+    else:
+        inner = [kind.elementType] if isinstance(kind, spark.ArrayType) else []
+    for each in inner:
+        _check_nested(where, each)
 
 
 def select(schema: spark.StructType, names: Iterable[str]) -> spark.StructType:

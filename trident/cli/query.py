@@ -1,14 +1,14 @@
 """``trident query``: ask a server for a DRPC function, or for entries of a state."""
 
-import decimal
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from trident.base.errors import DRPCArgumentError, DRPCNotFoundError, StateError
+from trident.base.json_values import read_json
 from trident.base.names import did_you_mean
+from trident.base.short_texts import short_repr
 from trident.base.types import arrow_schema, parse_schema
 from trident.cli.output import format_option, show
 from trident.client.drpc_client import DRPCClient
@@ -94,9 +94,9 @@ def _arguments(called: str, texts: Sequence[str]) -> list[Any]:
 
 def _parsed(called: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_float=decimal.Decimal)
+        return read_json(text)
     except ValueError:
-        raise DRPCArgumentError(f"{called}: {text!r} is not JSON") from None
+        raise DRPCArgumentError(f"{called}: {short_repr(text)} is not JSON") from None
 
 
 def _keys(client: DRPCClient, state: str, texts: Sequence[str], form: str | None) -> None:

@@ -22,6 +22,7 @@ from trident.base.errors import (
 )
 from trident.base.html_table import html_table
 from trident.base.names import did_you_mean
+from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl
 from trident.base.values import NotAccepted, to_arrow, to_python
 from trident.compiler.arrow.evaluation import Answer, compile_request
@@ -96,15 +97,13 @@ class Arguments:
     def _check(self, field: pa.Field, value: Any) -> None:
         if value is None and not field.nullable:
             raise self._error(f"argument {field.name!r} came as None")
-        if type(value) is str and field.type == _STRING:
+        if type(value) is str and value.isascii() and field.type == _STRING:
             return
         try:
             to_arrow([value], field.type)
         except NotAccepted as error:
             why = f": {error.why}" if error.why else ""
-            raise self._error(
-                f"argument {field.name!r} came as {error.value!r} ({type(error.value).__name__}){why}"
-            ) from None
+            raise self._error(f"argument {field.name!r} came as {typed_brief(error.value)}{why}") from None
 
     def columns(self, requests: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return the arguments of several requests as columns, with one row for each request."""

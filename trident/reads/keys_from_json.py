@@ -1,15 +1,14 @@
 """Keys of states as users write them in JSON, on a command line or in the path of a URL."""
 
-import decimal
-import json
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateKeyError
-from trident.base.json_values import from_json
+from trident.base.json_values import from_json, read_json
 from trident.base.names import quote
+from trident.base.short_texts import short_repr
 from trident.base.values import type_name
 
 
@@ -27,7 +26,7 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
     if len(fields) == 1 and is_written_plainly(fields.field(0).type):
         return key_of_json(text, fields, state)
     try:
-        value = json.loads(text, parse_float=decimal.Decimal)
+        value = read_json(text)
     except ValueError:
         raise _invalid(text, fields, state) from None
     return key_of_json(value, fields, state)
@@ -63,4 +62,4 @@ def _invalid(value: object, fields: pa.Schema, state: str) -> StateKeyError:
         for field in fields
     )
     expected = declared if len(fields) == 1 else f"a JSON list of ({declared})"
-    return StateKeyError(f"state {state!r}: invalid key {value!r}: expected {expected}")
+    return StateKeyError(f"state {state!r}: invalid key {short_repr(value)}: expected {expected}")

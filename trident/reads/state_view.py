@@ -21,6 +21,7 @@ from trident.base.errors import (
 )
 from trident.base.html_table import html_table
 from trident.base.names import brief, quote
+from trident.base.short_texts import short_repr, typed_brief
 from trident.base.step import is_ours
 from trident.base.values import NotAccepted, OutsideYears, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
@@ -163,7 +164,7 @@ class StateView(StateMapping):
             value = self._read([key])[0]
         if value is None:
             # `_as_of` is asked after the read, so it may name a later txid than that of the read.
-            raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
+            raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {short_repr(key)}{self._as_of()}")
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -182,7 +183,7 @@ class StateView(StateMapping):
         # These types are iterable, too: the letters of a word would be taken for keys.
         if isinstance(keys, str | bytes | dict):
             raise StateKeyError(
-                f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
+                f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {short_repr(keys)}"
             )
         return self._read(list(keys))
 
@@ -435,7 +436,7 @@ class StateView(StateMapping):
             for key in keys:
                 if not isinstance(key, tuple | list) or len(key) != len(fields):
                     raise StateKeyError(
-                        f"state {self.name!r}: invalid key {key!r} ({type(key).__name__}): "
+                        f"state {self.name!r}: invalid key {typed_brief(key)}: "
                         f"expected a tuple of {len(fields)} values ({self._keyed()})"
                     )
             columns = [[key[at] for key in keys] for at in range(len(fields))]
@@ -447,7 +448,7 @@ class StateView(StateMapping):
             return to_arrow(values, field.type)
         except NotAccepted as error:
             raise StateKeyError(
-                f"state {self.name!r}: invalid key {error.value!r} ({type(error.value).__name__}): expected "
+                f"state {self.name!r}: invalid key {typed_brief(error.value)}: expected "
                 f"{self._keyed()}{f': {error.why}' if error.why else ''}"
             ) from None
 

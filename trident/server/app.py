@@ -14,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from trident.base.checks import whole_number_in
 from trident.base.errors import TridentError
 from trident.base.json_values import from_json, jsonable
 from trident.base.metrics import MetricsRegistry
+from trident.base.short_texts import brief, short_repr
 from trident.base.values import type_name
 from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
@@ -261,9 +263,11 @@ class _Answers:
         return _rows(request, table, await self._freshness.of(self._txids(view, _txid_of(table))), more)
 
     def _count(self, name: str, text: str) -> int:
-        if not text.isdecimal() or not 0 < int(text) <= self._limits.rows:
-            raise RequestError(400, "InvalidQuery", f"{name}={text!r}: expected a number from 1 to {self._limits.rows}")
-        return int(text)
+        number = whole_number_in(text)
+        if number is None or not 0 < number <= self._limits.rows:
+            most = self._limits.rows
+            raise RequestError(400, "InvalidQuery", f"{name}={brief(text)}: expected a number from 1 to {most}")
+        return number
 
     def _txids(self, view: StateView, txid: int | None) -> dict[str, int]:
         group = self._served.group_of(view.name)
@@ -293,7 +297,7 @@ def _argument(name: str, kind: pa.DataType | None, value: Any) -> Any:
         return value if kind is None else from_json(value, kind)
     except ValueError:
         raise RequestError(
-            400, "DRPCArgumentError", f"argument {name!r} came as {value!r}: expected {type_name(kind)}"
+            400, "DRPCArgumentError", f"argument {name!r} came as {short_repr(value)}: expected {type_name(kind)}"
         ) from None
 
 

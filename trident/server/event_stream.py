@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from trident.base.checks import whole_number_in
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
 from trident.server.route_types import InThread
@@ -87,4 +88,4 @@ class EventStreams:
 def _place(known: str, ring: EventRing | None) -> int:
     """Return the number of the last event that a reader has; 0 if it has no event, or only events of another run."""
     run, _, number = known.rpartition("-")
-    return int(number) if ring is not None and run == ring.runId and number.isdecimal() else 0
+    return (whole_number_in(number) or 0) if ring is not None and run == ring.runId else 0

@@ -16,6 +16,7 @@ from typing import Any
 from trident.base import errors
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, TridentError, UserFunctionError
+from trident.base.short_texts import short_repr
 from trident.base.values import NotAccepted
 
 _MARK = "TRIDENT-FAILURE "
@@ -100,7 +101,10 @@ def short(value: object) -> str:
     >>> short("x" * 500)[:12], len(short("x" * 500)) < 90
     ("'xxxxxxxxxxx", True)
     """
-    return _REPR.repr(value)
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return short_repr(value)
 
 
 def typed(value: object) -> str:
