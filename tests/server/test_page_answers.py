@@ -218,10 +218,13 @@ def test_a_reader_that_waits_does_not_hold_up_the_end_of_the_server(asked: Asked
 
 def test_too_many_readers_are_refused(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trident.server.event_stream._READERS", 1)
-    with httpx.stream("GET", asked.server.url + "/events", timeout=8) as answer:
+    with (
+        asked.running.serve() as server,
+        httpx.stream("GET", server.url + "/events", timeout=8) as answer,
+    ):
         events = pieces(answer)  # kept: the stream closes with it
         assert next(events)[0] == "hello"
-        told = asked.get("/events")
+        told = httpx.get(server.url + "/events")
         assert (told.status_code, told.json()["error"]["type"]) == (503, "TooManyReaders")
 
 

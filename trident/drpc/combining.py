@@ -9,12 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from trident.user_calls.threads import Threads
+from trident.user_calls.watched_calls import Subject, hanging_call
 
 _IDLE = 10.0
 """Seconds after which a thread without questions ends."""
+
+_QUESTION = Subject("a question")
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -50,6 +53,33 @@ class Audience:
 
 
 def _nothing() -> None: ...
+
+
+class AtWork:
+    """The answers on which threads work now, each with its audience. Thread-safe.
+
+    Every way to ask has its work here, so that a call which hangs is told whichever way it came.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._work: dict[Audience, Subject] = {}
+
+    def begin(self, audience: Audience, subject: Subject) -> None:
+        with self._lock:
+            self._work[audience] = subject
+
+    def end(self, audience: Audience) -> None:
+        with self._lock:
+            self._work.pop(audience, None)
+
+    @property
+    def hanging(self) -> list[dict[str, Any]]:
+        """The work that goes on although all who waited for it have left, oldest first."""
+        with self._lock:
+            left = [(audience, subject) for audience, subject in self._work.items() if not audience.size]
+        left.sort(key=lambda each: each[0].since)
+        return [hanging_call(subject, audience.since, audience.thread) for audience, subject in left]
 
 
 class _Call(Generic[Q, A]):
@@ -91,6 +121,7 @@ class Combining(Generic[Q, A]):
         longer than `patience`, another one begins beside it.
     most : the most questions in one batch.
     patience : seconds that a question waits for the batch before it; then it begins a batch of its own.
+    atWork, subject : where the work is told while it goes on, and in which words.
 
     >>> Combining(lambda words, audience: [len(word) for word in words]).ask("dog")
     3
@@ -101,6 +132,8 @@ class Combining(Generic[Q, A]):
         answer: Callable[[Sequence[Q], Audience], Sequence[A | Exception]],
         most: int = 256,
         patience: float = 0.1,
+        atWork: AtWork | None = None,
+        subject: Subject = _QUESTION,
     ) -> None:
         self._answer = answer
         self._most = most
@@ -109,13 +142,7 @@ class Combining(Generic[Q, A]):
         self._lock = threading.Lock()
         self._queue: deque[_Call[Q, A]] = deque()
         self._leader: _Call[Q, A] | None = None
-        self._at_work: set[Audience] = set()
-
-    @property
-    def hanging(self) -> list[Audience]:
-        """The audiences of batches on which a thread still works although all callers have left, oldest first."""
-        with self._lock:
-            return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
+        self._at_work, self._subject = atWork or AtWork(), subject
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.
@@ -181,7 +208,7 @@ class Combining(Generic[Q, A]):
             for each in batch:
                 each.audience = audience
                 audience.size += not each.left
-            self._at_work.add(audience)
+        self._at_work.begin(audience, self._subject)
         outcomes: Sequence[A | BaseException]
         try:
             outcomes = self._answer([each.question for each in batch], audience)
@@ -198,8 +225,7 @@ class Combining(Generic[Q, A]):
                 call.end(error)
             return
         finally:
-            with self._lock:
-                self._at_work.discard(audience)
+            self._at_work.end(audience)
         with self._lock:
             self._hand_on(call)
             for each, outcome in zip(batch, outcomes, strict=True):

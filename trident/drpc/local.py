@@ -28,11 +28,11 @@ from trident.base.values import NotAccepted, to_arrow, to_python
 from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
-from trident.drpc.combining import Audience, Combining, Late
+from trident.drpc.combining import AtWork, Audience, Combining, Late
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
-from trident.user_calls.watched_calls import Subject, current_line, hanging_call
+from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
 if TYPE_CHECKING:
@@ -155,8 +155,11 @@ class DRPCResult(list[Row]):
 class DRPCFunction:
     """One DRPC function of a running topology: it checks the arguments of requests, batches and answers them."""
 
-    def __init__(self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None) -> None:
+    def __init__(
+        self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None, atWork: AtWork
+    ) -> None:
         self.name = plan.function
+        self.atWork = atWork
         self._plan = plan
         self._source = source
         self._compile = compile
@@ -169,15 +172,11 @@ class DRPCFunction:
         """The batch groups whose txids are named in an answer."""
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
-        self._combining: Combining[list[Any], DRPCResult] = Combining(self.answer)
         self.signature = self._arguments.signature
         self._sites = sites_in(walk(plan.leaf))
-
-    @property
-    def hanging(self) -> list[dict[str, Any]]:
-        """The requests to this function that hang; see `LocalDRPC.hanging`."""
-        subject = Subject(f"DRPC {self._plan.function!r}", self._sites)
-        return [hanging_call(subject, audience.since, audience.thread) for audience in self._combining.hanging]
+        self.subject = Subject(f"DRPC {plan.function!r}", self._sites)
+        """The words for a call of the function in messages."""
+        self._combining: Combining[list[Any], DRPCResult] = Combining(self.answer, atWork=atWork, subject=self.subject)
 
     @property
     def arguments(self) -> pa.Schema:
@@ -310,12 +309,19 @@ class LocalDRPC:
         `compile`: the engine's function that compiles a plan, called at the plan's first request. `timeout`: seconds
         for a request that names none.
         """
-        self._functions = {plan.function: DRPCFunction(plan, source, compile, timeout) for plan in requests}
+        self.atWork = AtWork()
+        """The answers under way: of these functions, and of servers that serve them."""
+        self._functions = {
+            plan.function: DRPCFunction(plan, source, compile, timeout, self.atWork) for plan in requests
+        }
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The requests that are still worked on after their timeout, as dicts of `call`, `since` and `at`."""
-        return [told for function in self._functions.values() for told in function.hanging]
+        """The requests that are still worked on after their timeout, as dicts of `call`, `since` and `at`.
+
+        Requests that came through a server are among them, and its reads of states.
+        """
+        return self.atWork.hanging
 
     @property
     def functions(self) -> tuple[str, ...]:

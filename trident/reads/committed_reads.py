@@ -13,7 +13,8 @@ group.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -65,6 +66,26 @@ class ReadSource(Protocol):
     def check(self) -> None:
         """Raise an error if this run must not answer any more, because it was fenced or closed."""
         ...
+
+
+class ReadAbandoned(Exception):
+    """Raised within a read that nobody waits for any more."""
+
+
+_check: ContextVar[Callable[[], None]] = ContextVar("_check", default=lambda: None)
+
+
+@contextmanager
+def checked_by(check: Callable[[], None]) -> Iterator[None]:
+    """Within the block, large reads of this thread call `check` at each page. It may raise to end them.
+
+    So a read for a client that has left holds commits back no longer.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
 
 
 class _TooLarge(Exception):
@@ -122,7 +143,10 @@ class Snapshot:
         return self._scan(state)
 
     def _scan(self, state: str) -> Iterator[pa.Table]:
-        yield from self._source.store(state).scan(self.txid(state), FREE_ROWS)
+        check = _check.get()
+        for page in self._source.store(state).scan(self.txid(state), FREE_ROWS):
+            check()
+            yield page
         self._end_read()
 
 

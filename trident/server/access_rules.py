@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from trident.base.errors import TopologyError
+from trident.base.names import did_you_mean
 from trident.base.secrets import read_secret
 from trident.server.errors import RequestError
 
@@ -70,6 +71,31 @@ class Rights:
         raise RequestError(403, "Forbidden", f"this token may ask only: {', '.join(allowed) or 'nothing'}")
 
 
+@dataclass(frozen=True)
+class Grant:
+    """What a request may ask, by the token that it brought."""
+
+    holder: str
+    """The token, as those know it who share places. It is a number, so that no token comes into a message."""
+    rights: Rights | None
+    """The rights of a limited token; None: all rights."""
+
+    @classmethod
+    def none(cls) -> "Grant":
+        """Return the grant of a request of which nothing is known."""
+        return cls("nobody", Rights())
+
+    @property
+    def isLimited(self) -> bool:
+        """True for a client that may not ask everything: it is told nothing of the server's inside."""
+        return self.rights is not None
+
+    def check(self, function: str | None, state: str | None) -> None:
+        """Raise RequestError unless a request for this function or state, or for neither, may be answered."""
+        if self.rights is not None:
+            self.rights.check(function, state)
+
+
 class AccessRules:
     """Checks each request: its token and its Host header. `limited` are tokens with limited rights.
 
@@ -80,7 +106,11 @@ class AccessRules:
     def __init__(
         self, token: bytes | None, hosts: Collection[str], limited: Mapping[bytes, Rights] | None = None
     ) -> None:
-        self._token, self._limited = token, dict(limited or {})
+        self._token = token
+        self._limited = {
+            secret: Grant(f"token {n}", rights) for n, (secret, rights) in enumerate((limited or {}).items(), 1)
+        }
+        self._all = Grant("the server's token", None)
         self._hosts = {host.lower() for host in hosts}
 
     @property
@@ -88,24 +118,62 @@ class AccessRules:
         """Return whether a request must bring a token."""
         return self._token is not None or bool(self._limited)
 
-    def check(self, host: str, authorization: str | None) -> Rights | None:
-        """Return the rights of a request; None: all rights. Raises RequestError if the request must not be answered."""
+    @property
+    def hasSeveralTokens(self) -> bool:
+        """Return whether clients with different tokens share the server."""
+        return len(self._limited) + (self._token is not None) > 1
+
+    def check_names(self, functions: Collection[str], states: Collection[str]) -> None:
+        """Raise TopologyError if rights name a function or a state that the topology does not have.
+
+        A token that opens nothing is an outage that its holder finds.
+        """
+        for grant in self._limited.values():
+            assert grant.rights is not None
+            for what, named, there in (
+                ("function", grant.rights.functions, functions),
+                ("state", grant.rights.states, states),
+            ):
+                for name in named:
+                    if name not in there:
+                        known = ", ".join(sorted(there)) or "none"
+                        raise TopologyError(
+                            f"Rights({what}s=...): the topology has no {what} {name!r}{did_you_mean(name, there)}; "
+                            f"the {what}s are: {known}"
+                        )
+
+    def knows(self, host: str) -> bool:
+        """Return whether the server answers under this Host."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if "*" not in self._hosts and name.strip("[]").lower() not in self._hosts:
+        return "*" in self._hosts or name.strip("[]").lower() in self._hosts
+
+    def check_host(self, host: str) -> None:
+        """Raise RequestError unless the server answers under this Host."""
+        if not self.knows(host):
             raise RequestError(421, "HostNotAllowed", "the server does not answer under this Host; see allowedHosts")
+
+    def grant_if_any(self, authorization: str | None) -> Grant:
+        """Return what a request may ask; nothing if it brings no token of this server."""
+        try:
+            return self.grant_of(authorization)
+        except RequestError:
+            return Grant.none()
+
+    def grant_of(self, authorization: str | None) -> Grant:
+        """Return what a request may ask. Raises RequestError if it brings no token of this server."""
         if not self.needsToken:
-            return None
+            return self._all
         scheme, _, given = (authorization or "").partition(" ")
         secret = given.strip().encode() if scheme.lower() == "bearer" else b""
         # All are compared, so that the time tells nothing of which one it is.
-        rights = [held for token, held in self._limited.items() if hmac.compare_digest(secret, token)]
+        grants = [grant for token, grant in self._limited.items() if hmac.compare_digest(secret, token)]
         if self._token is not None and hmac.compare_digest(secret, self._token):
-            return None
-        if not rights:
+            return self._all
+        if not grants:
             raise RequestError(
                 401,
                 "Unauthorized",
                 "give the server's token: Authorization: Bearer ...",
                 {"WWW-Authenticate": "Bearer"},
             )
-        return rights[0]
+        return grants[0]

@@ -18,7 +18,7 @@ CLIENT_GONE = 499
 
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """Return the result of `work`. The body of the request must have been read before.
+    """Return the result of `work`. The body of the request must have been read before, or not be wanted.
 
     If the client disconnects meanwhile, `work` is cancelled, and a RequestError says so.
     """
@@ -45,8 +45,13 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
         if not gone:
             raise
         worker.uncancel()
-        raise RequestError(CLIENT_GONE, "ClientGone", "the client has gone") from None
+        raise client_gone() from None
     finally:
         timer.cancel()
         if watch is not None:
             watch.cancel()
+
+
+def client_gone() -> RequestError:
+    """Return the error that ends the work on a request whose client has gone. It is no fault of the server's."""
+    return RequestError(CLIENT_GONE, "ClientGone", "the client has gone")

@@ -109,7 +109,11 @@ class Desk:
 
     def _answer(self, batch: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         audience.thread = threading.get_ident()
-        return self._function.answer(batch, audience)
+        self._function.atWork.begin(audience, self._function.subject)
+        try:
+            return self._function.answer(batch, audience)
+        finally:
+            self._function.atWork.end(audience)
 
     def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
         """Deliver the answers of a batch, and begin the next batch."""

@@ -39,11 +39,18 @@ def status_of(error: Exception) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def body_of(error: Exception) -> dict[str, dict[str, str]]:
-    """Return the body of an error answer. It has the message of this library's errors, but not of any other error."""
+def body_of(error: Exception, limited: bool = False, number: str = "") -> dict[str, dict[str, str]]:
+    """Return the body of an error answer. It has the message of this library's errors, but not of any other error.
+
+    `limited`: for a client that may not ask everything. A message about the server's inside, with paths, lines and
+    addresses, is not for it. `number`: the number under which the server's log has the error.
+    """
+    log = f"; its log says why, under the number {number}" if number else ""
     if isinstance(error, RequestError):
         return {"error": {"type": error.kind, "message": str(error)}}
     if isinstance(error, errors.TridentError):
-        return {"error": {"type": type(error).__name__, "message": str(error)}}
-    # What an unknown error says may hold anything, such as values or paths. The server's own log has it.
-    return {"error": {"type": "InternalError", "message": "the server failed; its log says why"}}
+        hidden = limited and status_of(error) >= 500
+        message = f"the server could not answer{log or '; ask again'}" if hidden else str(error)
+        return {"error": {"type": type(error).__name__, "message": message}}
+    # What an unknown error says may hold anything, such as values or paths.
+    return {"error": {"type": "InternalError", "message": f"the server failed{log}"}}

@@ -1,20 +1,22 @@
 """Server-Sent Events of a topology: its status whenever it changes, and its progress events as they happen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from time import monotonic
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
 
 from trident.base.checks import whole_number_in
 from trident.server.errors import RequestError
 from trident.server.event_ring import EventRing
+from trident.server.guards import Guards
+from trident.server.places import Places
 from trident.server.route_types import InThread
-from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
+from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
+from trident.server.visit import visit_of
 from trident.server.watched import Watched
 
 _READERS = 64
@@ -27,53 +29,49 @@ _STATUS_SECONDS = 1.0
 class EventStreams:
     """The readers of one server's events."""
 
-    def __init__(self, watched: Watched, in_thread: InThread) -> None:
-        self._watched, self._in_thread = watched, in_thread
-        self._readers = 0
+    def __init__(self, watched: Watched, in_thread: InThread, guards: Guards) -> None:
+        self._watched, self._in_thread, self._guards = watched, in_thread, guards
+        self._readers = Places(
+            "readers of /events at most", _READERS, shared=False, kind="TooManyReaders"
+        )  # only full tokens may read them
         self._status = b""
         self._looked = -_STATUS_SECONDS
 
-    def open(self, request: Request) -> StreamingResponse:
+    def open(self, request: Request) -> EventStream:
         """Return an answer that continues until its reader disconnects.
 
         Raises RequestError if there are too many readers.
 
         The header Last-Event-ID, or the query ``after``, names the last event that the reader has.
         """
-        if self._readers >= _READERS:
-            raise RequestError(503, "TooManyReaders", f"{_READERS} readers have /events open", {"Retry-After": "5"})
         ring = self._watched.events
         known = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        ending = getattr(request.app.state, "ending", lambda: False)
-        return EventStream(self._events(ring, _place(known, ring), ending), 200, HEADERS, "text/event-stream")
+        give_back = self._readers.demand(visit_of(request).holder)
+        return EventStream(self._events(ring, _place(known, ring)), give_back)
 
-    async def _events(self, ring: EventRing | None, number: int, ending: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def _events(self, ring: EventRing | None, number: int) -> AsyncIterator[bytes]:
         """Yield the status and the kept events at once, then new ones."""
-        self._readers += 1
-        try:
-            shown, spoke = b"", monotonic()
-            # A reader's clock may be wrong: rates and delays are told by this server's.
-            yield event("hello", msgspec.json.encode({"time": datetime.now(UTC).isoformat(timespec="milliseconds")}))
-            while not ending():
-                pieces = []
-                status = await self._newest_status()
-                if status != shown:
-                    shown = status
-                    pieces.append(event("status", status))
-                if ring is not None:
-                    missed, events = ring.after(number)
-                    if missed:
-                        pieces.append(event("missed", msgspec.json.encode({"events": missed})))
-                    pieces += [event("progress", each.json, f"{ring.runId}-{each.number}") for each in events]
-                    number = events[-1].number if events else number
-                if not pieces and monotonic() - spoke > QUIET_SECONDS:
-                    pieces.append(STILL_HERE)
-                if pieces:
-                    spoke = monotonic()
-                    yield b"".join(pieces)
-                await asyncio.sleep(_LOOK_SECONDS)
-        finally:
-            self._readers -= 1
+        shown, spoke = b"", monotonic()
+        # A reader's clock may be wrong: rates and delays are told by this server's.
+        yield event("hello", msgspec.json.encode({"time": datetime.now(UTC).isoformat(timespec="milliseconds")}))
+        while not self._guards.ending():
+            pieces = []
+            status = await self._newest_status()
+            if status != shown:
+                shown = status
+                pieces.append(event("status", status))
+            if ring is not None:
+                missed, events = ring.after(number)
+                if missed:
+                    pieces.append(event("missed", msgspec.json.encode({"events": missed})))
+                pieces += [event("progress", each.json, f"{ring.runId}-{each.number}") for each in events]
+                number = events[-1].number if events else number
+            if not pieces and monotonic() - spoke > QUIET_SECONDS:
+                pieces.append(STILL_HERE)
+            if pieces:
+                spoke = monotonic()
+                yield b"".join(pieces)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _newest_status(self) -> bytes:
         """Return the status as JSON. It is looked up once a second for all readers together."""

@@ -1,44 +1,181 @@
-"""Uvicorn's HTTP protocol over httptools, with a limit that uvicorn lacks: the size of a request's head in bytes."""
+"""Uvicorn's HTTP protocol over httptools, with the limits that uvicorn lacks: bytes and seconds in every phase.
 
-from typing import TYPE_CHECKING
+A connection waits for a request, receives its head, receives its body, and sends the answer. Each phase has a limit in
+bytes and one in seconds, and a connection that goes beyond one of them is closed. While all connections are in use, the
+one that has waited longest for its client makes room for a new one.
+"""
+
+from asyncio import BaseTransport, TimerHandle
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trident.server.limits import Limits
+
+Tell = Callable[[str, int], None]
 
 MOST_HEAD_BYTES = 64 << 10
-"""The most bytes of a request's line and headers. Uvicorn has the same limit with h11."""
+"""The most bytes of a request in addition to its body: its line, headers and trailers."""
 
-if TYPE_CHECKING:
-    from asyncio import Protocol
+_MOST_FRAMING = 8
+"""The most bytes that chunks may add to each byte of a body. A chunk of one byte adds five."""
+
+_MOST_UNREAD = 1 << 20
+"""The bytes beyond the limit of a body that may still come, so that its sender can read the refusal."""
+
+_MOST_PIPELINED = 32
+"""The most requests of one connection that may wait for the answer to an earlier one."""
+
+_LOOK_SECONDS = 1.0
+_CLOSING_SECONDS = 5.0
+"""The seconds in which a connection that is being closed must send what is left, and a body that nobody reads end."""
 
 
-def http_protocol() -> "type[Protocol] | str":
-    """Return the value for uvicorn's ``http=``: the limited protocol, or h11 if httptools is not installed."""
-    try:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    except ImportError:
-        return "h11"
+class Phase(Enum):
+    """What a connection does."""
 
-    class Limited(HttpToolsProtocol):
-        _head: int | None = 0
-        """The bytes so far of an incomplete head; None while a body is read."""
+    HEAD = "waits for a request, or receives its head"
+    BODY = "receives a body"
+    ANSWER = "has received a request"
 
-        _ended = False
-        """True if a request ended within the last data."""
 
-        def data_received(self, data: bytes) -> None:
-            self._ended = False
-            super().data_received(data)
-            # Data with the end of a request is its body, for the most part, and no head.
-            if self._head is None or self._ended:
-                return
-            self._head += len(data)
-            if self._head > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(f"the head of a request may have {MOST_HEAD_BYTES} bytes at most")
+class LimitedProtocol(HttpToolsProtocol):
+    """The protocol of one connection.
 
-        def on_headers_complete(self) -> None:
-            self._head = None
-            super().on_headers_complete()
+    `tell` is called for what was no request, with the client's address and the status. `waiting` holds the connections
+    of the server that wait for their clients to send something; the one that has waited longest comes first.
+    """
 
-        def on_message_complete(self) -> None:
-            self._head, self._ended = 0, True
-            super().on_message_complete()
+    _phase = Phase.HEAD
+    _since = 0.0
+    """When the phase began (the event loop's time); for a connection that sends nothing, when it began to wait."""
+    _bytes = _body = 0
+    """The bytes of the request that were received so far, and those of them that are its body."""
+    _began = False
+    """True if bytes of a request have come, and not its end."""
+    _stuck: float | None = None
+    """Since when the answer does not go out, or the connection does not end."""
+    _timer: TimerHandle | None = None
 
-    return Limited
+    def __init__(self, limits: Limits, tell: Tell, waiting: "dict[LimitedProtocol, None]", **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._limits, self._tell, self._waiting = limits, tell, waiting
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(cast("Any", transport))
+        self._since = self.loop.time()
+        self._waiting[self] = None
+        self._timer = self.loop.call_later(_LOOK_SECONDS, self._look)
+        if len(self.connections) > self._limits.connections:
+            next(iter(self._waiting)).make_room()
+
+    def make_room(self) -> None:
+        self._waiting.pop(self, None)
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._began:
+            self._began = True
+            if self._phase is Phase.HEAD:
+                self._since = self.loop.time()
+        self._bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._bytes > MOST_HEAD_BYTES + _MOST_FRAMING * self._body:
+            self.send_400_response(f"the head of a request may have {MOST_HEAD_BYTES} bytes at most")
+        elif self._body > self._limits.bodyBytes + _MOST_UNREAD:
+            self.transport.close()  # whoever reads bodies has refused this one
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._phase is Phase.HEAD:  # else a trailer: no handler reads one
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= _MOST_PIPELINED:
+            raise ValueError("too many requests wait for an answer")  # httptools makes it a 400
+        self._phase, self._since = Phase.BODY, self.loop.time()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._phase, self._began = Phase.ANSWER, False
+        # Data that ends a request may hold the beginning of the next one. That part is not counted.
+        self._bytes = self._body = 0
+        self._waiting.pop(self, None)
+        super().on_message_complete()
+        self._wait_if_answered()
+
+    def on_message_begin(self) -> None:
+        self._phase, self._began, self._since = Phase.HEAD, True, self.loop.time()
+        super().on_message_begin()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_if_answered()
+
+    def _wait_if_answered(self) -> None:
+        """Note that the connection waits for its client, if its last request was answered."""
+        if self.cycle.response_complete and not self.transport.is_closing():
+            self._waiting[self] = None
+            if self._phase is Phase.ANSWER:
+                self._phase, self._since = Phase.HEAD, self.loop.time()
+
+    def pause_writing(self) -> None:
+        self._stuck = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        self._tell("" if self.client is None else self.client[0], 400)
+        super().send_400_response(msg)
+
+    def _look(self) -> None:
+        """Once a second, end the connection if its phase has taken too long."""
+        self._timer = self.loop.call_later(_LOOK_SECONDS, self._look)
+        now = self.loop.time()
+        if self.transport.is_closing():
+            self._stuck = now if self._stuck is None else self._stuck
+            if now - self._stuck > _CLOSING_SECONDS:
+                self.transport.abort()
+        elif self._stuck is not None:
+            if now - self._stuck > self._limits.answerSecs:
+                self.transport.abort()  # uvicorn's close would wait until the client has read the rest
+        elif self.flow.read_paused:
+            self._since = now  # the client cannot send: it waits for the server, which has limits of its own
+        elif now - self._since > self._seconds():
+            if self._phase is Phase.HEAD and self._began and (self.cycle is None or self.cycle.response_complete):
+                self._tell("" if self.client is None else self.client[0], 408)
+                self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def _seconds(self) -> float:
+        """Return how long the phase may take."""
+        if self._phase is Phase.ANSWER:
+            return float("inf")  # the server has limits of its own for its work
+        if self._phase is Phase.BODY:
+            # A handler that reads the body has answered after `bodySecs`.
+            return self._limits.bodySecs + _CLOSING_SECONDS
+        answered = self.cycle is not None and not self._began
+        return self.timeout_keep_alive if answered else self._limits.headSecs
+
+
+def http_protocol(limits: Limits, tell: Tell) -> "type[LimitedProtocol]":
+    """Return what uvicorn's ``http=`` calls for each connection of one server."""
+    return cast("type[LimitedProtocol]", partial(LimitedProtocol, limits, tell, {}))

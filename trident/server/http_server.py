@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trident.base.errors import MissingPackageError, TopologyError
+from trident.base.secrets import SOURCES
 from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token
 from trident.server.limits import Limits
 from trident.server.served import Served
@@ -38,7 +39,9 @@ def rules_for(
     Raises TopologyError if other machines could ask without a token or a certificate, unless that is wanted
     (`insecure`), or if the files of `tls` cannot be used.
     """
-    secret, limited = read_token(token), {_read(each): rights for each, rights in (tokens or {}).items()}
+    secret, limited = read_token(token), _limited(tokens or {})
+    if secret in limited:
+        raise TopologyError("tokens: one of them is the server's own token, which may ask everything; give it another")
     if tls is not None:
         tls.check()
     proven = secret is not None or limited or (tls is not None and tls.provesClients)
@@ -50,10 +53,22 @@ def rules_for(
     return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts}, limited)
 
 
-def _read(token: str) -> bytes:
-    secret = read_token(token)
-    assert secret is not None
-    return secret
+def _limited(tokens: Mapping[str, Rights]) -> dict[bytes, Rights]:
+    """Return the rights by token.
+
+    Raises TopologyError if one secret has two names, because only one of its rights would count.
+    """
+    limited, names = dict[bytes, Rights](), dict[bytes, str]()
+    for name, rights in tokens.items():
+        secret = read_token(name)
+        assert secret is not None
+        if secret in limited:
+            named = [each if each.startswith(SOURCES) else "a token" for each in (names[secret], name)]
+            raise TopologyError(
+                f"tokens: {named[0]} and {named[1]} are the same token; give it once, with all of its rights"
+            )
+        limited[secret], names[secret] = rights, name
+    return limited
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -80,34 +95,39 @@ def url_of(listening: socket.socket, tls: TLS | None) -> str:
 def uvicorn_server(served: Served, rules: AccessRules, limits: Limits, tls: TLS | None = None) -> "uvicorn.Server":
     """Return a server of the web application.
 
-    Raises MissingPackageError if packages of the extra `server` are missing.
+    Raises MissingPackageError if packages of the extra `server` are missing, and TopologyError if rights name a
+    function or a state that the topology does not have.
     """
     try:
         import uvicorn
 
         from trident.server.app import web_app
-        from trident.server.http_protocol import MOST_HEAD_BYTES, http_protocol
+        from trident.server.http_protocol import http_protocol
+
+        app = web_app(served, rules, limits)
+        protocol = http_protocol(limits, app.tell_no_request)
     except ImportError as error:
         raise MissingPackageError(
             f"a server needs the package {error.name!r}: pip install 'trident-pyspark[server]'"
         ) from None
-    app = web_app(served, rules, limits)
+    rules.check_names(served.drpc.functions, served.states)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=30,
-        http=http_protocol(),
-        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        http=protocol,
+        # Uvicorn would believe the header X-Forwarded-For of any client on this machine.
+        proxy_headers=bool(limits.proxies),
+        forwarded_allow_ips=list(limits.proxies),
         lifespan="off",
         ws="none",
         **({} if tls is None else tls.uvicorn_options()),
     )
     server = uvicorn.Server(config)
-    app.state.ending = lambda: server.should_exit  # answers without an end, such as events, end themselves
+    app.ending = lambda: server.should_exit
     return server
 
 

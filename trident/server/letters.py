@@ -1,12 +1,12 @@
 """Dead letters over HTTP: list the newest in each state that keeps them, and put them back into their stream."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from trident.base.errors import TridentError
-from trident.reads.state_view import StateView
 from trident.server.errors import RequestError
 from trident.server.served import Served
 from trident.server.topology_body import letter_states, replayable_streams
@@ -49,13 +49,12 @@ class Replayed(msgspec.Struct):
     replayed: int
 
 
-def letters_of(served: Served, most: int) -> LettersBody:
-    """Return the newest `most` dead letters of each state that keeps them."""
-    plan = served.watched.plan
+def letters_of(served: Served, entries: Mapping[str, pa.Table], most: int) -> LettersBody:
+    """Return the newest `most` dead letters of each state. `entries` has all of them, in the order of their ids."""
     status = served.watched.status()
     can = status.condition == "running"
-    kept = [_newest(served.state(name), most) for name in letter_states(plan)]
-    return LettersBody(kept, replayable_streams(plan), can)
+    kept = [_newest(name, table, most) for name, table in entries.items()]
+    return LettersBody(kept, replayable_streams(served.watched.plan), can)
 
 
 def replay(served: Served, wanted: ReplayWanted) -> Replayed:
@@ -68,10 +67,9 @@ def replay(served: Served, wanted: ReplayWanted) -> Replayed:
         raise RequestError(409, type(error).__name__, str(error)) from None
 
 
-def _newest(view: StateView, most: int) -> LettersKept:
+def _newest(state: str, table: pa.Table, most: int) -> LettersKept:
     """Return the newest letters of a state: those with the greatest ids, because ids grow with the txid."""
-    table = view.toArrow()
-    newest = table.take(pc.sort_indices(table, [("id", "descending")]).slice(0, most))
+    newest = table.slice(max(0, table.num_rows - most))
     values = newest.column(newest.num_columns - 1).to_pylist()
     letters = [{"id": id, **value} for id, value in zip(newest.column("id").to_pylist(), values, strict=True)]
-    return LettersKept(view.name, table.num_rows, letters)
+    return LettersKept(state, table.num_rows, letters[::-1])

@@ -1,5 +1,6 @@
 """The limits of a server: how much a client may send, ask and wait for."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -20,11 +21,19 @@ class Limits:
     timeoutSecs : float
         The seconds that an answer may take, and the greatest timeout that a client may ask for (504 beyond).
     inFlight : int
-        The requests that are answered at the same time (503 beyond).
+        The requests that are answered at the same time, each until its answer has gone (503 beyond). If a server has
+        several tokens, each leaves some of these places to the others.
     connections : int
-        The open connections (503 beyond).
+        The open connections. Beyond them, the connection is closed that has waited longest for its client.
     requestsPerSec : float, optional
         The requests of one address in a second (429 beyond); as many may come at once after a pause.
+    headSecs : float
+        The seconds that the head of a request may take to arrive (408 beyond).
+    answerSecs : float
+        The seconds within which a client must receive the next 64 KiB of its answer. Otherwise its connection is cut.
+    proxies : collection of str
+        The addresses of proxies in front of the server. A client's address is believed as they give it, in the header
+        X-Forwarded-For; without them the header means nothing.
     """
 
     bodyBytes: int = 1 << 20
@@ -35,3 +44,6 @@ class Limits:
     inFlight: int = 256
     connections: int = 2_000
     requestsPerSec: float | None = None
+    headSecs: float = 10.0
+    answerSecs: float = 20.0
+    proxies: Collection[str] = ()

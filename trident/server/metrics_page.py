@@ -1,12 +1,10 @@
 """``GET /metrics``: the metrics of a topology and of the requests to this server, in the format of Prometheus."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from trident.base.errors import TridentError
 from trident.base.metrics import SECONDS, MetricFamily, MetricKind, MetricsRegistry
@@ -18,10 +16,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-def routes(
-    served: Served, requests: MetricsRegistry, guarded: Callable[[Handler], Handler], in_thread: InThread
-) -> list[BaseRoute]:
-    """Return the route of the metrics. `requests` holds the metrics of this server's requests."""
+def answer(served: Served, requests: MetricsRegistry, in_thread: InThread) -> Handler:
+    """Return the handler of the metrics. `requests` holds the metrics of this server's requests."""
 
     async def metrics(request: Request) -> Response:
         try:
@@ -33,42 +29,7 @@ def routes(
         text = await in_thread(lambda: exposition([*served.metrics.collect(), *requests.collect(), *_reads(served)]))
         return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return [Route("/metrics", guarded(metrics), methods=["GET"])]
-
-
-def counting_routes(routed: Sequence[BaseRoute], requests: MetricsRegistry) -> list[BaseRoute]:
-    """Return routes that also count their requests by path and status, and measure their seconds."""
-    return [
-        Route(
-            route.path,
-            _counting_handler(route, requests),
-            methods=sorted(route.methods or ()),
-            name=route.name,
-            include_in_schema=route.include_in_schema,
-        )
-        if isinstance(route, Route)
-        else route
-        for route in routed
-    ]
-
-
-def _counting_handler(route: Route, requests: MetricsRegistry) -> Handler:
-    answer: Handler = route.endpoint
-
-    async def endpoint(request: Request) -> Response:
-        began = time.perf_counter()
-        response = await answer(request)
-        labels = {"method": request.method, "path": route.path, "status": str(response.status_code)}
-        requests.count("trident_http_requests_total", "Requests that this server answered.", 1, **labels)
-        requests.observe(
-            "trident_http_request_seconds",
-            "Seconds from a request to the beginning of its answer.",
-            time.perf_counter() - began,
-            path=route.path,
-        )
-        return response
-
-    return endpoint
+    return metrics
 
 
 def exposition(families: Sequence[MetricFamily]) -> bytes:

@@ -7,7 +7,8 @@ from importlib.resources.abc import Traversable
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+
+from trident.server.doors import Door
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -29,9 +30,9 @@ _HEADERS = {
 }
 
 
-def file_routes() -> list[Route]:
-    """Return the routes of the page's files. The files hold nothing of the topology, so they need no token."""
-    return [Route("/", _answer, methods=["GET"]), Route("/page/{path:path}", _answer, methods=["GET"])]
+def file_doors() -> list[Door]:
+    """Return the doors of the page's files. The files hold nothing of the topology, so they need no token."""
+    return [Door("/", _answer, needsToken=False), Door("/page/{path:path}", _answer, needsToken=False)]
 
 
 async def _answer(request: Request) -> Response:

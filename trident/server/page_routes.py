@@ -1,32 +1,35 @@
-"""The routes of a topology's page, and of the answers that it shows: topology, status, events, dead letters."""
+"""The doors of a topology's page, and of the answers that it shows: topology, status, events, dead letters."""
 
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from trident.server import bodies, letters
+from trident.server.doors import Door
 from trident.server.event_stream import EventStreams
-from trident.server.page_files import file_routes
-from trident.server.route_types import Handler, InThread
+from trident.server.guards import Guards
+from trident.server.page_files import file_doors
+from trident.server.route_types import InThread
 from trident.server.served import Served
-from trident.server.topology_body import topology_body
+from trident.server.state_pages import Listings
+from trident.server.topology_body import letter_states, topology_body
 
 
-def routes(
+def doors(
     served: Served,
-    guarded: Callable[[Handler], Handler],
+    listings: Listings,
     in_thread: InThread,
     body: Callable[[Request], Awaitable[bytes]],
     count: Callable[[str, str], int],
-) -> list[Route]:
-    """Return the routes of the page.
+    guards: Guards,
+) -> list[Door]:
+    """Return the doors of the page.
 
-    The other arguments are the server's functions to check requests, read bodies, work in threads and count.
+    The other arguments are the server's functions to read states and bodies, work in threads and count.
     """
-    streams = EventStreams(served.watched, in_thread)
+    streams = EventStreams(served.watched, in_thread, guards)
 
     async def topology(request: Request) -> Response:
         return _json(await in_thread(lambda: topology_body(served)))
@@ -39,19 +42,21 @@ def routes(
 
     async def dead_letters(request: Request) -> Response:
         most = count("limit", request.query_params.get("limit", "200"))
-        return _json(await in_thread(lambda: letters.letters_of(served, most)))
+        states = await in_thread(lambda: letter_states(served.watched.plan))
+        kept = {name: (await listings.of(request, served.state(name))).entries for name in states}
+        return _json(await in_thread(lambda: letters.letters_of(served, kept, most)))
 
     async def replay(request: Request) -> Response:
         wanted = bodies.read_body(await body(request), letters.ReplayWanted)
         return _json(await in_thread(lambda: letters.replay(served, wanted)))
 
     return [
-        *file_routes(),
-        Route("/topology", guarded(topology), methods=["GET"]),
-        Route("/status", guarded(status), methods=["GET"]),
-        Route("/events", guarded(events), methods=["GET"]),
-        Route("/dead-letters", guarded(dead_letters), methods=["GET"]),
-        Route("/dead-letters/replay", guarded(replay), methods=["POST"]),
+        *file_doors(),
+        Door("/topology", topology),
+        Door("/status", status),
+        Door("/events", events),
+        Door("/dead-letters", dead_letters),
+        Door("/dead-letters/replay", replay, ("POST",)),
     ]
 
 

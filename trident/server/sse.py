@@ -1,7 +1,6 @@
-"""Server-Sent Events: their format, and an answer whose reader must keep up."""
+"""Server-Sent Events: their format, and an answer that goes on."""
 
-import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.responses import StreamingResponse
@@ -13,22 +12,29 @@ STILL_HERE = b": still here\n\n"
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-_PATIENCE = 20.0
-"""The most seconds in which a reader must receive one piece. Otherwise its connection is closed. When it connects
-again, it gets what it missed."""
-
 
 class EventStream(StreamingResponse):
-    """A stream of events. If its reader does not receive a piece in time, the connection is closed."""
+    """A stream of events, which holds one of the server's places for readers until it ends.
 
-    async def stream_response(self, send: Any) -> None:
-        async def send_in_time(message: Any) -> None:
-            async with asyncio.timeout(_PATIENCE):
-                await send(message)
+    A reader that does not receive a piece in time has its connection cut (`Limits.answerSecs`). When it connects again,
+    it gets what it missed.
+    """
 
-        # An answer that ends too early has its connection closed by uvicorn, which is what is wanted here.
-        with suppress(TimeoutError):
-            await super().stream_response(send_in_time)
+    def __init__(
+        self, events: AsyncIterator[bytes], give_back: Callable[[], None], more: Mapping[str, str] = {}
+    ) -> None:
+        super().__init__(events, 200, {**HEADERS, **more}, "text/event-stream")
+        self._give_back = give_back
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
 
 
 def event(kind: str, json: bytes, id: str | None = None) -> bytes:

@@ -4,9 +4,10 @@ import asyncio
 import base64
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -18,9 +19,14 @@ from trident.reads.state_changes import Change, Position, StateChanges
 from trident.server import bodies
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.freshness import Freshness
+from trident.server.guards import Guards
+from trident.server.limits import Limits
+from trident.server.places import GiveBack, Places
 from trident.server.route_types import InThread
 from trident.server.served import Served
-from trident.server.sse import HEADERS, QUIET_SECONDS, STILL_HERE, EventStream, event
+from trident.server.sse import QUIET_SECONDS, STILL_HERE, EventStream, event
+from trident.server.visit import visit_of
+from trident.server.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +50,20 @@ class StateFeed:
     that does not take a piece in time is disconnected; when it connects again, it continues at its place.
     """
 
-    def __init__(self, served: Served, in_thread: InThread, metrics: MetricsRegistry) -> None:
+    def __init__(
+        self,
+        served: Served,
+        in_thread: InThread,
+        metrics: MetricsRegistry,
+        waiting: Waiting,
+        limits: Limits,
+        guards: Guards,
+        shared: bool,
+    ) -> None:
         self._served, self._in_thread, self._metrics = served, in_thread, metrics
+        self._waiting, self._limits, self._guards = waiting, limits, guards
         self._freshness = Freshness(served, in_thread)
+        self._places = Places("readers of changes at most", READERS, shared=shared, kind="TooManyReaders")
         self._readers = Counter[str]()
         self._looked: dict[str, tuple[float, int]] = {}
         """When each group was last looked at, and its committed txid at that time."""
@@ -64,8 +81,17 @@ class StateFeed:
                 404, "StateNotFound", f"no state {name!r}; the states are {', '.join(self._served.states)}"
             )
         place, snapshot, arrow = _read_query(request.headers.get("last-event-id") or asked.get("after"), asked)
-        if self._readers.total() >= READERS:
-            raise RequestError(503, "TooManyReaders", f"{READERS} readers have changes open", {"Retry-After": "5"})
+        give_back = self._places.demand(visit_of(request).holder)
+        try:
+            return await self._opened(request, name, place, snapshot, arrow, give_back)
+        except BaseException:
+            give_back()
+            raise
+
+    async def _opened(
+        self, request: Request, name: str, place: Position | None, snapshot: bool, arrow: bool, give_back: GiveBack
+    ) -> EventStream:
+        await self._waiting.reach(request, {}, self._limits.timeoutSecs)
         try:
             changes = self._served.changes(name)
         except StateClosedError:
@@ -73,38 +99,39 @@ class StateFeed:
         except TridentError as error:
             raise RequestError(400, type(error).__name__, str(error)) from None
         began = await self._in_thread(lambda: changes.begin(place))
-        ending = getattr(request.app.state, "ending", lambda: False)
         reader = _Reader(name, changes, began, snapshot and place is None, arrow)
-        return EventStream(self._events(reader, ending), 200, HEADERS, "text/event-stream")
+        self._count_readers(name, 1)
 
-    async def _events(self, reader: "_Reader", ending: Callable[[], bool]) -> AsyncIterator[bytes]:
+        def end() -> None:
+            self._count_readers(name, -1)
+            give_back()
+
+        return EventStream(self._events(reader), end, {"Trident-Group": quote(changes.group)})
+
+    async def _events(self, reader: "_Reader") -> AsyncIterator[bytes]:
         """Yield the reader's events until it disconnects, the server stops, or the changes end."""
-        self._count_readers(reader.state, 1)
-        try:
-            while not ending():
-                try:
-                    async for piece in self._round(reader):
-                        reader.spoke = monotonic()
-                        yield piece
-                except ChangesMissedError as missed:
-                    # What is missed is made up for by a snapshot, which a reader may take or leave.
-                    body = {"from": missed.first, "to": missed.last, "message": str(missed)}
-                    yield event("missed", bodies.json_body(body))
-                    reader.snapshot = True
-                except (FencedError, StateClosedError, RequestError):
-                    return  # this server, or this answer, is over; the reader comes back to its place
-                except TridentError as error:
-                    known = await self._explained(reader, error)
-                    if status_of(known) != 503:
-                        logger.info("changes of state %r end: %s", reader.state, known)
-                        yield event("ended", bodies.json_body(body_of(known)["error"]))
-                        return
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                if monotonic() - reader.spoke > QUIET_SECONDS:
+        while not self._guards.ending():
+            try:
+                async for piece in self._round(reader):
                     reader.spoke = monotonic()
-                    yield STILL_HERE
-        finally:
-            self._count_readers(reader.state, -1)
+                    yield piece
+            except ChangesMissedError as missed:
+                # What is missed is made up for by a snapshot, which a reader may take or leave.
+                body = {"from": missed.first, "to": missed.last, "message": str(missed)}
+                yield event("missed", bodies.json_body(body))
+                reader.snapshot = True
+            except (FencedError, StateClosedError, RequestError):
+                return  # this server, or this answer, is over; the reader comes back to its place
+            except TridentError as error:
+                known = await self._explained(reader, error)
+                if status_of(known) != 503:
+                    logger.info("changes of state %r end: %s", reader.state, known)
+                    yield event("ended", bodies.json_body(body_of(known)["error"]))
+                    return
+                await asyncio.sleep(_PAUSE_SECONDS)
+            if monotonic() - reader.spoke > QUIET_SECONDS:
+                reader.spoke = monotonic()
+                yield STILL_HERE
 
     async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
         """Yield the next change. If there is none, wait a little, and from time to time yield the reader's place."""

@@ -1,29 +1,203 @@
-"""Pages of a state in a fixed order of its keys, so that a client can continue where the last page ended."""
+"""Reads of whole states: pages in a fixed order of the keys, and top lists.
 
+A page needs the order of all keys. So the first page reads the whole state once, for all who ask meanwhile, and what it
+read is kept for the pages after it. Few such reads run at the same time, because they share the interpreter with the
+driver, and each ends as soon as nobody waits for it.
+"""
+
+import asyncio
 import base64
 import binascii
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from starlette.requests import Request
 
+from trident.base.checks import whole_number_in
+from trident.base.short_texts import brief
+from trident.reads.committed_reads import ReadAbandoned, checked_by
 from trident.reads.state_view import StateView
+from trident.server.connection import while_connected
 from trident.server.errors import RequestError
+from trident.server.places import Places
+from trident.server.route_types import InThread
+from trident.server.visit import visit_of
 from trident_state.keys import encode_keys
 
+_T = TypeVar("_T")
 
-def page_of(view: StateView, rows: int, after: str | None) -> tuple[pa.Table, str | None]:
-    """Return the entries that follow the cursor `after`, and the next cursor, which is None after the last page.
+WAITING = 64
+"""The most requests that wait for reads of whole states."""
 
-    Each page is as of the batch that is committed when it is read. A key that exists all the time comes exactly once.
-    """
-    table = view.toArrow()
+_AT_ONCE = 2
+"""The most reads of whole states at the same time."""
+
+_MOST_BYTES = 128 << 20
+"""The most bytes of states that are kept for further pages. A larger state is read anew for each page."""
+
+_KEPT_SECONDS = 30.0
+"""The seconds for which a state is kept after its last page."""
+
+_LARGE = 10_000
+_PAUSE, _LONGEST_PAUSE = 2.0, 2.0
+"""A state of `_LARGE` entries is read anew for pages after a pause of `_PAUSE` times the processor's time of the last
+read, at most `_LONGEST_PAUSE` seconds. So pages take a part of one processor from the driver, however many clients ask
+for them."""
+
+
+class Listing(NamedTuple):
+    """The entries of a state in the order of their keys, and the encoded keys."""
+
+    entries: pa.Table
+    keys: pa.Array
+    txid: int | None
+    seconds: float
+    """The processor's time of the read."""
+
+    @property
+    def bytes(self) -> int:
+        return int(self.entries.nbytes + self.keys.nbytes)
+
+
+class _Look:
+    """A read of a whole state for all who wait for it."""
+
+    def __init__(self, task: "asyncio.Task[Listing]") -> None:
+        self.task, self.waiting = task, 0
+
+
+class Listings:
+    """The reads of whole states of one server. Its methods run in the server's event loop."""
+
+    def __init__(self, in_thread: InThread, shared: bool) -> None:
+        self._in_thread = in_thread
+        self._places = Places("requests that read whole states at most", WAITING, shared=shared)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._looks: dict[str, _Look] = {}
+        self._kept: dict[str, Listing] = {}
+        """The states kept for further pages; the one that was asked for last comes last."""
+        self._uses: dict[str, int] = {}
+        self._next: dict[str, float] = {}
+        """When each state may be read anew (the event loop's time)."""
+
+    async def page(
+        self, request: Request, view: StateView, rows: int, after: str | None, least: int
+    ) -> tuple[pa.Table, str | None]:
+        """Return the entries that follow the cursor `after`, and the next cursor, which is None after the last page.
+
+        Each page is as of the batch that it names, `least` or a later one. A key that exists all the time comes exactly
+        once. Pages that follow soon are of the same batch.
+        """
+        read, key = (None, None) if after is None else _read_cursor(after)
+        listing = await self.of(request, view, read if read is not None and read >= least else None)
+        keys = listing.keys
+        first = 0 if key is None else bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py())
+        page, end = listing.entries.slice(first, rows), first + rows
+        return page, None if end >= len(keys) else _cursor(listing.txid, keys[end - 1].as_py())
+
+    async def ranked(self, request: Request, view: StateView, count: int, by: str | None) -> pa.Table:
+        """Return the entries with the greatest values."""
+        with self._places.taken(visit_of(request).holder):
+            return await while_connected(request, self._read(lambda: view.ranked(count, by)))
+
+    async def of(self, request: Request, view: StateView, read: int | None = None) -> Listing:
+        """Return the entries of a state as of the last committed batch, or as of the batch `read` if it is kept."""
+        committed = await self._in_thread(lambda: view.asOfTxid)
+        if (kept := self._kept.get(view.name)) is not None and kept.txid in (read, committed):
+            return self._used(view.name, kept)
+        with self._places.taken(visit_of(request).holder):
+            return await while_connected(request, self._newest(view, committed))
+
+    async def _newest(self, view: StateView, committed: int | None) -> Listing:
+        joined = view.name in self._looks
+        listing = await self._wait_for(view)
+        # A read that had begun before this request came may be as of an older batch. The next one cannot.
+        if joined and (listing.txid is None or committed is None or listing.txid < committed):
+            listing = await self._wait_for(view)
+        return listing
+
+    async def _wait_for(self, view: StateView) -> Listing:
+        """Return what the read under way gives, or else a new one. A read that nobody waits for ends."""
+        look = self._looks.get(view.name)
+        if look is None:
+            look = self._looks[view.name] = _Look(asyncio.ensure_future(self._list(view)))
+            look.task.add_done_callback(lambda done: self._forget(view.name, done))
+        look.waiting += 1
+        try:
+            return await asyncio.shield(look.task)
+        finally:
+            look.waiting -= 1
+            if not look.waiting:
+                look.task.cancel()
+                self._forget(view.name, look.task)  # at once: nobody may join a read that ends
+
+    def _forget(self, state: str, task: "asyncio.Task[Listing]") -> None:
+        if state in self._looks and self._looks[state].task is task:
+            del self._looks[state]
+        if task.done() and not task.cancelled():
+            task.exception()  # told to those who waited, if any still did
+
+    async def _list(self, view: StateView) -> Listing:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._next.get(view.name, 0.0) - loop.time())
+        listing = await self._read(lambda: listed(view))
+        pause = min(_PAUSE * listing.seconds, _LONGEST_PAUSE) if listing.entries.num_rows >= _LARGE else 0.0
+        self._next[view.name] = loop.time() + pause
+        return self._used(view.name, listing)
+
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        """Return the result of a read of a whole state, which runs in a thread. It ends if this is cancelled."""
+        over = False
+
+        def check() -> None:
+            if over:
+                raise ReadAbandoned
+
+        def checked() -> _T:
+            with checked_by(check):
+                check()
+                return work()
+
+        async with self._turns:
+            try:
+                return await self._in_thread(checked)
+            finally:
+                over = True
+
+    def _used(self, state: str, listing: Listing) -> Listing:
+        """Keep a state for some time after its last use, if there is room for it."""
+        self._kept.pop(state, None)
+        if listing.txid is None or listing.bytes > _MOST_BYTES:
+            return listing
+        self._kept[state] = listing
+        while sum(each.bytes for each in self._kept.values()) > _MOST_BYTES:
+            del self._kept[next(iter(self._kept))]
+        use = self._uses[state] = self._uses.get(state, 0) + 1
+
+        def drop() -> None:
+            if self._uses[state] == use:
+                self._kept.pop(state, None)
+
+        asyncio.get_running_loop().call_later(_KEPT_SECONDS, drop)
+        return listing
+
+
+def listed(view: StateView) -> Listing:
+    """Return the entries of a state in the order of their keys."""
+    began, table = time.thread_time(), view.toArrow()
     keys = encode_keys(table.select(view.keyFields.names))
-    if after is not None:
-        following = pc.greater(keys, pa.scalar(_read_cursor(after), keys.type))
-        table, keys = table.filter(following), keys.filter(following)
-    page = pc.sort_indices(keys).slice(0, rows)
-    more = len(keys) > rows
-    return table.take(page), _cursor(keys[page[-1].as_py()].as_py()) if more else None
+    order = pc.sort_indices(keys)
+    return Listing(table.take(order), keys.take(order), txid_of(table), time.thread_time() - began)
+
+
+def txid_of(table: pa.Table) -> int | None:
+    """Return the txid as of which a table was read."""
+    text = (table.schema.metadata or {}).get(b"asOfTxid")
+    return None if text is None else int(text)
 
 
 def value_fields(view: StateView) -> list[str]:
@@ -32,12 +206,17 @@ def value_fields(view: StateView) -> list[str]:
     return [kind.field(at).name for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
 
 
-def _cursor(key: bytes) -> str:
-    return base64.urlsafe_b64encode(key).decode()
+def _cursor(txid: int | None, key: bytes) -> str:
+    return f"{'' if txid is None else txid}.{base64.urlsafe_b64encode(key).decode()}"
 
 
-def _read_cursor(text: str) -> bytes:
+def _read_cursor(text: str) -> tuple[int | None, bytes]:
+    """Return the batch of a cursor's page, and the key at which the page ended."""
+    txid, _, key = text.rpartition(".")  # a server of an earlier version named no batch
     try:
-        return base64.b64decode(text, altchars=b"-_", validate=True)
+        number = whole_number_in(txid)
+        if number is None and txid:
+            raise ValueError(txid)
+        return number, base64.b64decode(key, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise RequestError(400, "InvalidQuery", f"after={text!r} is no cursor that a page ended with") from None
+        raise RequestError(400, "InvalidQuery", f"after={brief(text)} is no cursor that a page ended with") from None

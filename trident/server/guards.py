@@ -1,0 +1,196 @@
+"""The guards of a server, as one layer around all of its doors.
+
+Whatever is asked passes the same guards in the same order: host, rate, token, rights, requests in flight. Each request
+is told once, in the audit log and in the metrics. A path that the server lacks, a wrong method, a probe, a file of the
+page and a stream pass them too. A handler cannot leave one out.
+"""
+
+import asyncio
+import logging
+import math
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from trident.server import bodies
+from trident.server.access_rules import AccessRules, Grant
+from trident.server.connection import CLIENT_GONE, client_gone
+from trident.server.doors import Door, Found, find_door
+from trident.server.errors import RequestError, body_of, status_of
+from trident.server.ledger import Ledger, path_shown
+from trident.server.limits import Limits
+from trident.server.places import Places
+from trident.server.rate_limit import RateLimit
+from trident.server.sse import EventStream
+from trident.server.visit import Visit
+
+logger = logging.getLogger(__name__)
+
+_PIECE = 64 << 10
+"""The most bytes of an answer that are handed over at once. The next ones wait until the client takes these."""
+
+
+class Guards:
+    """The ASGI application around the doors of a server."""
+
+    def __init__(self, rules: AccessRules, limits: Limits, ledger: Ledger) -> None:
+        self._rules, self._limits, self._ledger = rules, limits, ledger
+        self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
+        self._in_flight = Places("requests in flight at most", limits.inFlight, shared=rules.hasSeveralTokens)
+        self.doors: Sequence[Door] = ()
+        self.ending: Callable[[], bool] = lambda: False
+        """Returns whether the server is about to stop. Answers without an end then end themselves."""
+
+    def tell_no_request(self, client: str, status: int) -> None:
+        """Tell bytes that were no request; see `Ledger`."""
+        self._ledger.tell_no_request(client, status)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request. This raises nothing: what goes wrong is an answer, or the end of the connection."""
+        if scope["type"] != "http":
+            return
+        found = find_door(self.doors, scope)
+        request = Request(scope | {"path_params": found.parameters}, receive, send)
+        told = _Told(request, found.door, self._ledger, send)
+        try:
+            await self._answer(request, found, told.send)
+        except asyncio.CancelledError:  # the server stops, and waits no longer for this answer
+            if not told.isBegun:
+                stopping = RequestError(503, "Stopping", "the server stops; ask again", {"Connection": "close"})
+                await refusal(stopping)(scope, receive, told.send)
+        except (ClientDisconnect, OSError):
+            pass  # the client has gone before it had its answer
+        except Exception as error:
+            log_failure("an answer broke off", error)
+        finally:
+            told.tell(CLIENT_GONE)
+
+    async def _answer(self, request: Request, found: Found, send: Any) -> None:
+        visit = Visit(Grant.none(), self._in_flight)
+        request.scope["trident.visit"] = visit
+        try:
+            response = await self._checked(request, found, visit)
+            if isinstance(response, EventStream):
+                visit.leave()  # a stream has a place of its own, for as long as it goes on
+            if response.status_code == CLIENT_GONE:
+                return
+            await response(request.scope, request.receive, send)
+        finally:
+            visit.leave()
+
+    async def _checked(self, request: Request, found: Found, visit: Visit) -> Response:
+        """Return the answer of the door, or the refusal of the first guard that does not let the request pass."""
+        try:
+            self._check(request, found, visit)
+            if found.door is None:
+                raise _no_door(request, found)
+            return await found.door.answer(request)
+        except ClientDisconnect:
+            return refusal(client_gone())
+        except Exception as error:
+            return refusal(error, visit.grant)
+
+    def _check(self, request: Request, found: Found, visit: Visit) -> None:
+        door, headers = found.door, request.headers
+        probe = door is not None and door.isProbe
+        self._check_host_and_rate(request, probe)
+        if door is None or door.needsToken:
+            visit.grant = self._rules.grant_of(headers.get("authorization"))
+            visit.grant.check(found.parameters.get("function"), found.parameters.get("state"))
+        elif probe and self._rules.knows(headers.get("host", "")):
+            visit.grant = self._rules.grant_if_any(headers.get("authorization"))
+        if not probe:
+            visit.enter()
+
+    def _check_host_and_rate(self, request: Request, probe: bool) -> None:
+        """Raise RequestError for another host, or if the client has sent too many requests lately."""
+        if not probe:
+            self._rules.check_host(request.headers.get("host", ""))
+        # All clients of a token have the same one, so an address stands for a client there, too. Probes have a rate of
+        # their own: clients behind the same address must not have a supervisor think that the process hangs.
+        client = client_of(request)
+        if self._rate is not None and (wait := self._rate.wait(f"probe {client}" if probe else client)):
+            raise RequestError(
+                429,
+                "TooManyRequests",
+                f"{self._limits.requestsPerSec:g} requests a second are allowed; ask again in {wait:.3g} s",
+                {"Retry-After": str(math.ceil(wait))},
+            )
+
+
+class _Told:
+    """Hands an answer over to its client, piece by piece, and tells the request once."""
+
+    def __init__(self, request: Request, door: Door | None, ledger: Ledger, send: Any) -> None:
+        self._request, self._ledger, self._send = request, ledger, send
+        self._path = None if door is None else door.path
+        self._began = time.perf_counter()
+        self.isBegun = False
+
+    def tell(self, status: int) -> None:
+        """Tell the request with the status of its answer, unless that was done before."""
+        if not self.isBegun:
+            self.isBegun = True
+            scope = self._request.scope
+            shown = path_shown(scope.get("raw_path") or scope["path"].encode(errors="replace"), self._path)
+            seconds = time.perf_counter() - self._began
+            self._ledger.tell(client_of(self._request), scope["method"], shown, self._path, status, seconds)
+
+    async def send(self, message: Any) -> None:
+        """Hand over a part of the answer. This returns when the client has taken what came before."""
+        if message["type"] == "http.response.start":
+            self.tell(message["status"])
+        body = message.get("body", b"")
+        last = max(0, (len(body) - 1) // _PIECE * _PIECE)
+        for at in range(0, last, _PIECE):
+            await self._send({**message, "body": body[at : at + _PIECE], "more_body": True})
+        await self._send({**message, "body": body[last:]} if last else message)
+
+
+def client_of(request: Request) -> str:
+    """Return the address of a client."""
+    return "" if request.client is None else request.client.host
+
+
+def json_answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in JSON."""
+    return Response(bodies.json_body(content), status, headers, bodies.JSON)
+
+
+def refusal(error: Exception, grant: Grant | None = None) -> Response:
+    """Return the answer to a request that failed. What the server has to put right is in its log, under a number."""
+    status = status_of(error)
+    number = log_failure("a request failed", error) if status == 500 else ""
+    headers = error.headers if isinstance(error, RequestError) else None
+    return json_answer(body_of(error, grant is not None and grant.isLimited, number), status, headers)
+
+
+def log_failure(what: str, error: Exception) -> str:
+    """Log where an error was raised, and return the number under which the log has it.
+
+    The texts of errors stay out of the log: those of a user's function may hold arguments, keys and values.
+    """
+    number = uuid.uuid4().hex[:8]
+    lines = list[str]()
+    cause: BaseException | None = error
+    while cause is not None and len(lines) < 200:
+        lines.append(f"  {type(cause).__name__}, raised at:")
+        frames = traceback.extract_tb(cause.__traceback__)[-20:]
+        lines += [f"    {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    logger.error("%s (number %s): %s\n%s", what, number, type(error).__name__, "\n".join(lines))
+    return number
+
+
+def _no_door(request: Request, found: Found) -> RequestError:
+    method, path = request.method, request.scope["path"]
+    hint = "GET /openapi.json describes what there is"
+    if found.allowed:
+        allow = {"Allow": ", ".join(found.allowed)}
+        return RequestError(405, "MethodNotAllowed", f"{method} {path}: Method Not Allowed; {hint}", allow)
+    return RequestError(404, "NotFound", f"{method} {path}: Not Found; {hint}")

@@ -1,0 +1,69 @@
+"""What is told of each request: a line of the audit log, and the metrics of requests."""
+
+import logging
+from urllib.parse import quote
+
+from trident.base.metrics import MetricsRegistry
+
+audit = logging.getLogger("trident.audit")
+
+NO_DOOR = "other"
+"""The path of requests for which the server has none, in metrics. Their own paths would be series without end."""
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_LONGEST = 200
+_PLAIN = "/%!$&'()*+,;=:@-._~"
+
+
+class Ledger:
+    """Tells each request once, when its answer begins or when it ends without one.
+
+    Texts of clients come into it only through `plain`: a log is made of lines, and a terminal obeys what it is shown.
+    """
+
+    def __init__(self, metrics: MetricsRegistry) -> None:
+        self._metrics = metrics
+
+    def tell(self, client: str, method: str, path: str, door: str | None, status: int, seconds: float) -> None:
+        """Tell a request for `path`, as the audit log shows it, of the door with the template `door`."""
+        at = door or NO_DOOR
+        method = method if method in _METHODS else NO_DOOR
+        self._metrics.count(
+            "trident_http_requests_total",
+            "Requests that this server answered.",
+            1,
+            method=method,
+            path=at,
+            status=str(status),
+        )
+        self._metrics.observe(
+            "trident_http_request_seconds", "Seconds from a request to the beginning of its answer.", seconds, path=at
+        )
+        if audit.isEnabledFor(logging.INFO):
+            audit.info("%s %s %s: %d in %.1f ms", plain(client), method, path, status, seconds * 1000)
+
+    def tell_no_request(self, client: str, status: int) -> None:
+        """Tell bytes that were no request: the server has answered with this status, and ended the connection."""
+        self.tell(client, NO_DOOR, "-", None, status, 0.0)
+
+
+def plain(text: str | bytes) -> str:
+    r"""Return a client's text as it may stand in a line: printable ASCII without spaces, all else in percent signs.
+
+    >>> plain("/state/a\nb \x1b[2J"), plain(b"/state/a%0Ab")
+    ('/state/a%0Ab%20%1B%5B2J', '/state/a%0Ab')
+    """
+    content = text.encode(errors="replace") if isinstance(text, str) else text
+    return quote(content[:_LONGEST], safe=_PLAIN)
+
+
+def path_shown(raw: bytes, door: str | None) -> str:
+    """Return the path of a request as the audit log shows it: without a key, and of an unknown path only the beginning.
+
+    >>> path_shown(b"/state/counts/dog", "/state/{state}/{key:path}"), path_shown(b"/stat/counts/dog", None)
+    ('/state/counts/...', '/stat/counts/...')
+    """
+    path = plain(raw)
+    parts = path.split("/", 3)
+    secret = door is None or "{key" in door
+    return "/".join([*parts[:3], "..."]) if secret and len(parts) > 3 else path

@@ -1,0 +1,40 @@
+"""What the guards have found out about a request, for its handler."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from starlette.requests import Request
+
+from trident.server.access_rules import Grant
+from trident.server.places import Places
+
+
+@dataclass
+class Visit:
+    """The grant of a request, and its place among the requests in flight."""
+
+    grant: Grant
+    inFlight: Places
+    _give_back: Callable[[], None] | None = None
+
+    @property
+    def holder(self) -> str:
+        """The token of the request, as those know it who share places."""
+        return self.grant.holder
+
+    def enter(self) -> None:
+        """Count the request as in flight. Raises RequestError if too many are."""
+        if self._give_back is None:
+            self._give_back = self.inFlight.demand(self.holder)
+
+    def leave(self) -> None:
+        """Count the request as in flight no more: it has its answer, or waits for what has a count of its own."""
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
+
+
+def visit_of(request: Request) -> Visit:
+    """Return what the guards know of a request."""
+    return cast("Visit", request.scope["trident.visit"])

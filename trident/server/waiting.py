@@ -1,0 +1,109 @@
+"""Requests that wait until this server shows a batch that their client has seen."""
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+from starlette.requests import Request
+
+from trident.server.connection import while_connected
+from trident.server.errors import RequestError
+from trident.server.places import Places
+from trident.server.route_types import InThread
+from trident.server.served import Served
+from trident.server.visit import visit_of
+
+HEADER = "trident-min-txid"
+"""The header of any request that reads: the txids that its answer must at least show, by batch group, in JSON."""
+
+WAITING = 256
+"""The most requests that wait at the same time."""
+
+_LOOK_SECONDS = 0.02
+"""Seconds between two looks at the committed txids, for all requests that wait together."""
+
+
+class Waiting:
+    """The requests of one server that wait for a txid. One look serves all of them, and none holds a thread."""
+
+    def __init__(self, served: Served, in_thread: InThread, shared: bool) -> None:
+        self._served, self._in_thread = served, in_thread
+        self._places = Places("requests that wait for a later batch at most", WAITING, shared=shared)
+        self._waiters: dict[asyncio.Future[None], Mapping[str, int]] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._committed: Mapping[str, int] = {}
+
+    async def reach(self, request: Request, least: Mapping[str, int], timeout: float) -> Mapping[str, int]:
+        """Wait until each group has committed its txid in `least`, and in the request's header; return both together.
+
+        So a client never gets an answer older than one that it had before, whichever server it asks. Raises
+        RequestError after `timeout` seconds, or if the client leaves.
+        """
+        least = _joined(least, _in_header(request))
+        if not least or not self._behind(least, await self._in_thread(lambda: self._served.asOfTxid)):
+            return least
+        visit = visit_of(request)
+        with self._places.taken(visit.holder):
+            visit.leave()  # those who can be answered now must not wait for those who cannot
+            await while_connected(request, self._wait(least, timeout))
+        visit.enter()
+        return least
+
+    async def _wait(self, least: Mapping[str, int], timeout: float) -> None:
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[arrived] = least
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look())
+        try:
+            async with asyncio.timeout(timeout):
+                await arrived
+        except TimeoutError:
+            behind = self._behind(least, self._committed) or least
+            at = ", ".join(
+                f"{group} is at txid {self._committed.get(group)}, not {txid}" for group, txid in behind.items()
+            )
+            raise RequestError(409, "Behind", f"this server is behind what the client has seen: {at}") from None
+        finally:
+            del self._waiters[arrived]
+
+    async def _look(self) -> None:
+        """While requests wait, look from time to time which of them have what they wait for."""
+        try:
+            while self._waiters:
+                try:
+                    self._committed = await self._in_thread(lambda: self._served.asOfTxid)
+                except Exception as error:  # told to each of those who wait
+                    self._end(error)
+                else:
+                    self._end(None)
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._watch = None
+
+    def _end(self, error: Exception | None) -> None:
+        for arrived, least in self._waiters.items():
+            if arrived.done():
+                continue
+            if error is not None:
+                arrived.set_exception(error)
+            elif not self._behind(least, self._committed):
+                arrived.set_result(None)
+
+    @staticmethod
+    def _behind(least: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, int]:
+        """Return the groups that are behind. A group of another topology says nothing here."""
+        return {group: txid for group, txid in least.items() if committed.get(group, txid) < txid}
+
+
+def _in_header(request: Request) -> dict[str, int]:
+    text = request.headers.get(HEADER)
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, int])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestError(400, "InvalidHeader", f"Trident-Min-Txid: expected txids by batch group: {error}") from None
+
+
+def _joined(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    return {group: max(one.get(group, -1), other.get(group, -1)) for group in {**one, **other}} if other else one
