@@ -156,7 +156,9 @@ class SpoutExecutor(Protocol):
     def success(self, txid: int, metadata: Metadata) -> None:
         """Release resources for replays, because every batch up to and including `txid` is committed.
 
-        The call may be repeated after a restart, and must then have no effect.
+        The call may be repeated after a restart, and must then have no effect. A run tells every stream of what was
+        committed before it began: a stream with nothing in the last batch gets that batch's `txid`, and as `metadata`
+        its own last batch's, if `plans_ahead`. So a queue acknowledges messages whose acknowledgement was lost.
         """
         return
 

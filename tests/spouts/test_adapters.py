@@ -56,6 +56,26 @@ class Numbers(BatchSpout):
         self.calls.append("close")
 
 
+def test_an_ack_of_a_batch_that_raises_is_made_again_with_the_next_batch() -> None:
+    class Deaf(Numbers):
+        tries = 0
+
+        def ack(self, batchId: int) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError("cut")
+            super().ack(batchId)
+
+    spout = Deaf({1: [1], 2: [2]})
+    executor = as_spout(spout).open()
+    first = executor.plan(TransactionAttempt(1, 0), None, 0.0)
+    second = executor.plan(TransactionAttempt(2, 0), first, 0.0)
+    with pytest.raises(UserFunctionError, match="cut"):
+        executor.success(1, first)
+    executor.success(2, second)
+    assert [call for call in spout.calls if "ack" in call] == ["ack 1", "ack 2"]
+
+
 def test_a_batch_spout_is_asked_once_a_batch_and_acked_in_order() -> None:
     spout = Numbers({1: [1], 2: [2, 3]})
     executor = as_spout(spout).open()

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyConditionError
-from trident.log.group_records import BatchPlan
+from trident.log.group_records import BatchPlan, Positions
 from trident.plan.hints import Hints
 from trident.run import events as on
 from trident.run.attempt_runs import AttemptRuns
@@ -353,10 +353,10 @@ class GroupRun:
         try:
             reach("success.before")
             plan = self._plans.pop(txid, None)
+            earlier: Positions = {}
             if plan is None:  # an earlier run froze it
-                batch = context.log.batch(context.name, txid)
-                plan = batch.plan if batch else {}
-            context.sources.success(txid, plan)
+                plan, earlier = self._plan_of(txid), self._told_before(txid)
+            context.sources.success(txid, plan, earlier)
             reach("success.after")
             self._trimming.trim_if_due(self.committed)
             # Posted after the trim, because the coordinator begins the next commit only after this event: near
@@ -365,6 +365,24 @@ class GroupRun:
             self.post(on.Succeeded(txid))
         except BaseException as error:
             self.post(on.Broken(error))
+
+    def _plan_of(self, txid: int) -> BatchPlan:
+        """Return the plan of a frozen batch, from the log."""
+        batch = self._context.log.batch(self._context.name, txid)
+        return batch.plan if batch else {}
+
+    def _told_before(self, txid: int) -> Positions:
+        """Return the positions of streams of which everything was committed when this run began.
+
+        Only the first report of a run has them, that of the last batch which was committed before. Streams in waiting
+        batches hear of those (guard "outcomes, every stream").
+        """
+        history = self._context.history
+        if txid != history.committed:
+            return {}
+        plans = [self._plan_of(later) for later in history.frozen]
+        waiting = {stream for plan in plans for stream, metadata in plan.items() if metadata is not None}
+        return {stream: position for stream, position in history.positions.items() if stream not in waiting}
 
     # --- actions: waiting and ending -----------------------------------------------------------------------------
 

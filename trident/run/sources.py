@@ -193,16 +193,20 @@ class Sources:
                     self._logger.warning("spout %r failed in read_so_far()", stream, exc_info=True)
         return {stream: amount for stream, amount in measured.items() if amount is not None}
 
-    def success(self, txid: int, plan: BatchPlan) -> None:
+    def success(self, txid: int, plan: BatchPlan, earlier: Positions) -> None:
         """Tell the spouts that all batches up to `txid` are committed.
+
+        `earlier`: the positions of streams that have nothing in this batch, and of which all batches are committed. An
+        executor that plans ahead has its last batch's metadata as its position, and is told of that: its source may
+        wait for an acknowledgement that the last run could not send.
 
         If a spout raises here, or does not return within its limit, that is logged: the spout will hear of a
         later batch.
         """
         calls = [
-            self._tell(stream, executor.success, txid, plan[stream])
+            self._tell(stream, executor.success, txid, metadata)
             for stream, executor in self._executors.items()
-            if plan.get(stream) is not None
+            if (metadata := _last(plan.get(stream), earlier.get(stream), executor)) is not None
         ]
         for call in calls:
             call.exception()
@@ -275,6 +279,11 @@ def _plan(executor: SpoutExecutor, *arguments: Any) -> tuple[Metadata, str | Non
     if metadata is None and isinstance(executor, WaitingExecutor):
         return None, executor.waits_for()
     return metadata, None
+
+
+def _last(metadata: Metadata, earlier: Metadata, executor: SpoutExecutor) -> Metadata:
+    """Return the metadata of a stream's last committed batch; None if there is none to be told of."""
+    return earlier if metadata is None and executor.plans_ahead else metadata
 
 
 def _check_plan(stream: str, executor: SpoutExecutor) -> None:

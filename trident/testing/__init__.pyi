@@ -1,6 +1,8 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident.testing.clock import ManualClock as ManualClock
+from trident.testing.contracts.queues import MessageQueue as MessageQueue
+from trident.testing.contracts.queues import QueueContract as QueueContract
 from trident.testing.contracts.sources import ChangingSource as ChangingSource
 from trident.testing.contracts.sources import SourceContract as SourceContract
 from trident.testing.contracts.spouts import SpoutContract as SpoutContract

@@ -32,6 +32,8 @@ class BatchExecutor(SpoutExecutor):
         self._name = name or type(spout).__name__
         self._schema = schema
         self._kept: dict[int, Emission] = {}
+        self._untold: set[int] = set()
+        """The committed batches of which the spout has not heard yet, because an `ack` raised."""
         self._source = source
         if source is not None:
             claim(source, self._name)
@@ -59,9 +61,11 @@ class BatchExecutor(SpoutExecutor):
 
     def success(self, txid: int, metadata: Metadata) -> None:
         number = _number(metadata)
-        for done in sorted({number, *(earlier for earlier in self._kept if earlier < number)}):
-            self._kept.pop(done, None)
+        self._untold |= {number, *(earlier for earlier in self._kept if earlier < number)}
+        self._kept = {later: emission for later, emission in self._kept.items() if later > number}
+        for done in sorted(self._untold):
             call(self._spout, "ack", done)
+            self._untold.discard(done)
 
     def close(self) -> None:
         self._kept.clear()

@@ -21,8 +21,9 @@ class Collector:
     def emit(self, values: Any, messageId: MessageId | None = None, stream: str | None = None) -> None:
         """Emit a message: a tuple of its fields, a dict or Row, or the value of the only field.
 
-        If the spout declares several streams, one message may have a tuple on each of them: emit these under one id, in
-        the call of ``nextTuple`` in which the message was delivered. It is acknowledged once all of them are durable.
+        One message may have several tuples, also on several streams: emit them under one id, in the call of
+        ``nextTuple`` in which the message was delivered. It is acknowledged once all of them are durable. Tuples that
+        are equal in all fields count once, since a queue may deliver a message twice within one call.
 
         Parameters
         ----------

@@ -7,8 +7,9 @@ from typing import Any
 from trident.base.errors import SpoutContractError
 from trident.base.short_texts import typed_brief
 from trident_spouts.messages.collector import size_of
-from trident_spouts.messages.named_streams import DEFAULT, Streams, number_of
+from trident_spouts.messages.named_streams import Streams, number_of
 from trident_spouts.messages.seen_messages import MessageId
+from trident_spouts.rows import table_of
 
 
 @dataclass(slots=True)
@@ -42,11 +43,14 @@ class Emitted:
 
     def __init__(self, name: str, tracked: bool | None, streams: Streams, most: int, known: Known) -> None:
         self._name, self._tracked, self._most, self._known = name, tracked, most, known
-        self._names = [stream for stream, _ in streams] or [DEFAULT]
+        self._names = [stream for stream, _ in streams]
+        self._fields = [fields for _, fields in streams]
         self._own: dict[MessageId, Message] = {}
         self.messages: list[Message] = []
         self.again: dict[MessageId, int] = {}
         """Messages that earlier batches hold, each with the number of its batch."""
+        self.repeated: MessageId | None = None
+        """The last message that had an equal tuple on the same stream already."""
         self.calls = 0
         """The number of emitted tuples, including those that are left out."""
 
@@ -61,9 +65,23 @@ class Emitted:
             if message in self._known.seen:
                 self.again[message] = self._known.seen[message]
                 return
-            if message in self._own and any(at == number for at, _ in self._own[message].tuples):
-                return  # delivered twice within the call: a message has one tuple on a stream
+            if message in self._own and self._is_repeated(self._own[message], number, values):
+                self.repeated = message
+                return
         self._of(message).add(number, values)
+
+    def _is_repeated(self, message: Message, number: int, values: Any) -> bool:
+        """Return whether a message has an equal tuple on the stream: then it was delivered twice within the call.
+
+        Tuples that differ are parts of one message, and all of them count.
+        """
+        same = [values for at, values in message.tuples if at == number]
+        return bool(same) and self._text(number, values) in [self._text(number, other) for other in same]
+
+    def _text(self, number: int, values: Any) -> str:
+        """Return a tuple's values as a text that only equal tuples have, in whatever form they were emitted."""
+        where = f"{self._name}.nextTuple, stream {self._names[number]!r}"
+        return repr(table_of([values], self._fields[number], where).to_pylist())
 
     def _of(self, message: MessageId | None) -> Message:
         """Return the message with this id; create it if this call has not emitted it yet."""

@@ -14,7 +14,8 @@ from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.messages.collector import Collector
 from trident_spouts.messages.emitted import Emitted, Known, Message
-from trident_spouts.messages.named_streams import named_streams, streams_table
+from trident_spouts.messages.named_streams import DEFAULT, named_streams, streams_table
+from trident_spouts.messages.outcomes import Outcomes
 from trident_spouts.messages.rich_spout import RichSpout, check_limits
 from trident_spouts.messages.seen_messages import MessageId, SeenMessages, seen_in
 from trident_spouts.rows import table_of
@@ -24,8 +25,10 @@ from trident_spouts.waiting import waits_of
 
 logger = logging.getLogger("trident.spouts")
 
-ACKS = 5
-"""The number of times that an `ack` is called which raises."""
+_REPEATED = (
+    "%s.nextTuple emitted one tuple twice under the id %r in one call: it counts once, as a message that was delivered "
+    "twice. If a message holds equal tuples, emit them as a list, and each(...) over it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,12 @@ class MessageExecutor(SpoutExecutor):
         """Messages that the last call of ``nextTuple`` emitted beyond its batch."""
         self._late: dict[int, list[MessageId]] = {}
         """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
-        self._unacknowledged: dict[MessageId, int] = {}
-        """Messages whose `ack` raised, each with the number of times that it was called."""
+        self._outcomes = Outcomes(spout, self._name)
         self._begun: int | None = None
         """The number of the last batch that was frozen before this run; None before the first plan."""
         self._committed = 0
         """The greatest batch number that is known to be committed."""
-        self._opened = self._active = False
+        self._opened = self._active = self._told_of_repeats = False
         self._waits: str | None = None
         """What the last plan without messages waits for, if the queue may have some."""
         self._wanted = True
@@ -101,8 +103,7 @@ class MessageExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         self._waits = None
-        for message in list(self._unacknowledged):
-            self._ack(message)
+        self._outcomes.tell_again()
         seen = seen_in(previous, self._name)
         number = seen.number + 1
         if self._begun is None:
@@ -188,11 +189,15 @@ class MessageExecutor(SpoutExecutor):
 
     def _ask(self, known: Known) -> bool:
         """Call ``nextTuple`` once, and keep its messages. Return whether it emitted any, including known messages."""
-        emitted = Emitted(self._name, _tracks(self._spout), self._streams, self._spout.maxOverflow, known)
+        streams = self._streams or ((DEFAULT, self._schema),)
+        emitted = Emitted(self._name, _tracks(self._spout), streams, self._spout.maxOverflow, known)
         try:
             call(self._spout, "nextTuple", Collector(emitted.take))
         finally:
             self._overflow += emitted.messages
+        if emitted.repeated is not None and not self._told_of_repeats:
+            self._told_of_repeats = True
+            logger.warning(_REPEATED, self._name, emitted.repeated)
         self._acknowledge_again(emitted.again)
         return emitted.calls > 0
 
@@ -211,7 +216,7 @@ class MessageExecutor(SpoutExecutor):
             self._in_flight.update(messages)
             return _Batch(tuple(messages), ArrowEmission(table))
         for message in messages:
-            self._ack(message)
+            self._outcomes.ack(message)
         return _Batch((), ArrowEmission(table))
 
     def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
@@ -221,7 +226,7 @@ class MessageExecutor(SpoutExecutor):
         """
         for message, number in again.items():
             if number <= self._committed:
-                self._ack(message)
+                self._outcomes.ack(message)
             else:
                 self._late.setdefault(number, []).append(message)
 
@@ -238,10 +243,10 @@ class MessageExecutor(SpoutExecutor):
             batch = self._batches.pop(done)
             self._in_flight.difference_update(batch.messages)
             for message in batch.messages:
-                self._ack(message)
+                self._outcomes.ack(message)
         for done in [late for late in sorted(self._late) if late <= number]:
             for message in self._late.pop(done):
-                self._ack(message)
+                self._outcomes.ack(message)
 
     def fail(self, attempt: TransactionAttempt) -> None:
         self.fail_with_reason(attempt, "the batch failed")
@@ -269,25 +274,7 @@ class MessageExecutor(SpoutExecutor):
     def _fail(self, messages: Iterable[MessageId], reason: str) -> None:
         """Ask the source to deliver messages again, if they are tracked."""
         for message in messages if self._tracked else ():
-            self._tell("fail", message, reason)
-
-    def _ack(self, message: MessageId) -> None:
-        """Acknowledge a message. If that fails, try again at the next plans, a few times."""
-        calls = self._unacknowledged.pop(message, 0) + 1
-        if not self._tell("ack", message) and calls < ACKS:
-            self._unacknowledged[message] = calls
-
-    def _tell(self, method: str, message: MessageId, *arguments: str) -> bool:
-        """Call `ack` or `fail`, and return whether it succeeded.
-
-        An error is only logged, so that the other messages are acknowledged or failed, too.
-        """
-        try:
-            call(self._spout, method, message, *arguments)
-        except Exception as error:
-            logger.warning("%s failed in %s(%r): %s", self._name, method, message, error)
-            return False
-        return True
+            self._outcomes.fail(message, reason)
 
 
 def _tracks(spout: RichSpout) -> bool | None:

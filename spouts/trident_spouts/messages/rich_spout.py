@@ -105,7 +105,10 @@ class RichSpout(MayWait, ABC):
         """
 
     def ack(self, messageId: MessageId) -> None:  # noqa: B027
-        """Acknowledge a message of this run, whose batch is committed. If this method raises, it is called again."""
+        """Acknowledge a message that this run was given, and that a committed batch holds.
+
+        If this method raises, it is called again later, as long as the run lasts; so is ``fail``.
+        """
 
     def fail(self, messageId: MessageId, reason: str) -> None:  # noqa: B027
         """Arrange that a message is delivered again, because its batch failed."""

@@ -19,7 +19,7 @@ class RabbitSpout(RichSpout):
 
     outputFields = "word string"
     maxRows = 12
-    remember = PREFETCH  # of so many messages at most the server may not have heard the ack
+    prefetch = remember = PREFETCH  # of so many messages at most the server may not have heard the ack
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -33,8 +33,14 @@ class RabbitSpout(RichSpout):
             self._tags.clear()  # they belong to the former channel; the server delivers what they named again
             parameters = pika.ConnectionParameters("127.0.0.1", self._port, heartbeat=0, socket_timeout=5)
             self._channel = pika.BlockingConnection(parameters).channel()
-            self._channel.basic_qos(prefetch_count=PREFETCH)
+            self._channel.basic_qos(prefetch_count=self.prefetch)
         return self._channel
+
+    @property
+    def handed_out(self) -> int:
+        """The number of messages that the server has handed out on the open channel and not heard of."""
+        channel = getattr(self, "_channel", None)
+        return sum(map(len, list(self._tags.values()))) if channel is not None and channel.is_open else 0
 
     def nextTuple(self, collector: Collector) -> None:
         delivered, properties, body = self._next_delivery()

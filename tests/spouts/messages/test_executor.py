@@ -171,6 +171,50 @@ def test_a_message_whose_ack_was_lost_is_left_out_and_acknowledged_once_more() -
     assert queue.acked == [1, 1] and queue.taken == {}
 
 
+def emitting(*words: Any, fields: str = "word string") -> tuple[MessageExecutor, list[Any]]:
+    """A spout that emits these values under one id in one call, and the ids that it acknowledges."""
+
+    class Emits(RichSpout):
+        outputFields = fields
+        left = list(words)
+
+        def nextTuple(self, collector: Collector) -> None:
+            for values in self.left:
+                collector.emit(values, messageId="m")
+            self.left = []
+
+        def ack(self, messageId: Any) -> None:
+            acked.append(messageId)
+
+    acked: list[Any] = []
+    return opened(Emits()), acked
+
+
+def test_different_tuples_of_a_message_all_count_and_it_has_one_ack(caplog: pytest.LogCaptureFixture) -> None:
+    executor, acked = emitting("tea", "milk", "tea", "sugar")
+    plan = planned(executor, 1, None)
+    assert rows(executor, 1, plan) == ["tea", "milk", "sugar"]
+    assert "nextTuple emitted one tuple twice under the id 'm' in one call: it counts once" in caplog.text
+    executor.success(1, plan)
+    assert acked == ["m"]
+
+
+def test_tuples_are_compared_as_their_fields_have_them() -> None:
+    nan = float("nan")
+    same: list[Any] = [(1, nan, [1.0]), {"d": nan, "n": 1, "l": [1.0]}, {"n": 1, "l": (1.0,), "d": nan}]
+    different: list[Any] = [
+        (1, 0.0, None),
+        (1, -0.0, None),
+        (1, None, None),
+        (1, None, []),
+        (1, 0.1 + 0.2, []),
+        (1, 0.3, []),
+    ]
+    executor, _ = emitting(*same, *different, *different, fields="n long, d double, l array<double>")
+    table = executor.emit(TransactionAttempt(1, 0, 1), planned(executor, 1, None)).arrow()
+    assert table.num_rows == 1 + len(different)
+
+
 def test_only_the_newest_acknowledged_ids_are_kept_and_all_that_wait() -> None:
     seen = SeenMessages().then([1, 2, 3], 0, 2).then([4], 0, 2)
     assert dict(seen) == {1: 1, 2: 1, 3: 1, 4: 2}
@@ -210,26 +254,48 @@ def test_a_value_of_another_type_names_the_spout_and_its_messages_come_again() -
     assert [message for message, _ in queue.failed] == [1]
 
 
-def test_an_ack_that_raises_is_logged_and_tried_again_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("method", ["ack", "fail"])
+def test_an_outcome_that_raises_is_told_again_with_growing_pauses(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     class Breaks(QueueSpout):
         tries = 0
 
-        def ack(self, messageId: Any) -> None:
+        def _deaf(self, messageId: Any) -> None:
             if messageId == 1:
                 self.tries += 1
-                raise OSError("cut")
+                if self.tries <= 12:
+                    raise OSError("cut")
+
+        def ack(self, messageId: Any) -> None:
+            self._deaf(messageId)
             super().ack(messageId)
 
+        def fail(self, messageId: Any, reason: str) -> None:
+            self._deaf(messageId)
+            super().fail(messageId, reason)
+
+    clock = [0.0]
+    monkeypatch.setattr("trident_spouts.messages.outcomes.monotonic", lambda: clock[0])
     queue = Queue({1: "a", 2: "b"})
     spout = Breaks(queue)
     executor = opened(spout)
     plan = planned(executor, 1, None)
-    executor.success(1, plan)
-    assert queue.acked == [2] and spout.tries == 1
-    assert "Breaks failed in ack(1)" in caplog.text and "OSError: cut" in caplog.text
-    for _ in range(9):
-        assert planned(executor, 2, plan) is None
-    assert spout.tries == 5
+    if method == "ack":
+        executor.success(1, plan)
+    else:
+        executor.fail_with_reason(TransactionAttempt(1, 0, 1), "no")
+    assert spout.tries == 1 and queue.taken == {1: "a"}
+    assert f"Breaks failed in {method}(1)" in caplog.text and "OSError: cut" in caplog.text
+    queue.waiting.clear()
+    tries = []
+    for second in range(240):
+        clock[0] = float(second)
+        planned(executor, 2, plan if method == "ack" else None)
+        tries.append(spout.tries)
+    assert tries[:3] == [2, 3, 4] and tries[60] == 11 and tries[-1] == 13
+    told = queue.acked if method == "ack" else [message for message, _ in queue.failed]
+    assert sorted(told)[0] == 1, "the queue has heard of it at last"
 
 
 @pytest.mark.parametrize(

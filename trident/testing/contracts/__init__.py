@@ -13,6 +13,4 @@ except ImportError as error:
 
 # pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
 # they compared.
-pytest.register_assert_rewrite(
-    "trident.testing.contracts.sources", "trident.testing.contracts.spouts", "trident.testing.contracts.stores"
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{contract}" for contract in ("queues", "sources", "spouts", "stores")))

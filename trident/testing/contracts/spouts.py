@@ -282,6 +282,28 @@ class SpoutContract:
                 batch(executor, len(steps) + 1, position, epoch, patient=False)
         check_rows([step.rows for step in steps], expected)
 
+    def test_every_row_comes_once_beside_another_stream(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """Between two of its batches there are two of another stream in the group, and a restart.
+
+        A run tells a spout that plans ahead of all that was committed before it: with the last txid, which is another
+        stream's, and the metadata of the spout's own last batch.
+        """
+        self._skip_without_promise(make_spout)
+        steps: list[Step] = []
+        position: Metadata = None
+        for txid in range(1, 3 * MOST_BATCHES, 3):
+            with closing(as_spout(make_spout()).open()) as executor:
+                early = txid % 2 == 0  # the report may come before the first plan, or after it
+                step = None if early else batch(executor, txid, position)
+                if steps and executor.plans_ahead:
+                    executor.success(txid - 1, position)
+                step = batch(executor, txid, position) if early else step
+                if step is None:
+                    break
+                steps.append(step)
+                position = step.position
+        check_rows([step.rows for step in steps], expected)
+
     def test_a_transactional_batch_is_the_same_after_a_restart(
         self, make_spout: MakeSpout, expected: list[Step]
     ) -> None:

@@ -1,0 +1,57 @@
+"""The calls of `ack` and `fail` that tell a queue what became of its messages."""
+
+import logging
+from time import monotonic
+from typing import Any
+
+from trident_spouts.messages.seen_messages import MessageId
+from trident_spouts.user_calls import call
+
+logger = logging.getLogger("trident.spouts")
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 60.0
+"""The pauses (seconds) between the calls of an `ack` or a `fail` that raises."""
+
+
+class Outcomes:
+    """Tells a spout of its messages' outcomes, each until the call returns.
+
+    A queue that hands out a limited number of messages gives no more of them while it waits for an `ack` or a `fail`.
+    So a call that raises is made again with later plans, as long as the run lasts.
+    """
+
+    def __init__(self, spout: Any, name: str) -> None:
+        self._spout, self._name = spout, name
+        self._untold: dict[MessageId, tuple[str, ...]] = {}
+        """The messages whose call raised, each with the method and the arguments behind the id."""
+        self._pause = 0.0
+        self._next = 0.0
+        """The time at which the calls that raised are made again."""
+
+    def ack(self, message: MessageId) -> None:
+        """Tell the queue that a message is durable."""
+        self._tell(message, "ack")
+
+    def fail(self, message: MessageId, reason: str) -> None:
+        """Ask the queue to deliver a message again."""
+        self._tell(message, "fail", reason)
+
+    def tell_again(self) -> None:
+        """Make the calls again that raised, if their pause is over."""
+        if not self._untold or monotonic() < self._next:
+            return
+        for message, (method, *arguments) in list(self._untold.items()):
+            self._tell(message, method, *arguments)
+        self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE) if self._untold else 0.0
+        self._next = monotonic() + self._pause
+
+    def _tell(self, message: MessageId, method: str, *arguments: str) -> None:
+        self._untold.pop(message, None)
+        try:
+            call(self._spout, method, message, *arguments)
+        except Exception as error:  # the other messages are to be told of, too
+            logger.warning(
+                "%s failed in %s(%r), which is called again with a later batch: %s", self._name, method, message, error
+            )
+            self._untold[message] = (method, *arguments)
