@@ -86,3 +86,54 @@ def test_what_cannot_be_counted_is_refused_in_its_line() -> None:
     stream.countMetric("sold_total")
     with pytest.raises(TopologyError, match=r"countMetric\.sold_total"):
         stream.countMetric("sold_total")
+
+
+def test_names_that_prometheus_takes_for_one_are_refused_in_the_line_of_the_second() -> None:
+    stream = sales(TridentTopology())
+    stream.countMetric("sold", by="n")
+    with pytest.raises(TopologyError, match=r"'sold_total': for Prometheus it is the same as 'sold' of sales/1"):
+        stream.countMetric("sold_total")
+    with pytest.raises(TopologyError, match=r"it has the labels \(shop\) here, and \(\) in sales/1"):
+        stream.countMetric("sold", labels="shop")
+
+
+def test_a_metric_that_is_refused_does_not_stop_a_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    topology = TridentTopology()
+    sales(topology).countMetric("sold_total", labels="shop").countMetric("pieces_total", by="n")
+    with start_local(topology, name="t", checkpointLocation=tmp_path, active=False) as running:
+        running.metrics.set("sold_total", "A gauge of the user's.", 1)
+        running.metrics.count("pieces_total", "A counter of the user's.", 1)
+        running.activate()
+        running.processAllAvailable(timeout=20)
+        assert running.asOfTxid == {"sales": 3}
+    told = [
+        record.getMessage() for record in caplog.records if "nothing is counted from here on" in record.getMessage()
+    ]
+    assert len(told) == 2 and "is a gauge, and was used as a counter" in told[0]
+
+
+def test_nan_and_mixed_numbers_are_no_reason_to_stop(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    numbers = FixedBatchSpout("d double, e decimal(5,2)", [[(float("nan"), 1), (1.5, 2)], [(2.0, None)]])
+    stream = topology.newStream("sales", numbers)
+    stream.countMetric("sold_total", by="e").countMetric("nan_total", by="d")
+    with start_local(topology, name="t", checkpointLocation=tmp_path, active=False) as running:
+        running.metrics.count("sold_total", "Of the user's own.", 0.5, topology="t", group="sales")
+        running.activate()
+        running.processAllAvailable(timeout=20)
+        metrics = running.metrics
+    assert metrics.value("sold_total", topology="t", group="sales") == 3.5
+    assert metrics.value("nan_total", topology="t", group="sales") == 2.0
+
+
+def test_a_label_with_many_values_has_a_cap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident.base.metrics.MOST_SERIES", 5)
+    topology = TridentTopology()
+    batches = [[(f"shop {n}", n) for n in range(20)], [("shop 1", 100), ("shop 19", 100)]]
+    sales(topology, batches).countMetric("sold_total", labels="shop", by="n")
+    metrics = run(topology, tmp_path)
+    series = {dict(labels)["shop"]: value for labels, value in _series(metrics, "sold_total")}
+    assert len(series) == 6 and sum(series.values()) == 190 + 200
+    assert len([record for record in caplog.records if "Choose labels with few values" in record.getMessage()]) == 1

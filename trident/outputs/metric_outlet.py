@@ -27,6 +27,7 @@ class MetricOutlet:
         read: Callable[[Result], Iterable[pa.Table]],
     ) -> None:
         self._sink, self._metrics, self._labels, self._read = sink, metrics, dict(labels), read
+        self._refused = False
         self._added = 0
         """The last txid that was added. Batches are committed in the order of their txids."""
 
@@ -38,7 +39,7 @@ class MetricOutlet:
         tuples = [row for table in self._read(result) for row in table.to_pylist()]
         for row in tuples:
             number = row.pop(self._sink.number) or 0
-            if number < 0:  # a batch must not fail for a metric
+            if not number >= 0:  # negative, or NaN
                 logger.warning(
                     "%s: batch %d adds %s to %s%s; a counter only grows, so it is left out",
                     self._sink.step,
@@ -48,9 +49,18 @@ class MetricOutlet:
                     row or "",
                 )
                 continue
-            labels = {name: _text(value) for name, value in row.items()}
-            self._metrics.count(self._sink.metric, self._sink.help, number, **labels, **self._labels)
+            self._count(number, {name: _text(value) for name, value in row.items()})
         self._added = txid
+
+    def _count(self, number: float, labels: dict[str, str]) -> None:
+        """Add a number. If the registry refuses it, say so once: a batch must not fail for a metric."""
+        number = number if isinstance(number, int) else float(number)  # a decimal and a float cannot be added
+        try:
+            self._metrics.count(self._sink.metric, self._sink.help, number, **labels, **self._labels)
+        except ValueError as error:
+            if not self._refused:
+                self._refused = True
+                logger.warning("%s: nothing is counted from here on: %s", self._sink.step, error)
 
 
 def _text(value: object) -> str:

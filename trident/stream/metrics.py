@@ -1,11 +1,13 @@
 """The verb that counts tuples in the run's metrics: countMetric."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pyspark.sql import types as spark
 
 from trident.base.errors import TypeDeclarationError
+from trident.base.metrics import MetricKind, names_exposed
 from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
@@ -79,6 +81,7 @@ class MetricVerbs(StreamBase[StreamT]):
                     f"field {name!r} cannot be a label: expected a letter, then letters, digits and '_', and not "
                     f"{' or '.join(_OURS)}, which every metric has; rename it with rename({name!r}, ...)"
                 )
+        self._check_other_metrics(metric, fields, step)
         name = output_name(self, f"countMetric.{metric}", None, step)
         call = (Count(), _NUMBER) if by is None else (_number(self, by, step), Sum(), _NUMBER)
         members, _ = read_members(self, "batch", call, None, None, None)
@@ -86,6 +89,25 @@ class MetricVerbs(StreamBase[StreamT]):
         node = nodes.CountMetric(counted._node, name, metric, help, _NUMBER, **step.gives(counted.schema))
         self._register.add(self._label, node)
         return cast("StreamT", self)
+
+    def _check_other_metrics(self, metric: str, labels: Sequence[str], step: Step) -> None:
+        """Refuse a metric that Prometheus takes for another one, and one that has other labels elsewhere."""
+        exposed = names_exposed(metric, MetricKind.COUNTER)
+        for other in self._register.sinks.values():
+            if not isinstance(other, nodes.CountMetric):
+                continue
+            where = f"{other.step} ({other.site.location})"
+            if other.metric != metric and exposed & names_exposed(other.metric, MetricKind.COUNTER):
+                raise step.wrong(
+                    f"metric={metric!r}: for Prometheus it is the same as {other.metric!r} of {where}, because a "
+                    f"counter's name gets '_total' there; take another name"
+                )
+            theirs = [name for name in other.schema.fieldNames() if name != other.number]
+            if other.metric == metric and sorted(theirs) != sorted(labels):
+                raise step.wrong(
+                    f"metric={metric!r}: it has the labels ({', '.join(labels)}) here, and ({', '.join(theirs)}) in "
+                    f"{where}; a metric has the same labels everywhere, so take another name"
+                )
 
 
 def _number(stream: StreamBase[Any], field: object, step: Step) -> str:
