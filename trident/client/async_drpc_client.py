@@ -43,12 +43,13 @@ class AsyncServedChanges(AsyncIterator[Change]):
                 async with self._http.stream(**conversation.stream(reader)) as response:
                     if response.status_code != 200:
                         await response.aread()
-                    if (error := conversation.outcome(response)) is None:
+                    if (error := conversation.outcome(response, {})) is None:
                         connected, events = True, EventReader()
                         async for line in response.aiter_lines():
                             if (event := events.take(line)) is None:
                                 continue
                             if (change := reader.take(event)) is not None:
+                                conversation.note_change(response, change)
                                 yield change
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
@@ -220,7 +221,7 @@ class AsyncDRPCClient:
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             else:
-                if (error := conversation.outcome(response)) is None:
+                if (error := conversation.outcome(response, request.least)) is None:
                     return response
             await asyncio.sleep(patience.next(error))
 

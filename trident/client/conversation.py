@@ -1,13 +1,14 @@
 """A client's conversation with a server, without network code: its requests, what it has seen, and when to retry."""
 
+import json
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from trident.base.durations import Duration, read_limit
-from trident.base.errors import MissingPackageError, ServerUnavailableError, TopologyError
+from trident.base.errors import MissingPackageError, ServerError, ServerUnavailableError, TopologyError
 from trident.base.secrets import read_secret
 from trident.client.answers import (
     ARROW,
@@ -19,7 +20,7 @@ from trident.client.answers import (
     json_body,
     read_table,
 )
-from trident.client.changes import QUIET_SECONDS, ChangesReader
+from trident.client.changes import QUIET_SECONDS, Change, ChangesReader
 
 TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
@@ -32,24 +33,25 @@ _HEADERS = {"content-type": "application/json", "accept": ARROW}
 class Request(NamedTuple):
     """A request: what is sent, and for how many seconds the client waits for the answer.
 
-    `body` is called for each send, since the body states the txids that the client has seen by then.
+    `least` are the txids that the answer must at least show.
     """
 
     method: str
     path: str
     limit: float
-    body: Callable[[], bytes] | None = None
+    least: Mapping[str, int]
+    body: Callable[[Mapping[str, int]], bytes] | None = None
     query: Mapping[str, str] | None = None
 
     def sent(self) -> dict[str, Any]:
         """Return the arguments of httpx's ``request``."""
-        content = None if self.body is None else self.body()
+        content = None if self.body is None else self.body(self.least)
         return {
             "method": self.method,
             "url": self.path,
             "content": content,
             "params": self.query,
-            "headers": _HEADERS,
+            "headers": _HEADERS | _least_header(self.least),
             "timeout": self.limit + _NETWORK_SECS,
         }
 
@@ -87,16 +89,16 @@ class Conversation:
         asked = read_limit("timeout", timeout)
         limit = self._timeout if asked is None else asked
         path = f"/drpc/{quote(function, safe='')}"
-        return Request("POST", path, limit, lambda: call_body(args, named, limit, self._session.least))
+        return self._request("POST", path, limit, lambda least: call_body(args, named, limit, least))
 
     def keys(self, state: str, keys: Iterable[Any]) -> Request:
         """Return the request for the values of some keys of a state."""
         listed = [list(key) if isinstance(key, tuple) else key for key in keys]
 
-        def body() -> bytes:
-            return json_body({"keys": listed, "minTxid": self._session.least})
+        def body(least: Mapping[str, int]) -> bytes:
+            return json_body({"keys": listed, "minTxid": least})
 
-        return Request("POST", f"/state/{quote(state, safe='')}", self._timeout, body)
+        return self._request("POST", f"/state/{quote(state, safe='')}", self._timeout, body)
 
     def top(self, state: str, n: int, by: str | None) -> Request:
         """Return the request for the entries with the greatest values."""
@@ -107,20 +109,42 @@ class Conversation:
         return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))
 
     def _entries(self, state: str, query: Mapping[str, str]) -> Request:
-        return Request("GET", f"/state/{quote(state, safe='')}", self._timeout, None, query)
+        return self._request("GET", f"/state/{quote(state, safe='')}", self._timeout, None, query)
 
     def functions(self) -> Request:
         """Return the request for the list of functions."""
-        return Request("GET", "/drpc", self._timeout)
+        return self._request("GET", "/drpc", self._timeout)
 
     def states(self) -> Request:
         """Return the request for the list of states."""
-        return Request("GET", "/state", self._timeout)
+        return self._request("GET", "/state", self._timeout)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        limit: float,
+        body: Callable[[Mapping[str, int]], bytes] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Request:
+        return Request(method, path, limit, self._session.least, body, query)
 
     def stream(self, reader: ChangesReader) -> dict[str, Any]:
-        """Return the arguments of httpx's ``stream`` for the changes of a state."""
-        timeout = self.httpx.Timeout(_NETWORK_SECS, read=QUIET_SECONDS)
-        return {**reader.sent(), "timeout": timeout}
+        """Return the arguments of httpx's ``stream`` for the changes of a state.
+
+        A reader that continues at a place of its own gets what follows it. One that begins now begins with a batch that
+        is no older than what this client has seen.
+        """
+        timeout = self.httpx.Timeout(_NETWORK_SECS + self._timeout, connect=_NETWORK_SECS, read=QUIET_SECONDS)
+        sent = reader.sent()
+        least = self._session.least if reader.position is None else {}
+        return {**sent, "headers": sent["headers"] | _least_header(least), "timeout": timeout}
+
+    def note_change(self, response: Any, change: Change) -> None:
+        """Note a change that a feed gave. Later answers will show at least its batch."""
+        group = response.headers.get("trident-group")
+        if group is not None:
+            self._session.note({unquote(group): change.txid})
 
     def patience(self) -> "Patience":
         """Return the pauses to make while a server does not answer, within the client's time limit."""
@@ -134,13 +158,16 @@ class Conversation:
         self._session.note(rows.txids)
         return rows
 
-    def outcome(self, response: Any) -> Exception | None:
+    def outcome(self, response: Any, least: Mapping[str, int]) -> Exception | None:
         """Return None for an answer, or the error of a response after which to retry; raise any other error.
 
-        Reads change nothing, so it is safe to send them again.
+        Reads change nothing, so it is safe to send them again. An answer that shows less than `least` is none: a server
+        of an earlier version does not know that it should wait.
         """
         if response.status_code == 200:
-            return None
+            shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))
+            behind = {group: txid for group, txid in least.items() if shown.get(group, txid) < txid}
+            return ServerError(f"{self.url}: Behind: it shows {shown}, and not {behind}") if behind else None
         error = error_of(response.status_code, response.content, self.url)
         if response.status_code not in (*SAFE_STATUSES, 409):
             raise error
@@ -149,6 +176,11 @@ class Conversation:
     def no_answer(self, error: Exception) -> ServerUnavailableError:
         """Return the error for a request that did not reach the server, or was not answered."""
         return ServerUnavailableError(f"{self.url} does not answer: {error}")
+
+
+def _least_header(least: Mapping[str, int]) -> dict[str, str]:
+    # ASCII: the names of batch groups may have any letters.
+    return {"trident-min-txid": json.dumps(dict(least))} if least else {}
 
 
 def _tls_context(ca: str | None, cert: tuple[str, str] | None) -> ssl.SSLContext:

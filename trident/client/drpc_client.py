@@ -43,12 +43,13 @@ class ServedChanges(Iterator[Change]):
                 with self._http.stream(**conversation.stream(reader)) as response:
                     if response.status_code != 200:
                         response.read()
-                    if (error := conversation.outcome(response)) is None:
+                    if (error := conversation.outcome(response, {})) is None:
                         connected, events = True, EventReader()
                         for line in response.iter_lines():
                             if (event := events.take(line)) is None:
                                 continue
                             if (change := reader.take(event)) is not None:
+                                conversation.note_change(response, change)
                                 yield change
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
@@ -226,7 +227,7 @@ class DRPCClient:
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             else:
-                if (error := conversation.outcome(response)) is None:
+                if (error := conversation.outcome(response, request.least)) is None:
                     return response
             time.sleep(patience.next(error))
 

@@ -19,6 +19,9 @@ HEADER = "trident-min-txid"
 WAITING = 256
 """The most requests that wait at the same time."""
 
+_HEADER_SECONDS = 2.0
+"""The most seconds that a request waits for what its header names. Then its client asks again, here or elsewhere."""
+
 _LOOK_SECONDS = 0.02
 """Seconds between two looks at the committed txids, for all requests that wait together."""
 
@@ -39,7 +42,9 @@ class Waiting:
         So a client never gets an answer older than one that it had before, whichever server it asks. Raises
         RequestError after `timeout` seconds, or if the client leaves.
         """
-        least = _joined(least, _in_header(request))
+        if in_header := _in_header(request):
+            timeout = min(timeout, _HEADER_SECONDS)
+            least = {group: max(least.get(group, -1), in_header.get(group, -1)) for group in {**least, **in_header}}
         if not least or not self._behind(least, await self._in_thread(lambda: self._served.asOfTxid)):
             return least
         visit = visit_of(request)
@@ -103,7 +108,3 @@ def _in_header(request: Request) -> dict[str, int]:
         return msgspec.json.decode(text.encode(), type=dict[str, int])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RequestError(400, "InvalidHeader", f"Trident-Min-Txid: expected txids by batch group: {error}") from None
-
-
-def _joined(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
-    return {group: max(one.get(group, -1), other.get(group, -1)) for group in {**one, **other}} if other else one
