@@ -119,6 +119,21 @@ class KafkaBroker(Broker):
         authority = str(self._certificates / "certificate.pem")
         return self.addresses[_ENCRYPTED], options | {"sasl.password": PASSWORD, "ssl.ca.location": authority}
 
+    # --- its disk --------------------------------------------------------------------------------------------------
+
+    def back_up(self, copy: Path) -> None:
+        """Kill the broker, copy what it has on its disk, and start it again."""
+        self.kill()
+        shutil.copytree(self.folder / "data", copy)
+        self.start()
+
+    def restore(self, copy: Path) -> None:
+        """Kill the broker, put a copy back in place of what it has on its disk, and start it again."""
+        self.kill()
+        shutil.rmtree(self.folder / "data")
+        shutil.copytree(copy, self.folder / "data")
+        self.start()
+
     # --- what is in it ---------------------------------------------------------------------------------------------
 
     def delete(self, topic: str) -> None:
@@ -148,13 +163,15 @@ class KafkaBroker(Broker):
             producer.poll(0)
         assert producer.flush(30) == 0
 
-    def send_transaction(self, topic: str, values: Sequence[object], *, commit: bool, partition: int = 0) -> None:
+    def send_transaction(
+        self, topic: str, values: Sequence[object], *, commit: bool, partition: int = 0, key: bytes | None = None
+    ) -> None:
         """Send values to one partition in a transaction that is committed or aborted."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": f"test-{uuid.uuid4()}"})
         producer.init_transactions(30)
         producer.begin_transaction()
         for value in values:
-            producer.produce(topic, str(value).encode(), partition=partition)
+            producer.produce(topic, str(value).encode(), key, partition=partition)
         producer.flush(30)
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError, TridentError
 from trident_spouts.kafka.options import Option
-from trident_spouts.kafka.ranges import Offsets, Topic
+from trident_spouts.kafka.ranges import Epochs, Offsets, Topic
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -66,6 +66,8 @@ class Cluster:
         self._kafka = kafka_client(owner)
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
+        self.epochs: Epochs = {}
+        """The epoch of each partition's leader, as it was when its end was asked for last."""
         self._silent: set[str] = set()
         """The partitions that did not answer the last request. There is one warning about each."""
         self._config = {**config, "error_cb": self._heard}
@@ -107,6 +109,22 @@ class Cluster:
             if len(topics) == len(set(names)) or monotonic() >= until:
                 return topics
             time.sleep(_PAUSE_SECS)
+
+    def id(self) -> str | None:
+        """Return the id of the cluster; None if the broker tells none."""
+        found = self._ask(
+            "ask for the cluster's id", lambda secs: self._admin.describe_cluster(request_timeout=secs).result()
+        )
+        return found.cluster_id or None
+
+    def keeps_all(self, topic: str) -> bool:
+        """Return whether Kafka deletes only the beginning of a topic; False if it compacts it, or does not tell."""
+        resource = self._kafka.admin.ConfigResource(self._kafka.admin.ResourceType.TOPIC, topic)
+        try:
+            config = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECS)[resource].result()
+        except self._kafka.KafkaException:  # it needs a right of its own
+            return False
+        return "cleanup.policy" in config and "compact" not in config["cleanup.policy"].value
 
     def _describe(self, names: list[str], secs: float) -> dict[str, Topic]:
         asked = self._admin.describe_topics(self._kafka.TopicCollection(names), request_timeout=secs)
@@ -150,9 +168,12 @@ class Cluster:
         If a partition has no such record, return its end.
         """
         partitions = list(partitions)
+        # The ends come first: a record that arrives between the two requests is then found by its time, or lies behind
+        # the end. The other way around, a partition could begin behind it.
+        ends = self.ends(partitions, every=True)
         spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)
         offsets = self._offsets("those of a time", partitions, spec, every=True)
-        return offsets | self.ends([partition for partition in partitions if offsets[partition] < 0], every=True)
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in offsets.items()}
 
     def _offsets(
         self,
@@ -172,9 +193,13 @@ class Cluster:
         asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=secs)
         offsets: Offsets = {}
         silent: set[str] = set()
-        for partition, future in asked.items():
+        latest = self._kafka.admin.OffsetSpec.latest()
+        for (partition, spec), future in zip(wanted.items(), asked.values(), strict=True):
             try:
-                offsets[partition.topic, partition.partition] = future.result().offset
+                answer = future.result()
+                offsets[partition.topic, partition.partition] = answer.offset
+                if spec is latest:
+                    self.epochs[partition.topic, partition.partition] = answer.leader_epoch
             except self._kafka.KafkaException as error:
                 if every or len(silent) + 1 == len(wanted):
                     raise

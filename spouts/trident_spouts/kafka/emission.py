@@ -2,8 +2,9 @@
 
 import json
 import re
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from trident.base.errors import SparkSetupError
 from trident_spouts.emission import ArrowEmission
-from trident_spouts.executor import Emission
+from trident_spouts.executor import Emission, Metadata
 from trident_spouts.kafka.ranges import OffsetRange
 from trident_spouts.kafka.reading import FIELDS, RangeReader
 from trident_spouts.workers import parallelism
@@ -34,20 +35,32 @@ class KafkaEmission(Emission):
     """Returns the options of Spark's reader, with their secrets."""
     check_read: Callable[[], None]
     """Raises SourceUnreadableError if the data may have come from another topic than the planned one."""
+    look: Callable[[], None]
+    """Notes the last messages of the ranges in the driver, before Spark reads the ranges."""
+    position: Callable[[], Metadata]
+    """Returns the position after the batch, with its evidence, once the batch was read."""
     group: str
     """The group under which Spark's workers keep consumers, and the data that these have read ahead, from batch to
     batch. Spark's own groups are new for each query, so every batch would connect again. The group must be different in
     another run, whose options may differ, and for a topic that was re-created."""
     splits: bool = False
     """True if the options let Spark cut a range into several partitions."""
+    taken: threading.Event = field(default_factory=threading.Event)
+    """Set once the tuples were asked for."""
 
     @property
     def rows(self) -> int | None:
-        """Return None: some offsets may have no message."""
-        return None
+        """Return None, because some offsets may have no message; 0 if there are no offsets."""
+        return None if self.ranges else 0
+
+    @property
+    def after(self) -> Metadata:
+        """Return the position after the batch, with the last message of each partition, once the batch was read."""
+        return self.position() if self.taken.is_set() else None
 
     def arrow(self) -> pa.Table:
         """Return the messages, read into the driver's memory."""
+        self.taken.set()
         table = self.reader_.read(self.ranges)
         self.check_read()
         return table
@@ -59,6 +72,8 @@ class KafkaEmission(Emission):
         """
         if not self.ranges:
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
+        self.taken.set()
+        self.look()
         given = self._given() | dict(self.options())
         try:
             frame = spark.read.format("kafka").options(**given).load().select(*FIELDS.names)

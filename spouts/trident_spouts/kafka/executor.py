@@ -8,17 +8,17 @@ from functools import partial
 from typing import NamedTuple
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
-from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.emission import KafkaEmission
+from trident_spouts.kafka.evidence import Evidence
+from trident_spouts.kafka.last_messages import LastMessages
 from trident_spouts.kafka.losses import Losses, OnDataLoss
 from trident_spouts.kafka.options import Option, client_options, java_options, resolved
 from trident_spouts.kafka.planner import Planner, Replays
-from trident_spouts.kafka.ranges import from_metadata, ranges_of, to_metadata
-from trident_spouts.kafka.reading import FIELDS, RangeReader
+from trident_spouts.kafka.ranges import Topics, from_metadata, ranges_of, to_metadata
+from trident_spouts.kafka.reading import RangeReader
 from trident_spouts.kafka.starting import StartingOffsets
 
 
@@ -35,6 +35,10 @@ class KafkaSource(NamedTuple):
     spark_options: Mapping[str, Option]
 
 
+_ONE_MESSAGE: Mapping[str, Option] = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+"""Options of a client that reads one message of each partition, and nothing ahead."""
+
+
 class KafkaExecutor(SpoutExecutor):
     """The executor of a KafkaSpout. It queries the cluster to plan ranges of offsets, and emits them by reference."""
 
@@ -44,12 +48,15 @@ class KafkaExecutor(SpoutExecutor):
         self._source = source
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
-        self._reader = RangeReader(config, source.isolation)
+        losses = Losses(source.policy)
+        lasts = LastMessages(losses, self._cluster.keeps_all)
+        self._reader = RangeReader(config, source.isolation, lasts)
+        self._looks = RangeReader(_ONE_MESSAGE | config, source.isolation, lasts)
+        self._evidence = Evidence(self._cluster, self._looks, lasts)
         self._group = f"{source.options.get('group.id', 'trident-pyspark')}-{uuid.uuid4().hex[:8]}"
         self._splits = bool({"minpartitions", "maxrecordsperpartition"} & {*map(str.lower, source.spark_options)})
-        losses = Losses(source.policy)
-        self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses)
-        self._replays = Replays(self._cluster, losses)
+        self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses, self._evidence)
+        self._replays = Replays(self._cluster, losses, self._evidence)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         topics = self._planner.next(from_metadata(previous), budget)
@@ -60,13 +67,16 @@ class KafkaExecutor(SpoutExecutor):
         ranges = ranges_of(topics)
         if attempt.attempt:  # at the first attempt the plan has just looked
             ranges = self._replays.present(ranges, topics)
-        if not ranges:
-            return ArrowEmission(arrow_schema(FIELDS).empty_table())
         read = {range_.topic for range_ in ranges}
         ids = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
         group = f"{self._group}-{zlib.crc32(ids.encode()):08x}"
         check_read = partial(self._replays.check_read, read, topics)
-        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, group, self._splits)
+        ranges = self._evidence.backed(ranges)
+        look, position = partial(self._evidence.look, ranges), partial(self._position, topics)
+        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, look, position, group, self._splits)
+
+    def _position(self, topics: Topics) -> Metadata:
+        return to_metadata(self._evidence.position(topics, self._planner.reads))
 
     def _spark_options(self) -> Mapping[str, str]:
         source = self._source
@@ -90,3 +100,4 @@ class KafkaExecutor(SpoutExecutor):
 
     def close(self) -> None:
         self._reader.close()
+        self._looks.close()

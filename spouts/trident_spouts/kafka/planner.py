@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.kafka.cluster import Cluster
-from trident_spouts.kafka.losses import Losses, anew_loss, deleted_loss, retention_loss, truncation_loss
+from trident_spouts.kafka.evidence import Evidence
+from trident_spouts.kafka.last_messages import Partition
+from trident_spouts.kafka.losses import (
+    Loss,
+    Losses,
+    anew_loss,
+    deleted_loss,
+    epoch_loss,
+    other_cluster_loss,
+    retention_loss,
+    truncation_loss,
+)
 from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, partitions_of
 from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
 
@@ -32,8 +43,13 @@ class Planner:
         starting: StartingOffsets,
         limit: int,
         losses: Losses,
+        evidence: Evidence,
     ) -> None:
         self._cluster = cluster
+        self._evidence = evidence
+        self._cluster_id: str | None = None
+        self._compared = False
+        """True if the position at which this run begins was compared with the cluster."""
         self._names = names
         self._starting = starting
         self._limit = limit
@@ -41,11 +57,14 @@ class Planner:
         self._topics: dict[str, Topic] = {}
         """The topics that the spout reads, as they were at the last look."""
         self._started = False
-        """True if the topics were looked at once. Later topics begin at the earliest offset, even with "latest"."""
+        """True if the beginning of the stream was planned once. Topics that appear later begin at the earliest offset,
+        even with "latest"."""
         self._gone: set[str] = set()
         """The topics that were read and were then deleted. The spout does not wait for them again."""
         self._begun: dict[str, Position] = {}
-        """The first offsets of topics that no batch names yet. They are kept, so that "latest" does not move."""
+        """The first offsets of topics that the first batches of this run did not name. They are kept for the whole run:
+        however often the stream's first batch is planned, and whatever was planned after it, "latest" and a time do not
+        move, and what is deleted meanwhile is a loss."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
@@ -56,15 +75,18 @@ class Planner:
         where the stream begins. Raises DataLossError if unread offsets are lost.
         """
         topics, ends = self._look(previous)
+        if not self._compared:
+            self._cluster_id = self._cluster.id()
+            self._evidence.hold(previous)
         positions, losses = self._positions(previous, topics, ends)
         losses += self._check_ends(positions, ends)
         losses += self._check_starts(positions, ends)
+        losses += self._check_evidence(previous, topics, positions, ends)
         self._losses.tell(losses)
+        self._compared = True
         self._measure(positions, ends)
-        away = {name: range_ for name, range_ in previous.items() if not self._reads(name)}
-        plan = self._cut(positions, ends, budget) | {
-            name: TopicRange(at.id, at.ends, at.ends) for name, at in away.items()
-        }
+        away = {name: range_ for name, range_ in previous.items() if not self.reads(name)}
+        plan = self._cut(positions, ends, budget) | {name: at._replace(starts=at.ends) for name, at in away.items()}
         plan = dict(sorted(plan.items()))
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return plan
@@ -74,7 +96,7 @@ class Planner:
 
     # --- the topics ------------------------------------------------------------------------------------------------
 
-    def _reads(self, name: str) -> bool:
+    def reads(self, name: str) -> bool:
         """Return whether the spout reads a topic of this name. The stream's former spout may have read other topics."""
         return name in self._names if isinstance(self._names, tuple) else bool(self._names.fullmatch(name))
 
@@ -94,7 +116,7 @@ class Planner:
 
     def _described(self, previous: Topics) -> dict[str, Topic]:
         names = self._names if isinstance(self._names, tuple) else self._cluster.matching(self._names)
-        known = {name for name in previous if self._reads(name)}
+        known = {name for name in previous if self.reads(name)}
         wanted = sorted({*names, *known})
         topics = self._cluster.describe(wanted)
         self._gone -= topics.keys()
@@ -113,22 +135,38 @@ class Planner:
 
     def _positions(
         self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
-    ) -> tuple[dict[str, Position], list[str]]:
+    ) -> tuple[dict[str, Position], list[Loss]]:
         """Return the position of each topic after the batch `previous`, and the losses of topics that are gone."""
-        losses = [deleted_loss(name) for name in previous if self._reads(name) and name not in topics]
+        gone = [name for name in previous if self.reads(name) and name not in topics]
+        losses = [self._gone_loss(name, previous[name], None) for name in gone]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
         positions = self._beginnings(fresh, not previous)
         for name, topic in topics.items():
             before = previous.get(name)
             if before is None:
                 continue
-            if _same(before, topic):
+            if self._continues(before, topic):
                 positions[name] = Position(topic.id, _grown(before.ends, topic))
             else:
-                losses.append(anew_loss(name, before.id, topic.id))
+                losses.append(self._gone_loss(name, before, topic))
+                self._evidence.forget(name)
                 first = self._first("latest" if self._losses.policy == "latest" else "earliest", {name: topic})
                 positions[name] = first[name]
         return positions, losses
+
+    def _continues(self, before: TopicRange, topic: Topic) -> bool:
+        """Return whether a topic is the one that was read. Without topic ids, the cluster's id decides."""
+        if before.id is not None and topic.id is not None:
+            return _same(before, topic)
+        known = {before.cluster, self._cluster_id} - {None}
+        return _same(before, topic) and len(known) < 2
+
+    def _gone_loss(self, name: str, before: TopicRange, topic: Topic | None) -> Loss:
+        """Return the loss of a topic that was read and is not there, as far as it can be told where it is."""
+        self._cluster_id = self._cluster.id()
+        if before.cluster is not None and self._cluster_id is not None and before.cluster != self._cluster_id:
+            return other_cluster_loss(name, before.cluster, self._cluster_id, (before.id, topic.id if topic else None))
+        return deleted_loss(name) if topic is None else anew_loss(name, before.id, topic.id)
 
     def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
         """Return the first positions of topics that no batch names yet.
@@ -143,9 +181,8 @@ class Planner:
             if anew:
                 check_given(self._starting, fresh)
             self._begun |= self._first(self._starting if anew else later, unknown)
-        self._started = True
-        self._begun = {name: self._begun[name] for name in fresh}
-        return {name: Position(at.id, _grown(at.offsets, fresh[name])) for name, at in self._begun.items()}
+        self._started = self._started or first
+        return {name: Position(topic.id, _grown(self._begun[name].offsets, topic)) for name, topic in fresh.items()}
 
     def _first(self, starting: StartingOffsets, topics: Mapping[str, Topic]) -> dict[str, Position]:
         offsets = first_offsets(starting, topics, self._cluster)
@@ -154,7 +191,7 @@ class Planner:
             for name, topic in topics.items()
         }
 
-    def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
+    def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[Loss]:
         """Move each position beyond the end of its partition to that end. Return the losses."""
         beyond = [partition for partition, offset in _each(positions) if offset > ends.get(partition, offset)]
         marks = self._cluster.high_watermarks(
@@ -165,10 +202,11 @@ class Planner:
             offsets = positions[name].offsets
             if mark < offsets[number]:
                 losses.append(truncation_loss(name, number, offsets[number], mark))
+                self._evidence.forget(name, number)
                 offsets[number] = mark
         return losses
 
-    def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[str]:
+    def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[Loss]:
         """Move each position whose next offset was deleted past the deleted offsets.
 
         Return the losses, one per partition.
@@ -177,12 +215,38 @@ class Planner:
         """
         behind = [partition for partition, offset in _each(positions) if offset < ends.get(partition, offset)]
         losses = []
-        for (name, number), earliest in self._cluster.earliest(behind).items():
+        for (name, number), earliest in self._evidence.first(behind).items():
             offsets = positions[name].offsets
             if earliest > offsets[number]:
                 losses.append(retention_loss(name, number, offsets[number], earliest))
                 offsets[number] = ends[name, number] if self._losses.policy == "latest" else earliest
         return losses
+
+    def _check_evidence(
+        self, previous: Topics, topics: Mapping[str, Topic], positions: Mapping[str, Position], ends: Offsets
+    ) -> list[Loss]:
+        """Compare the evidence in `previous` with the cluster. Return the losses, and move positions past them.
+
+        Everything is compared at the first plan of a run; later a partition with another leader epoch than before.
+        """
+        found: dict[Partition, Loss] = {}
+        suspects: Offsets = {}
+        for (name, number), offset in _each(positions):
+            before = previous.get(name)
+            if before is None or (name, number) not in ends or [offset] != before.ends[number : number + 1]:
+                continue
+            former, present = before.epoch(number), self._cluster.epochs.get((name, number))
+            known = former is not None and present is not None and before.id == positions[name].id
+            if known and present < former:
+                found[name, number] = epoch_loss(name, number, offset, former, present)
+            elif not self._compared or (known and present != former):
+                suspects[name, number] = offset
+        found |= self._evidence.losses(suspects)
+        earliest = self._cluster.earliest(found) if self._losses.policy == "earliest" else ends
+        for name, number in found:
+            self._evidence.forget(name, number)
+            positions[name].offsets[number] = earliest.get((name, number), ends[name, number])
+        return [*found.values()]
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
@@ -190,8 +254,15 @@ class Planner:
         """Return the ranges of the next batch: as many offsets as the limit and the budget allow."""
         lags = [max(0, ends.get(partition, offset) - offset) for partition, offset in _each(positions)]
         counts = iter(limited(lags, budget.rows_within(self._limit)))
+        epochs = self._cluster.epochs
         return {
-            name: TopicRange(at.id, at.offsets, [offset + next(counts) for offset in at.offsets])
+            name: TopicRange(
+                at.id,
+                at.offsets,
+                [offset + next(counts) for offset in at.offsets],
+                self._cluster_id,
+                [epochs.get((name, number)) for number in range(len(at.offsets))],
+            )
             for name, at in positions.items()
         }
 
@@ -204,9 +275,10 @@ class Planner:
 class Replays:
     """Checks that the planned offsets of a batch still exist."""
 
-    def __init__(self, cluster: Cluster, losses: Losses) -> None:
+    def __init__(self, cluster: Cluster, losses: Losses, evidence: Evidence) -> None:
         self._cluster = cluster
         self._losses = losses
+        self._evidence = evidence
 
     def present(self, ranges: tuple[OffsetRange, ...], planned: Topics) -> tuple[OffsetRange, ...]:
         """Return the ranges of a batch that still exist, for another attempt at the batch.
@@ -221,7 +293,7 @@ class Replays:
             elif not _same(planned[name], topics[name]):
                 losses.append(anew_loss(name, planned[name].id, topics[name].id))
         there = [each for each in ranges if each.topic in topics and _same(planned[each.topic], topics[each.topic])]
-        earliest = self._cluster.earliest((each.topic, each.partition) for each in there)
+        earliest = self._evidence.first((each.topic, each.partition) for each in there)
         for at, each in enumerate(there):
             first = earliest.get((each.topic, each.partition), each.start)
             if first > each.start:

@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trident_spouts.executor import Metadata
+from trident_spouts.kafka.last_messages import LastMessage
 from trident_spouts.user_calls import foreign_metadata_error
 
 Offsets = dict[tuple[str, int], int]
 """An offset for each (topic, partition)."""
+
+Epochs = dict[tuple[str, int], int | None]
+"""The epoch of the leader of each (topic, partition); None if the broker tells none."""
 
 
 class Topic(NamedTuple):
@@ -29,6 +33,21 @@ class TopicRange(NamedTuple):
     starts: list[int]
     ends: list[int]
 
+    cluster: str | None = None
+    """The id of the cluster; None if it is not known."""
+
+    epochs: Sequence[int | None] = ()
+    """The epoch of each partition's leader at the time of the plan, or none at all."""
+
+    last: Sequence[LastMessage | None] = ()
+    """The last message before each end, once the batch was read."""
+
+    def epoch(self, number: int) -> int | None:
+        return self.epochs[number] if number < len(self.epochs) else None
+
+    def last_before_end(self, number: int) -> LastMessage | None:
+        return self.last[number] if number < len(self.last) else None
+
 
 class OffsetRange(NamedTuple):
     """The offsets [start, end) of one partition, at least one."""
@@ -37,6 +56,8 @@ class OffsetRange(NamedTuple):
     partition: int
     start: int
     end: int
+    since: int | None = None
+    """The offset at which a reader begins, to compare the last message before `start`; None: at `start`."""
 
     @property
     def size(self) -> int:
@@ -55,7 +76,23 @@ def to_metadata(topics: Mapping[str, TopicRange]) -> Metadata:
     >>> to_metadata({"orders": TopicRange("x1", [0, 7], [5, 7])})
     {'orders': {'id': 'x1', 'from': [0, 7], 'to': [5, 7]}}
     """
-    return {name: {"id": topic.id, "from": topic.starts, "to": topic.ends} for name, topic in topics.items()}
+    return {name: _as_json(topic) for name, topic in topics.items()}
+
+
+def _as_json(topic: TopicRange) -> dict[str, Any]:
+    named: dict[str, Any] = {"id": topic.id, "from": topic.starts, "to": topic.ends}
+    if topic.cluster is not None:
+        named["cluster"] = topic.cluster
+    if any(epoch is not None for epoch in topic.epochs):
+        named["epochs"] = list(topic.epochs)
+    if topic.last:
+        named["last"] = [None if last is None else list(last) for last in topic.last]
+    return named
+
+
+def _from_json(topic: dict[str, Any]) -> TopicRange:
+    last = tuple(None if each is None else LastMessage(*each) for each in topic.get("last", ()))
+    return TopicRange(topic["id"], topic["from"], topic["to"], topic.get("cluster"), topic.get("epochs", ()), last)
 
 
 def from_metadata(metadata: Metadata) -> Topics:
@@ -67,9 +104,8 @@ def from_metadata(metadata: Metadata) -> Topics:
         return {}
     try:
         assert isinstance(metadata, dict)
-        topics: dict[str, Any] = metadata
-        return {name: TopicRange(topic["id"], topic["from"], topic["to"]) for name, topic in topics.items()}
-    except (AssertionError, KeyError, TypeError) as error:
+        return {name: _from_json(topic) for name, topic in metadata.items()}
+    except (AssertionError, AttributeError, KeyError, TypeError) as error:
         raise foreign_metadata_error("KafkaSpout", metadata) from error
 
 

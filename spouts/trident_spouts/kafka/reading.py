@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from trident.base.errors import SourceUnreadableError
 from trident.base.types import arrow_schema, parse_schema
 from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
+from trident_spouts.kafka.last_messages import LastMessage, LastMessages, Partition, last_message
 from trident_spouts.kafka.options import Option
 from trident_spouts.kafka.ranges import OffsetRange
 
@@ -27,13 +28,16 @@ FIELDS: StructType = parse_schema(
 
 _SCHEMA = arrow_schema(FIELDS)
 _CHUNK = 10_000
+_LOOK = 16
+"""The offsets in which a last message is looked for at first; then 16 times as many before them, and so on."""
 _REFUSALS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
 
 
 class RangeReader:
     """Reads ranges of offsets. Consumers are kept between two batches; several threads may read at a time."""
 
-    def __init__(self, config: Mapping[str, Option], isolation: str) -> None:
+    def __init__(self, config: Mapping[str, Option], isolation: str, lasts: LastMessages) -> None:
+        self._lasts = lasts
         self._kafka = kafka_client()
         self._config = {
             # A batch ends where its ranges end, so the broker must not hold a small answer back to make it larger, and
@@ -52,18 +56,42 @@ class RangeReader:
         self._closed = False
 
     def read(self, ranges: tuple[OffsetRange, ...]) -> pa.Table:
-        """Return all messages in the ranges.
+        """Return all messages in the ranges, and note the last ones before their starts and ends.
 
-        Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset.
+        Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset, and DataLossError if another
+        message stands before a range than was read there.
         """
         if not ranges:
             return _SCHEMA.empty_table()
+        table, reading = self._pass(ranges)
+        for range_ in ranges:
+            reading.note(range_, self._lasts)
+        return table
+
+    def last_before(self, looks: Mapping[Partition, tuple[int, int]]) -> dict[Partition, LastMessage]:
+        """Return the last message of each partition between two offsets, a floor and an end.
+
+        Raises SourceUnreadableError as `read` does.
+        """
+        lasts: dict[Partition, LastMessage] = {}
+        left, size = {each: look for each, look in looks.items() if look[0] < look[1]}, _LOOK
+        while left:
+            ranges = tuple(OffsetRange(*each, max(floor, end - size), end) for each, (floor, end) in left.items())
+            reading = self._pass(ranges)[1]
+            lasts |= {each: last_message(message) for each, message in reading.last.items()}
+            left = {(each.topic, each.partition): (left[each.topic, each.partition][0], each.start) for each in ranges}
+            left = {each: look for each, look in left.items() if each not in lasts and look[0] < look[1]}
+            size *= _LOOK
+        return {each: LastMessage(floor, -1, "") for each, (floor, _) in looks.items()} | lasts
+
+    def _pass(self, ranges: tuple[OffsetRange, ...]) -> "tuple[pa.Table, _Reading]":
         try:
             consumer = self._free.pop()
         except IndexError:
             consumer = self._kafka.Consumer(self._config)
         try:
-            table = pa.Table.from_batches(_Reading(self._kafka, consumer, ranges).batches(), _SCHEMA)
+            reading = _Reading(self._kafka, consumer, ranges)
+            table = pa.Table.from_batches(reading.batches(), _SCHEMA)
             consumer.unassign()
         except BaseException:
             consumer.close()  # it may have messages at hand that belong to nobody
@@ -71,7 +99,7 @@ class RangeReader:
         self._free.append(consumer)
         if self._closed:
             self.close()
-        return table
+        return table, reading
 
     def close(self) -> None:
         """Close the consumers. A consumer that is still reading is closed when it has finished."""
@@ -88,7 +116,25 @@ class _Reading:
         self._consumer = consumer
         self._open = {(each.topic, each.partition): each for each in ranges}
         """The ranges that are not read to their ends."""
-        consumer.assign([kafka.TopicPartition(each.topic, each.partition, each.start) for each in ranges])
+        self.before: dict[Partition, Message] = {}
+        self.last: dict[Partition, Message] = {}
+        """The last message before each range, and in it."""
+        starts = [each.start if each.since is None else each.since for each in ranges]
+        consumer.assign(
+            [kafka.TopicPartition(each.topic, each.partition, at) for each, at in zip(ranges, starts, strict=True)]
+        )
+
+    def note(self, range_: OffsetRange, lasts: LastMessages) -> None:
+        """Note the last messages before the start and the end of a range that was read to its end."""
+        partition, since = (range_.topic, range_.partition), range_.since
+        if since is not None and since < range_.start:
+            before = self.before.get(partition)
+            lasts.note(partition, range_.start, LastMessage(since, -1, "") if before is None else last_message(before))
+        last = self.last.get(partition)
+        if last is None:
+            lasts.note(partition, range_.end, lasts.carried(partition, range_.start))
+        else:
+            lasts.note(partition, range_.end, last_message(last))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         messages: list[Message] = []
@@ -118,7 +164,8 @@ class _Reading:
     def _belongs(self, message: Message) -> bool:
         """Return whether a message is in a range. A later message, or the end of the partition, ends the range."""
         error = message.error()
-        range_ = self._open.get((message.topic(), message.partition()))
+        partition = message.topic(), message.partition()
+        range_ = self._open.get(partition)
         if error is not None and error.name() != "_PARTITION_EOF":
             self._check(error, range_)
             return False
@@ -129,7 +176,11 @@ class _Reading:
         offset = message.offset()
         if offset >= range_.end - (error is None):
             self._end(range_)
-        return error is None and range_.start <= offset < range_.end
+        if error is not None or offset >= range_.end:
+            return False
+        belongs = offset >= range_.start
+        (self.last if belongs else self.before)[partition] = message
+        return belongs
 
     def _end(self, range_: OffsetRange) -> None:
         del self._open[range_.topic, range_.partition]

@@ -1,0 +1,98 @@
+"""The evidence that partitions still are what a stream has read: gathered for positions, compared at a start."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from trident_spouts.kafka.cluster import Cluster
+from trident_spouts.kafka.last_messages import GAP, LastMessages, Partition
+from trident_spouts.kafka.losses import Loss
+from trident_spouts.kafka.ranges import OffsetRange, Offsets, TopicRange, Topics
+from trident_spouts.kafka.reading import RangeReader
+
+
+class Evidence:
+    """Gathers and compares the evidence of positions.
+
+    `reader` reads single messages, if no reading of a batch has shown them to the driver.
+    """
+
+    def __init__(self, cluster: Cluster, reader: RangeReader, lasts: LastMessages) -> None:
+        self._cluster, self._reader, self._lasts = cluster, reader, lasts
+
+    def first(self, partitions: Iterable[Partition]) -> Offsets:
+        """Return the first offset that each partition still has."""
+        earliest = self._cluster.earliest(partitions)
+        self._lasts.begins(earliest)
+        return earliest
+
+    def forget(self, topic: str, partition: int | None = None) -> None:
+        """Forget what was read of a topic, or of one partition: something else is there now."""
+        self._lasts.forget(topic, partition)
+
+    def backed(self, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """Return the ranges of a batch, each with the offset at which to begin for the last message before it."""
+        return tuple(
+            each._replace(since=self._lasts.since((each.topic, each.partition), each.start)) for each in ranges
+        )
+
+    def look(self, ranges: tuple[OffsetRange, ...]) -> None:
+        """Note the last messages before the starts and ends of ranges, without reading the ranges.
+
+        Spark's workers read these after that. So what changes in between is noticed by the next batch.
+        Raises DataLossError if another message stands before a range than was read there.
+        """
+        starts = {(each.topic, each.partition): each.start for each in ranges}
+        before = self._reader.last_before({each: (self._lasts.since(each, at), at) for each, at in starts.items()})
+        for partition, last in before.items():
+            if last.offset < starts[partition]:
+                self._lasts.note(partition, starts[partition], last)
+        last = self._reader.last_before({(each.topic, each.partition): (each.start, each.end) for each in ranges})
+        for each in ranges:
+            partition = each.topic, each.partition
+            there = last[partition]
+            self._lasts.note(partition, each.end, there if there.digest else self._lasts.carried(partition, each.start))
+
+    def position(self, topics: Topics, reads: Callable[[str], bool]) -> Topics:
+        """Return the position after a batch, with the last message before each offset.
+
+        The messages that no reading has shown are fetched: at the first batch after a start without them.
+        """
+        offsets = {(name, number): end for name, topic in topics.items() for number, end in enumerate(topic.ends)}
+        unknown = {
+            each: end
+            for each, end in offsets.items()
+            if self._lasts.at(each, end) is None and each in self._cluster.epochs and reads(each[0])
+        }
+        if unknown:
+            first = self.first(unknown)
+            looks = {each: (max(first[each], end - GAP), end) for each, end in unknown.items() if each in first}
+            for each, last in self._reader.last_before(looks).items():
+                self._lasts.note(each, unknown[each], last)
+        return {name: self._complete(name, topic) for name, topic in topics.items()}
+
+    def _complete(self, name: str, topic: TopicRange) -> TopicRange:
+        known = [self._lasts.at((name, number), end) for number, end in enumerate(topic.ends)]
+        return topic._replace(
+            last=[topic.last_before_end(at) if last is None else last for at, last in enumerate(known)]
+        )
+
+    def hold(self, topics: Topics) -> None:
+        """Take over the evidence of a position from the log."""
+        for name, topic in topics.items():
+            for number, end in enumerate(topic.ends):
+                last = topic.last_before_end(number)
+                if last is not None:
+                    self._lasts.hold((name, number), end, last)
+
+    def losses(self, offsets: Mapping[Partition, int]) -> dict[Partition, Loss]:
+        """Return the partitions that have another message before an offset than was read there."""
+        if offsets:
+            self.first(offsets)
+        known = {each: at for each, at in offsets.items() if at and self._lasts.at(each, at) is not None}
+        looks = {each: (self._lasts.since(each, at), at) for each, at in known.items()}
+        seen = self._reader.last_before(looks)
+        found = {
+            each: self._lasts.loss(each, known[each], last)
+            for each, last in seen.items()
+            if looks[each][0] < known[each]
+        }
+        return {each: loss for each, loss in found.items() if loss is not None}

@@ -1,0 +1,128 @@
+"""The last message before an offset, as evidence of what a stream has read of a partition.
+
+A topic's id and an offset do not tell a partition from a copy of it that was restored and has grown on, or from what an
+unclean election has left of it: offsets are given out again there. So a position also names the last message before it.
+Every reading begins with that message, and so does the first plan of a run.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from trident_spouts.kafka.losses import Loss, Losses, anew_message_loss, vanished_loss
+
+Partition = tuple[str, int]
+
+GAP = 10_000
+"""The most offsets without a message that a check reads again to reach the last message."""
+
+_KEPT = 50
+"""The offsets of each partition for which the last message is remembered. Batches in flight are fewer."""
+
+_BLIND = 8
+"""The offsets that are read before a range if the last message before it is not known yet."""
+
+
+class LastMessage(NamedTuple):
+    """The last message before some offset. Without a digest: there is no message from `offset` up to there."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970."""
+    digest: str
+
+    def __str__(self) -> str:
+        if not self.digest:
+            return f"no message from offset {self.offset} on"
+        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.timestamp)
+        return f"the message at offset {self.offset} of {time:%Y-%m-%d %H:%M:%S.%f} (digest {self.digest})"
+
+
+def last_message(message: Any) -> LastMessage:
+    """Return the evidence of a message of confluent-kafka."""
+    digest = hashlib.blake2b(digest_size=8)
+    parts = [message.key(), message.value()]
+    for name, value in message.headers() or ():
+        parts += [name.encode(), value]
+    for part in parts:
+        digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return LastMessage(message.offset(), max(-1, message.timestamp()[1]), digest.hexdigest())
+
+
+class LastMessages:
+    """The last messages before the offsets at which batches of this run begin and end.
+
+    Two readings that meet at an offset compare what they saw before it, whichever comes first. Any thread may call it.
+    """
+
+    def __init__(self, losses: Losses, keeps_all: Callable[[str], bool]) -> None:
+        self._losses = losses
+        self._keeps_all = keeps_all
+        """Returns whether Kafka deletes nothing within a topic, but only its beginning: it is not compacted."""
+        self._known: dict[Partition, dict[int, LastMessage]] = {}
+        self._first: Mapping[Partition, int] = {}
+        self._lock = threading.Lock()
+
+    def at(self, partition: Partition, offset: int) -> LastMessage | None:
+        """Return the last message before an offset; None if it is not known."""
+        if offset == 0:
+            return LastMessage(0, -1, "")
+        with self._lock:
+            return self._known.get(partition, {}).get(offset)
+
+    def begins(self, partitions: Mapping[Partition, int]) -> None:
+        """Note the first offsets that partitions still have."""
+        with self._lock:
+            self._first = {**self._first, **partitions}
+
+    def since(self, partition: Partition, offset: int) -> int:
+        """Return the offset at which to begin to read, so that the last message before `offset` is seen, too."""
+        known = self.at(partition, offset)
+        since = offset - _BLIND if known is None else known.offset
+        with self._lock:
+            return min(offset, max(since, offset - GAP, self._first.get(partition, 0)))
+
+    def hold(self, partition: Partition, offset: int, last: LastMessage) -> None:
+        """Remember the last message before an offset, as a position names it, without a comparison."""
+        with self._lock:
+            known = self._known.setdefault(partition, {})
+            known[offset] = last
+            for old in sorted(known)[:-_KEPT]:
+                del known[old]
+
+    def forget(self, topic: str, partition: int | None = None) -> None:
+        """Forget a topic or one partition of it: what comes there now is not what was read."""
+        with self._lock:
+            for each in [each for each in self._known if each[0] == topic and partition in (None, each[1])]:
+                del self._known[each]
+
+    def loss(self, partition: Partition, offset: int, seen: LastMessage) -> Loss | None:
+        """Return how `seen`, before an offset, contradicts what is known; None if it does not."""
+        known = self.at(partition, offset)
+        if known is None or seen == known:
+            return None
+        if seen.digest and seen.offset >= known.offset:
+            return anew_message_loss(*partition, offset, str(known), str(seen))
+        looked_there = seen.offset < known.offset or (seen.offset == known.offset and not seen.digest)
+        if known.digest and looked_there and self._keeps_all(partition[0]):
+            return vanished_loss(*partition, offset, str(known))
+        return None
+
+    def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:
+        """Compare what a reading saw before an offset with what is known, and remember it.
+
+        Raises DataLossError if they contradict each other and the policy is "fail".
+        """
+        loss = self.loss(partition, offset, seen)
+        if loss is not None:
+            self._losses.tell([loss])
+            self.forget(*partition)
+        known = self.at(partition, offset)
+        if known is None or (not known.digest and (seen.digest or seen.offset < known.offset)):
+            self.hold(partition, offset, seen)
+
+    def carried(self, partition: Partition, start: int) -> LastMessage:
+        """Return the last message before the end of a range without messages: the one before its start."""
+        return self.at(partition, start) or LastMessage(start, -1, "")
