@@ -83,7 +83,9 @@ class Emission(Protocol):
         """Return the position after the batch, if it is known only once the batch is emitted; otherwise None.
 
         A spout that gives such a position has `plans_ahead` False. The position is frozen with the batch, and the next
-        `plan` gets it as `previous`.
+        `plan` gets it as `previous`. A spout that plans ahead may give, once the tuples are read, the batch's metadata
+        with evidence of what was read: the next start compares it with the source. `plan` begins at the same place from
+        either.
         """
         return None
 

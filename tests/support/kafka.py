@@ -4,6 +4,7 @@ Where they are out of reach, `KafkaBroker` and `connector_jars` skip the test an
 """
 
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -122,10 +123,14 @@ class KafkaBroker(Broker):
     # --- its disk --------------------------------------------------------------------------------------------------
 
     def back_up(self, copy: Path) -> None:
-        """Kill the broker, copy what it has on its disk, and start it again."""
-        self.kill()
-        shutil.copytree(self.folder / "data", copy)
-        self.start()
+        """Copy what the broker has on its disk, at one moment, as a snapshot of the disk does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(self.folder / "data", copy)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def restore(self, copy: Path) -> None:
         """Kill the broker, put a copy back in place of what it has on its disk, and start it again."""

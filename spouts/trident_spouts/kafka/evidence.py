@@ -45,11 +45,11 @@ class Evidence:
         for partition, last in before.items():
             if last.offset < starts[partition]:
                 self._lasts.note(partition, starts[partition], last)
-        last = self._reader.last_before({(each.topic, each.partition): (each.start, each.end) for each in ranges})
+        there = self._reader.last_before({(each.topic, each.partition): (each.start, each.end) for each in ranges})
         for each in ranges:
             partition = each.topic, each.partition
-            there = last[partition]
-            self._lasts.note(partition, each.end, there if there.digest else self._lasts.carried(partition, each.start))
+            last = there[partition] if there[partition].digest else self._lasts.carried(partition, each.start)
+            self._lasts.note(partition, each.end, last)
 
     def position(self, topics: Topics, reads: Callable[[str], bool]) -> Topics:
         """Return the position after a batch, with the last message before each offset.

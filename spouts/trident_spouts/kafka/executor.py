@@ -35,7 +35,7 @@ class KafkaSource(NamedTuple):
     spark_options: Mapping[str, Option]
 
 
-_ONE_MESSAGE: Mapping[str, Option] = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+_ONE_MESSAGE: dict[str, Option] = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
 """Options of a client that reads one message of each partition, and nothing ahead."""
 
 

@@ -234,12 +234,12 @@ class Planner:
         for (name, number), offset in _each(positions):
             before = previous.get(name)
             if before is None or (name, number) not in ends or [offset] != before.ends[number : number + 1]:
-                continue
+                continue  # nothing was read of it, it does not answer, or another loss has moved it
             former, present = before.epoch(number), self._cluster.epochs.get((name, number))
-            known = former is not None and present is not None and before.id == positions[name].id
-            if known and present < former:
+            moved = former is not None and present is not None and present != former
+            if former is not None and present is not None and present < former:
                 found[name, number] = epoch_loss(name, number, offset, former, present)
-            elif not self._compared or (known and present != former):
+            elif moved or not self._compared:
                 suspects[name, number] = offset
         found |= self._evidence.losses(suspects)
         earliest = self._cluster.earliest(found) if self._losses.policy == "earliest" else ends

@@ -178,7 +178,7 @@ class _Reading:
             self._end(range_)
         if error is not None or offset >= range_.end:
             return False
-        belongs = offset >= range_.start
+        belongs: bool = offset >= range_.start
         (self.last if belongs else self.before)[partition] = message
         return belongs
 

@@ -156,9 +156,14 @@ class SpoutContract:
 
     def test_a_position_that_only_an_emission_tells_is_not_planned_ahead(self, make_spout: MakeSpout) -> None:
         with closing(as_spout(make_spout()).open()) as executor:
-            for txid, _, emission in emissions(executor):
+            for txid, plan, emission in emissions(executor):
                 if executor.plans_ahead:
                     assert emission.after is None, f"it plans ahead, and batch {txid} tells its position when emitted"
+                    # Once it is read, it may tell evidence of what was read beside the position.
+                    emission.arrow()
+                    place = plan if emission.after is None else as_logged(emission.after, f"the position after {txid}")
+                    following = [planned(executor, txid + 1, position) for position in (plan, place)]
+                    assert following[0] == following[1], f"the batch after {txid} depends on the evidence of it"
 
     def test_batches_that_are_planned_ahead_bring_every_row_once(
         self, make_spout: MakeSpout, expected: list[Step]
@@ -511,8 +516,9 @@ def batch(
         executor.fail(attempt)
         plan = planned(executor, txid, previous, number + 1, epoch) if replans else plan
     emission = executor.emit(TransactionAttempt(txid, failures, epoch), plan)
-    position = as_logged(emission.after, f"the position after batch {txid}")
-    return Step(txid, plan, emission.arrow(), plan if position is None else position)
+    table = emission.arrow()
+    position = as_logged(emission.after, f"the position after batch {txid}")  # a reading may have added to it
+    return Step(txid, plan, table, plan if position is None else position)
 
 
 def walk(
