@@ -139,4 +139,5 @@ class KafkaBroker:
 
 
 def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Not "-..." at its beginning: the storage tool takes that for an option.
+    return base64.urlsafe_b64encode(b"A" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
