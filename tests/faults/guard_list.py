@@ -521,6 +521,14 @@ GUARDS = [
         "tests/spouts/messages/test_queue_contract.py -k 'InMemory and lost_goes_on'",
     ),
     Guard(
+        "dead letters, their branch",
+        "a dead letter comes back on all branches, and counts twice where it has not died",
+        "trident/plan/replays.py",
+        "    entered: nodes.Node = replace(node, source=both)",
+        "    entered: nodes.Node = node",
+        "tests/run/test_dead_letter_branches.py -k 'does_not_get_it_again or random_trees'",
+    ),
+    Guard(
         "attempts, deaths",
         "a batch that kills its driver kills every later one",
         "trident/run/coordinator.py",

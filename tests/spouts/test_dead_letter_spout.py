@@ -26,7 +26,7 @@ class Letters:
 
 @pytest.fixture
 def spout() -> ReplaySpout:
-    return ReplaySpout(parse_schema("line string, n long"))
+    return ReplaySpout(parse_schema("line string, n long"), "lines", "lines/2:each(f)")
 
 
 def ids(metadata: Any) -> list[str]:
@@ -38,7 +38,7 @@ def test_a_batch_names_its_letters_and_emits_them_from_its_plan_alone(spout: Rep
     assert executor.plan(TransactionAttempt(1, 0), None, 0.0) is None
     assert spout.ask(Letters(0, A, B)) == 2
     plan = executor.plan(TransactionAttempt(2, 0), None, 0.0)
-    another = ReplaySpout(parse_schema("line string, n long")).open()
+    another = ReplaySpout(parse_schema("line string, n long"), "lines", "lines/2:each(f)").open()
     rows = another.emit(TransactionAttempt(2, 1), plan).arrow().to_pylist()
     assert [(row["letter.id"], row["letter.step"], row["line"], row["n"]) for row in rows] == [
         ("1.a", None, "a", 1),
@@ -108,10 +108,13 @@ def test_another_run_knows_nothing_of_what_was_asked(spout: ReplaySpout) -> None
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"line":"a"}', r"dead letter 7 cannot come back here: its tuple has no field 'n', and the stream has \(line"),
+        (
+            '{"line":"a"}',
+            r"dead letter 7 cannot come back before lines/2:each\(f\): its tuple has no field 'n', and the stream",
+        ),
         (
             '{"line":"a","n":"many"}',
-            r"dead letter 7 cannot come back here: its tuple is no longer one of \(line string",
+            r"dead letter 7 cannot come back before lines/2:each\(f\): its tuple is no longer one of \(line string",
         ),
     ],
 )

@@ -5,6 +5,7 @@ steps cannot separate it from the others without a cost for batches without fail
 fail first. Then the stage runs once more with steps that can, and so do the next batches.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from trident.compiler.program import Output, Stage
 from trident.compiler.results import StageResult
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.operations.error_policy import DeadLetter, OnError
-from trident.plan.nodes import LettersOf, Node, PartitionPersist, SpoutSource, sources_of
+from trident.plan.nodes import LettersOf, Node, PartitionPersist, Project, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 
 _THOROUGH_RUNS = 100
@@ -149,13 +150,18 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
     """Check that each step can make its dead letters and that a stream reads them.
 
     Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
-    `maxAttempts` allows, or if a spout replays dead letters and no state keeps any.
+    `maxAttempts` allows, or if dead letters may come back and there are none, or no state keeps any.
     """
     kept = any(isinstance(node, PartitionPersist) and isinstance(_updater(node), KeepLetters) for node in nodes)
+    spouts = [node.spout for node in nodes if isinstance(node, SpoutSource)]
+    replays = {spout.stream for spout in spouts if isinstance(spout, ReplaySpout)}
     for node in nodes:
-        if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
+        stream, _, label = node.step.rpartition("/")
+        marks = isinstance(node, Project) and re.fullmatch(r"\d+:(.+\.)?replayable", label)
+        if marks and not (kept and stream in replays):
             raise TopologyError(
-                f"dead letters come back at {node.site.location} (replayable), but none are kept: keep them with "
+                f"dead letters come back at {node.site.location} (replayable), but none are kept: give a step of "
+                f"{stream!r} behind it onError='deadLetter', and keep them with "
                 "topology.deadLetterState(stateFactory), behind the last step that makes some"
             )
     read = {id(node.source) for node in nodes if isinstance(node, LettersOf)}

@@ -42,8 +42,10 @@ class Register:
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
-        self.replays: dict[str, SpoutSource] = {}
-        """The sources through which dead letters return, by the label of the stream to which they return."""
+        self.replayable: dict[str, Node] = {}
+        """The steps behind which dead letters return, by the label of their stream."""
+        self.replays: dict[Node, SpoutSource] = {}
+        """The sources through which dead letters return, by the step before which they enter."""
         self.letters: dict[Node, LettersOf] = {}
         """The steps that output dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
@@ -187,10 +189,11 @@ class Register:
         self._nodes = {node: None for node in self._nodes if node not in gone}
         self._looked_at -= gone
         self._cells.replace(gone)
-        for named in (self.streams, self.functions, self.states, self.statics, self.sinks, self.replays):
+        for named in (self.streams, self.functions, self.states, self.statics, self.sinks, self.replayable):
             for name in [name for name, node in named.items() if node in gone]:
                 del named[name]
         self.letters = {step: node for step, node in self.letters.items() if node not in gone}
+        self.replays = {step: node for step, node in self.replays.items() if step not in gone}
         self.emitted = {step: node for step, node in self.emitted.items() if node not in gone}
         self.late = {step: node for step, node in self.late.items() if node not in gone}
         numbers = [_label_parts(node) for node in self.nodes]

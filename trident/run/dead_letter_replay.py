@@ -1,6 +1,7 @@
 """The replay of dead letters: their tuples enter again the stream of the running topology from which they came."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
@@ -16,51 +17,96 @@ Where = Callable[[Row], bool]
 """A function that decides whether to replay a letter, which it gets as a Row of the letter's fields."""
 
 
-def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
-    """Return the spout through which letters return into this stream.
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A call of `RunningTopology.replayDeadLetters`.
+
+    `view` reads the letters' state, `committed` returns the last committed txid of the group that writes it. `into` is
+    the step before which letters enter whose own step the program no longer has.
+    """
+
+    stream: str
+    where: Where | None
+    into: str | None
+    view: StateView
+    committed: Callable[[], int]
+
+    def ask(self, nodes: Iterable[Node]) -> int:
+        """Request that the chosen letters enter again, each directly before its step, and return how many.
+
+        Raises TopologyError if one of them cannot, or if `where` is no function, and UserFunctionError if `where`
+        raises. Then none comes back.
+        """
+        spouts = _replay_spouts(self.stream, nodes)
+        chosen: dict[str, list[Letter]] = {}
+        for letter in self._chosen():
+            chosen.setdefault(self._step_of(letter, spouts), []).append((letter.id, letter.tuple))
+        for step, letters in chosen.items():  # all are checked before the first request
+            spouts[step].table(letters)
+        return sum(spouts[step].ask(self._look(letters)) for step, letters in chosen.items())
+
+    def _chosen(self) -> list[Row]:
+        """Return the letters of the stream that `where` selects. Called once, in the user's thread."""
+        if self.where is not None and not callable(self.where):
+            problem = f"replayDeadLetters: where={brief(self.where)}: expected a function of a letter"
+            raise TopologyError(f"{problem}, such as lambda letter: letter.error == 'ValueError'")
+        _, letters = self._letters()
+        return [
+            letter
+            for letter in letters
+            if (self.where is None or _wanted(letter, self.where)) and letter.stream == self.stream
+        ]
+
+    def _step_of(self, letter: Row, spouts: Mapping[str, ReplaySpout]) -> str:
+        """Return the step before which a letter enters: the one on which it died, on whichever branch that is."""
+        if letter.step in spouts:
+            return str(letter.step)
+        accepted = f"dead letters of {self.stream!r} come back before {', '.join(spouts)}"
+        if self.into is None:
+            raise TopologyError(
+                f"dead letter {letter.id} died on {letter.step}, and no step of the program has this label now; "
+                f"{accepted}. If one of them takes its place, on the same branch, name it: "
+                f"replayDeadLetters({self.stream!r}, into={next(iter(spouts))!r}). On another branch the tuple would "
+                f"count where it has counted already. Or leave such letters out, with where="
+            )
+        if self.into not in spouts:
+            raise TopologyError(f"into={self.into!r}: {accepted}{did_you_mean(self.into, spouts)}")
+        return self.into
+
+    def _look(self, letters: Sequence[Letter]) -> Look:
+        """Return a function that finds those of `letters` that are still in the state.
+
+        It calls no user code, since an error of that would fail a batch.
+        """
+        ids = {id for id, _ in letters}
+
+        def find() -> tuple[int, list[Letter]]:
+            as_of, kept = self._letters()
+            return as_of, [(letter.id, letter.tuple) for letter in kept if letter.id in ids]
+
+        return find
+
+    def _letters(self) -> tuple[int, list[Row]]:
+        """Return all letters in the state by their ids, and the last txid that the read surely includes."""
+        before = self.committed()
+        table = self.view.toArrow()  # latest values (non-transactional) hold at least batch `before`
+        as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
+        rows = sorted(table.to_pylist(), key=lambda row: str(row["id"]))
+        return as_of, [Row(id=row["id"], **row[table.column_names[-1]]) for row in rows]
+
+
+def _replay_spouts(stream: str, nodes: Iterable[Node]) -> dict[str, ReplaySpout]:
+    """Return the spouts through which letters return into this stream, each by the step before which they enter.
 
     Raises TopologyError if the stream has no such spout.
     """
-    spouts = [(node.stream, node.spout) for node in nodes if isinstance(node, SpoutSource)]
-    replays = {name.removesuffix(".again"): spout for name, spout in spouts if isinstance(spout, ReplaySpout)}
-    if stream not in replays:
-        way_out = (
-            f"they come back into {', '.join(sorted(replays))}"
-            if replays
-            else "write stream.replayable() where they do"
-        )
-        raise TopologyError(f"no dead letters come back into {stream!r}{did_you_mean(stream, replays)}; {way_out}")
-    return replays[stream]
-
-
-def letter_finder(view: StateView, committed: Callable[[], int], stream: str, where: Where | None) -> Look:
-    """Return the function that finds the dead letters of a stream that `where` selects.
-
-    Its first call, in the user's thread, chooses letters by `where`. Later calls return those of the chosen letters
-    that are still in the state. They call no user code, since an error of that would fail a batch. `committed`
-    returns the last committed txid of the group that writes the letters' state. Raises TopologyError if `where` is no
-    function, and the returned function UserFunctionError if `where` raises.
-    """
-    if where is not None and not callable(where):
-        problem = f"replayDeadLetters: where={brief(where)}: expected a function of a letter"
-        raise TopologyError(f"{problem}, such as lambda letter: letter.error == 'ValueError'")
-    chosen: set[str] | None = None
-
-    def find() -> tuple[int, list[Letter]]:
-        nonlocal chosen
-        before = committed()
-        table = view.toArrow()  # latest values (non-transactional) hold at least batch `before`
-        as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
-        letters: list[Letter] = []
-        for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):
-            letter = Row(id=row["id"], **row[table.column_names[-1]])
-            wanted = where is None or _wanted(letter, where) if chosen is None else letter.id in chosen
-            if letter.stream == stream and wanted:
-                letters.append((letter.id, letter.tuple))
-        chosen = {id for id, _ in letters} if chosen is None else chosen
-        return as_of, letters
-
-    return find
+    spouts = [node.spout for node in nodes if isinstance(node, SpoutSource)]
+    replays = [spout for spout in spouts if isinstance(spout, ReplaySpout)]
+    streams = sorted({spout.stream for spout in replays})
+    if stream not in streams:
+        way_out = f"they come back into {', '.join(streams)}" if streams else "write stream.replayable() where they do"
+        raise TopologyError(f"no dead letters come back into {stream!r}{did_you_mean(stream, streams)}; {way_out}")
+    return {spout.step: spout for spout in replays if spout.stream == stream}
 
 
 def _wanted(letter: Row, where: Where) -> bool:

@@ -26,7 +26,7 @@ from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry, sigterm
 from trident.run.batch_spans import exporting
-from trident.run.dead_letter_replay import letter_finder, replay_spout
+from trident.run.dead_letter_replay import Replay
 from trident.run.display import Condition, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
@@ -560,14 +560,19 @@ class RunningTopology:
         )
 
     def replayDeadLetters(
-        self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str = "deadLetters"
+        self,
+        stream: str,
+        where: Callable[[Row], bool] | None = None,
+        *,
+        state: str = "deadLetters",
+        into: str | None = None,
     ) -> int:
         """Put dead letters back into the stream from which they came, and return how many.
 
-        Call this once the code is fixed. The letters' tuples enter the stream in the next batch, at the step
-        `Stream.replayable`, and the letters are removed from the state in the same batch: each comes back once,
-        whatever fails meanwhile. A tuple that fails again is a new letter. Letters that no batch has taken when the run
-        ends stay in the state.
+        Call this once the code is fixed. In the next batch each letter's tuple enters its stream again, directly
+        before the step on which it died, and the letter is removed from the state: it comes back once, whatever fails
+        meanwhile, and no other branch of the stream gets it. The stream must be `Stream.replayable`. A tuple that fails
+        again is a new letter. Letters that no batch has taken when the run ends stay in the state.
 
         Parameters
         ----------
@@ -578,18 +583,22 @@ class RunningTopology:
             and is called only before this method returns.
         state : str
             The name that `deadLetterState` was given.
+        into : str, optional
+            The label of the step before which letters enter whose own step the program no longer has, because its
+            function was renamed or a step was put before it. It must be the step that took its place, on that branch.
 
         Raises
         ------
         TopologyError
-            No letters come back into this stream, or a letter's tuple lacks a field that the stream has now.
+            No letters come back into this stream, the program no longer has a letter's step, or its tuple lacks a field
+            that the stream has there now.
         UserFunctionError
             `where` raised an error. No letter is put back.
         """
-        spout = replay_spout(stream, (node for run in self._runs.values() for node in run.group.spouts))
         view = self.state(state)
         committed = partial(self._read_source.committed, self._read_source.group_of(state))
-        letters = spout.ask(letter_finder(view, committed, stream, where))
+        replay = Replay(stream, where, into, view, committed)
+        letters = replay.ask(node for run in self._runs.values() for node in run.group.spouts)
         for run in self._runs.values():
             run.post(on.Woken())  # the group may be asleep, and the spout cannot wake it
         return letters

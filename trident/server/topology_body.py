@@ -89,8 +89,8 @@ def letter_states(plan: TopologyPlan) -> list[str]:
 
 def replayable_streams(plan: TopologyPlan) -> list[str]:
     """Return the streams to which dead letters can return."""
-    replays = [node for node in walk(*plan.sinks) if isinstance(node, SpoutSource)]
-    return [node.stream.removesuffix(".again") for node in replays if isinstance(node.spout, ReplaySpout)]
+    spouts = [node.spout for node in walk(*plan.sinks) if isinstance(node, SpoutSource)]
+    return list(dict.fromkeys(spout.stream for spout in spouts if isinstance(spout, ReplaySpout)))
 
 
 def _state(node: StateWriter, served: Served) -> StateBody:

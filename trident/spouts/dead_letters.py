@@ -35,10 +35,14 @@ letters."""
 
 
 class ReplaySpout:
-    """A spout that emits the tuples of dead letters again, with the given fields. `Stream.replayable` creates it."""
+    """A spout that emits the tuples of dead letters again, with the given fields.
 
-    def __init__(self, fields: StructType) -> None:
-        self.fields = fields
+    The tuples enter the stream `stream` directly before its step `step`. `Stream.replayable` leads to such a spout for
+    each step behind it that makes dead letters.
+    """
+
+    def __init__(self, fields: StructType, stream: str, step: str) -> None:
+        self.fields, self.stream, self.step = fields, stream, step
         marked = [StructField(f"{_MARK}{field.name}", field.dataType, True) for field in LETTER.fields]
         self.schema = StructType([*marked, *fields.fields])
         self._run = ""
@@ -97,15 +101,17 @@ class ReplaySpout:
             missing = [name for name in fields.names if name not in json.loads(text)]
             if missing:
                 raise TopologyError(
-                    f"dead letter {id} cannot come back here: its tuple has no field {missing[0]!r}, and the stream "
-                    f"has ({ddl(self.fields)}); write replayable() where the stream still has the fields of the step"
+                    f"dead letter {id} cannot come back before {self.step}: its tuple has no field {missing[0]!r}, and "
+                    f"the stream has ({ddl(self.fields)}) there; go back to the fields of the program in which it "
+                    f"died, or leave such letters out, with where="
                 )
         try:
             texts = pa.array([text.encode() for _, text in letters], pa.binary())
             values = Documents(kind, bare=True).unpack(texts).values
         except StateCorruptError:
             raise TopologyError(
-                f"dead letter {letters[0][0]} cannot come back here: its tuple is no longer one of ({ddl(self.fields)})"
+                f"dead letter {letters[0][0]} cannot come back before {self.step}: its tuple is no longer one of "
+                f"({ddl(self.fields)})"
             ) from None
         columns = values.flatten() if letters else [pa.array([], field.type) for field in fields]
         letter = [pa.nulls(len(letters), field.type) for field in arrow_schema(LETTER)]

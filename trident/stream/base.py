@@ -11,6 +11,7 @@ from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
+from trident.plan.replays import with_replays
 from trident.stream import names_elsewhere
 from trident.stream.checked_calls import CheckedCalls
 from trident.stream.display import Drawable
@@ -70,6 +71,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
     def _then(self, node: Node) -> StreamT:
         """Add `node` to the plan as the step after this stream, and return the stream of the node's output."""
+        node = with_replays(self._register, self._label, node)
         self._register.add(self._label, node)
         return self._new(node, self._label)
 

@@ -7,7 +7,7 @@ from trident.operations.dead_letters import LETTER
 from trident.operations.error_policy import DeadLetter
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
-from trident.spouts.dead_letters import ReplaySpout
+from trident.plan.replays import replay_of
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import merged
 
@@ -40,12 +40,12 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
-        """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps back into this stream.
+        """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps of this stream back.
 
-        Call it before the steps that make dead letters, where the stream still has all fields that are to come back.
-        After those steps call `TridentTopology.deadLetterState`, whose state keeps the letters. A letter is removed
-        from that state in the same batch in which it becomes a tuple again, so each letter comes back once, whatever
-        fails.
+        Call it before the steps that make dead letters. A letter enters again directly before the step on which its
+        tuple died: no other branch gets it, and no step before that one sees it again. After those steps call
+        `TridentTopology.deadLetterState`, whose state keeps the letters. A letter is removed from that state in the
+        same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -55,29 +55,20 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         step = self._step("replayable")
         if rules.is_request(self._node):
             raise step.wrong("a DRPC request that fails returns its error to the caller, and nothing comes back")
-        if self._label in self._register.replays:
-            site = self._register.replays[self._label].site
+        if self._label in self._register.replayable:
+            site = self._register.replayable[self._label].site
             raise step.wrong(f"dead letters come back into {self._label!r} at {site.location} already")
         joins.check_one_batch([self._node], step)
-        name, spout = f"{self._label}.again", ReplaySpout(self.schema)
-        label = f"{name}/0:replays"
-        source = nodes.SpoutSource(name, spout, anew=True, step=label, site=step.called, schema=spout.schema)
-        self._register.add(name, source)
-        tuples = nodes.Project(
-            source, tuple(self.fields), step=f"{name}/1:project", site=step.called, schema=self.schema
-        )
-        self._register.add(name, tuples)
-        self._register.replays[self._label] = source
-        return self._then(nodes.Merge((self._node, tuples), **step.gives(self.schema)))
+        marked = nodes.Project(self._node, self.fields, **step.gives(self.schema))
+        self._register.replayable[self._label] = marked
+        return self._then(marked)
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return a stream for each `replayable` step. Its tuples are the ids of the dead letters that a batch puts back."""
+    """Return a stream for each step before which letters return. It has the ids of those that a batch puts back."""
     streams = []
     for source in register.replays.values():
-        spout = source.spout
-        assert isinstance(spout, ReplaySpout)
-        names, label = spout.letter_names, source.stream
+        names, label = replay_of(source).letter_names, source.stream
         schema = select(source.schema, names)
         step = register.label(label, "letters")
         node = nodes.Project(source, names, step=step, site=source.site, schema=schema)

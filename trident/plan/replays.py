@@ -1,0 +1,41 @@
+"""The places at which dead letters return: directly before the steps on which their tuples died."""
+
+import itertools
+from dataclasses import replace
+
+from trident.operations.error_policy import DeadLetter
+from trident.plan import nodes
+from trident.plan.register import Register
+from trident.spouts.dead_letters import ReplaySpout
+
+
+def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node:
+    """Return a step of the stream `label`; if it makes dead letters that may come back, with a source that has them.
+
+    They enter here and not where the stream is `replayable`: what lies between has had the tuple already, and so have
+    the other branches.
+    """
+    marked = register.replayable.get(label)
+    if not isinstance(getattr(node, "onError", None), DeadLetter) or marked is None:
+        return node
+    (source,) = nodes.sources_of(node)
+    if marked not in nodes.walk(source):
+        return node
+    names = (f"{label}.again{number if number > 1 else ''}" for number in itertools.count(1))
+    name = next(name for name in names if name not in register.streams)
+    spout = ReplaySpout(source.schema, label, node.step)
+    replay = nodes.SpoutSource(name, spout, anew=True, step=f"{name}/0:replays", site=marked.site, schema=spout.schema)
+    register.add(name, replay)
+    fields = tuple(source.schema.names)
+    tuples = nodes.Project(replay, fields, step=f"{name}/1:project", site=marked.site, schema=source.schema)
+    register.add(name, tuples)
+    both = nodes.Merge((source, tuples), step=f"{name}/2:merge", site=marked.site, schema=source.schema)
+    register.add(name, both)
+    entered: nodes.Node = replace(node, source=both)  # type: ignore[call-arg]
+    register.replays[entered] = replay
+    return entered
+
+
+def replay_of(source: nodes.SpoutSource) -> ReplaySpout:
+    assert isinstance(source.spout, ReplaySpout)
+    return source.spout
