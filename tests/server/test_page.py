@@ -5,14 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.server.browser import axe, chromium
 from tests.server.shop import Shop
-from trident import openTopology
+from trident import Count, TridentTopology, openTopology
 from trident.errors import TridentError
 from trident.run.running import RunningTopology
+from trident.server.access_rules import Rights
 from trident.server.http_server import serve
+from trident.spouts import FeederBatchSpout
+from trident.state import MemoryMapState
 
 TOKEN = "0123456789abcdef"
 VIEWS = ("topology", "batches", "states", "functions", "dead-letters")
@@ -238,6 +242,61 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(look: Look, shop: tuple[Shop,
     assert at.page.evaluate("Object.values(sessionStorage)") == [TOKEN]
 
 
+def test_a_token_that_does_not_open_the_page_is_asked_for_again(look: Look, shop: tuple[Shop, RunningTopology]) -> None:
+    few = "a-token-with-few-rights"
+    at = look(shop[1].serve(token=TOKEN, tokens={few: Rights(states=["sold"])}))
+    for token, why in (
+        (f"{TOKEN}\u200b", "a character that cannot be sent"),
+        ("“quoted”", "a character that cannot be sent"),
+        (few, "this token may ask only: /state/sold"),
+        ("wrong", "did not take this token"),
+    ):
+        at.page.locator("#token").fill(token)
+        at.page.keyboard.press("Enter")
+        at.see(why, "#token-wrong")
+        assert at.page.evaluate("sessionStorage.length") == 0, "it is kept when the server has taken it"
+    at.page.locator("#token").fill(TOKEN)
+    at.page.keyboard.press("Enter")
+    at.see("batch group orders")
+    at.page.evaluate(f"sessionStorage.setItem('trident-token', '{few}')")  # its rights were taken since
+    at.page.reload()
+    at.page.locator("#token-dialog[open]").wait_for()
+
+
+ODD_KEYS = {"": 3, ".": 4, "..": 5, "changes": 6, "a/../b": 7, "é%2F": 8, '"': 9, "-": 10}
+LONG = 2**53 + 1
+
+
+def test_any_key_is_looked_up_as_it_is(browser: Any, tmp_path: Path) -> None:
+    topology, feeder, numbers = TridentTopology(), FeederBatchSpout("word string"), FeederBatchSpout("n long")
+    for name, spout, key in (("words", feeder, "word"), ("numbers", numbers, "n")):
+        stream = topology.newStream(name, spout).groupBy(key)
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name=name)
+    topology.newDRPCStream("echo", "n long").filter("n", lambda n: n > 0)
+    with (
+        topology.start(engine="embedded", name="keys", checkpointLocation=tmp_path) as running,
+        running.serve() as server,
+    ):
+        feeder.feed([(key,) for key, count in ODD_KEYS.items() for _ in range(count)])
+        numbers.feed([(LONG,)])
+        running.processAllAvailable(30)
+        at = Looking(browser, Shop(tmp_path), running, server.url)
+        for key, count in ODD_KEYS.items():
+            at.go("states/words")
+            at.page.locator("#key").fill(key)
+            at.page.get_by_text("Look up").click()
+            at.see(f"^{count}$", ".value")
+        at.go("states/numbers")
+        at.page.locator("td a").click()  # the key is beyond what the page's own numbers can tell apart
+        at.wait_hash(str(LONG))
+        at.see("^1$", ".value")
+        at.go(f"functions/echo?n={LONG}")
+        at.see("9,007,199,254,740,993", ".result")
+        assert "trident_feed_readers" not in httpx.get(f"{server.url}/metrics").text
+        at.page.close()
+        assert at.faults == []
+
+
 def test_what_a_topology_says_is_never_read_as_html(look: Look) -> None:
     at = look()
     at.shop.order(at.running, "<img src=x onerror=alert(1)>,1,5", "<b>bold</b>,many,5")
@@ -256,10 +315,12 @@ def test_without_a_driver_states_are_browsed(browser: Any, shop: tuple[Shop, Run
     ):
         at = Looking(browser, made, running, server.url)
         at.see("following", "#condition")
+        at.see("last commit at .* ago|last commit at .* just now", "main")
         at.go("batches")
         at.see("reads the states without the driver")
         at.go("states/sold?key=pear")
         at.see("^7$", ".result")
+        at.see("as of batch orders 2, committed", ".result")
         at.go("dead-letters")
         at.see("only through a driver that runs")
         at.page.close()

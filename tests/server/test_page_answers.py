@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.server.counting import counting
 from tests.server.shop import Shop
 from tests.support.waiting import wait_until
 from trident import openTopology
-from trident.errors import TridentError
+from trident.errors import StateError, TridentError
 from trident.run.running import RunningTopology
 from trident.server.event_ring import EventRing
 from trident.server.http_server import serve
@@ -168,6 +169,21 @@ def test_every_error_that_stops_a_run_has_a_way_out() -> None:
             error = kind("text", 1) if kind is errors.StateBehindError else kind("text")
             fault = fault_of(error)
             assert fault.meaning and fault.kept and fault.wayOut, kind
+
+
+def test_a_run_without_a_checkpoint_promises_nothing_beyond_its_process() -> None:
+    topology, feeder = counting()
+    with pytest.warns(RuntimeWarning, match="has no checkpointLocation"):
+        running = topology.start(engine="embedded", name="fleeting")
+    with running, running.serve() as server:
+        feeder.feed([("dog",)])
+        running.processAllAvailable(30)
+        told = httpx.get(f"{server.url}/topology").json()
+        assert [state["survives"] for state in told["states"]] == ["process"]
+        status = httpx.get(f"{server.url}/status").json()
+        assert status["lasting"] is False and status["groups"][0]["committedAt"].endswith("Z")
+    fault = fault_of(StateError("text"), lasting=False)
+    assert "no checkpointLocation" in fault.kept and "same name and checkpoint" not in "".join(fault.wayOut)
 
 
 def test_a_batch_that_failed_is_told_by_its_cause() -> None:

@@ -322,7 +322,7 @@ class OpenedTopology:
         self._source, self._opened = source, opened
         self._shapes = program.shapes
         self._steps = {step.state.name: step for group in program.groups for step in group.states}
-        self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid)
+        self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid, self.commitTimes)
         """The protocol by which a server's page reads this topology."""
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""

@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from trident.base.errors import LogError, StateError, TopologyError
 from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.commit_times import CommitTimes
 from trident.server.event_ring import EventRing
+from trident.server.freshness import iso_time
 from trident.server.watched import GroupStatus, TopologyStatus
 from trident.server.ways_out import fault_of
 
@@ -12,22 +14,33 @@ from trident.server.ways_out import fault_of
 class WatchedTopology:
     """What the page shows of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
 
-    `committed` returns the last committed txid of each group.
+    `committed` returns the last committed txid of each group, `times` when the batches of a group were committed.
     """
 
-    def __init__(self, name: str, plan: TopologyPlan, committed: Callable[[], Mapping[str, int]]) -> None:
-        self._name, self._committed = name, committed
+    def __init__(
+        self,
+        name: str,
+        plan: TopologyPlan,
+        committed: Callable[[], Mapping[str, int]],
+        times: Callable[[str], CommitTimes],
+    ) -> None:
+        self._name, self._committed, self._times = name, committed, times
         self.plan = plan
+        self.lasting = True
         self.engine: str | None = None
         self.events: EventRing | None = None
 
     def status(self) -> TopologyStatus:
         """Return the txids that can be read now, or the reason why none can be read."""
         try:
-            groups = [GroupStatus(group, txid) for group, txid in self._committed().items()]
+            groups = [self._group(group, txid) for group, txid in self._committed().items()]
         except (StateError, LogError) as error:
             return TopologyStatus(self._name, "unreachable", [], fault=fault_of(error))
         return TopologyStatus(self._name, "following", groups)
+
+    def _group(self, group: str, txid: int) -> GroupStatus:
+        time = self._times(group).of(txid)
+        return GroupStatus(group, txid, None if time is None else iso_time(time))
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
         """Raise TopologyError, because only a driver puts dead letters back."""

@@ -473,7 +473,8 @@ class RunningTopology:
     @cached_property
     def watched(self) -> WatchedRun:
         """The protocol by which a server's page reads this run. Once used, it keeps the newest events."""
-        return WatchedRun(self, self._context.topology)
+        settings = self._context.settings
+        return WatchedRun(self, self._context.topology, settings.lasting or settings.log is not None)
 
     def group_of_stream(self, stream: str) -> str:
         """Return the batch group of a stream from a spout."""

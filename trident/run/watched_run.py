@@ -6,10 +6,12 @@ from typing import Any, Protocol
 from pyspark.sql import Row
 
 from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.commit_times import CommitTimes
 from trident.run.display import Condition as RunCondition
 from trident.run.event_time import DROPPED
 from trident.run.progress import Progress
 from trident.server.event_ring import EventRing
+from trident.server.freshness import iso_time
 from trident.server.watched import CallStatus, Condition, GroupStatus, SourceStatus, TopologyStatus, WindowStatus
 from trident.server.ways_out import fault_of
 from trident_spouts.executor import ReadSoFar
@@ -44,6 +46,8 @@ class Run(Protocol):
 
     def exception(self) -> BaseException | None: ...
 
+    def commitTimes(self, group: str) -> CommitTimes: ...
+
     def group_of_stream(self, stream: str) -> str: ...
 
     def replayDeadLetters(self, stream: str, where: Callable[[Row], bool] | None = None, *, state: str) -> int: ...
@@ -55,9 +59,9 @@ class WatchedRun:
     It keeps the newest events: those that the run still has, and all later ones.
     """
 
-    def __init__(self, run: Run, plan: TopologyPlan) -> None:
+    def __init__(self, run: Run, plan: TopologyPlan, lasting: bool) -> None:
         self._run = run
-        self.plan = plan
+        self.plan, self.lasting = plan, lasting
         self.engine: str | None = run.engine
         self.events: EventRing | None = EventRing(run.runId)
         run.progress.listen(self.events.add, fromRecent=True)
@@ -73,11 +77,29 @@ class WatchedRun:
         return TopologyStatus(
             self._run.name,
             condition,
-            [_group(name, group, sources.get(name, [])) for name, group in told["groups"].items()],
+            [self._group(name, group, sources.get(name, [])) for name, group in told["groups"].items()],
             self._run.engine,
             self._run.runId,
-            None if error is None else fault_of(error),
+            None if error is None else fault_of(error, self.lasting),
             _calls(told["hanging"]),
+            self.lasting,
+        )
+
+    def _group(self, name: str, told: Mapping[str, Any], sources: list[SourceStatus]) -> GroupStatus:
+        committed = self._run.commitTimes(name).at_hand(told["committed"])
+        return GroupStatus(
+            name,
+            told["committed"],
+            None if committed is None else iso_time(committed),
+            told["isActive"],
+            told["inFlight"],
+            told["waitingFor"],
+            _calls(told["hanging"]),
+            [
+                WindowStatus(state, window["watermark"], window.get(DROPPED, 0))
+                for state, window in told.get("windows", {}).items()
+            ],
+            sources,
         )
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
@@ -86,22 +108,6 @@ class WatchedRun:
         return self._run.replayDeadLetters(
             stream, None if wanted is None else lambda letter: letter.id in wanted, state=state
         )
-
-
-def _group(name: str, told: Mapping[str, Any], sources: list[SourceStatus]) -> GroupStatus:
-    return GroupStatus(
-        name,
-        told["committed"],
-        told["isActive"],
-        told["inFlight"],
-        told["waitingFor"],
-        _calls(told["hanging"]),
-        [
-            WindowStatus(state, window["watermark"], window.get(DROPPED, 0))
-            for state, window in told.get("windows", {}).items()
-        ],
-        sources,
-    )
 
 
 def _calls(hanging: Collection[Mapping[str, Any]]) -> list[CallStatus]:

@@ -29,7 +29,7 @@ class Freshness:
         oldest = min(known) if known and len(known) == len(times) else None
         return {
             "asOfTxid": dict(txids),
-            "committedAt": {group: None if each is None else _iso(each) for group, each in times.items()},
+            "committedAt": {group: None if each is None else iso_time(each) for group, each in times.items()},
             "stalenessMs": None if oldest is None else max(0, round((time.time() - oldest) * 1000)),
         }
 
@@ -45,5 +45,10 @@ class Freshness:
         return await asyncio.shield(look)
 
 
-def _iso(seconds: float) -> str:
+def iso_time(seconds: float) -> str:
+    """Return a time in seconds since 1970 in ISO 8601, in UTC.
+
+    >>> iso_time(0.25)
+    '1970-01-01T00:00:00.250Z'
+    """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

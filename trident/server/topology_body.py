@@ -107,7 +107,8 @@ def _state(node: StateWriter, served: Served) -> StateBody:
         guarantee.condition,
         guarantee.exactlyOnce,
         guarantee.origin,
-        node.state.factory.survives,
+        # Of this run, and not only of the kind of its store: without a log that lasts, the next start begins anew.
+        node.state.factory.survives if served.watched.lasting else "process",
         _keeps_letters(node),
     )
 

@@ -45,6 +45,8 @@ class GroupStatus(msgspec.Struct):
 
     name: str
     committed: int
+    committedAt: str | None = None
+    """When the batch `committed` was committed (ISO 8601, by the driver's clock); None if that is not known."""
     isActive: bool | None = None
     """True if the group is at work; None if the driver is in another process."""
     inFlight: dict[str, str] = {}
@@ -80,6 +82,8 @@ class TopologyStatus(msgspec.Struct):
     fault: Fault | None = None
     hanging: list[CallStatus] = []
     """The DRPC requests that hang."""
+    lasting: bool = True
+    """False if states and positions end with the run's process, because it has no log that lasts."""
 
 
 class Watched(Protocol):
@@ -88,6 +92,11 @@ class Watched(Protocol):
     @property
     def plan(self) -> TopologyPlan:
         """The topology's plan."""
+        ...
+
+    @property
+    def lasting(self) -> bool:
+        """False if states and positions end with the run's process, because it has no log that lasts."""
         ...
 
     @property

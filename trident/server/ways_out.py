@@ -20,6 +20,9 @@ _COMMITTED = "Everything that was committed is kept, exactly. The next start goe
 _FROZEN = "The batch is frozen: its results are kept in the log, and the next start commits them. Nothing is lost."
 _AGAIN = "Start the topology again with the same name and checkpoint."
 
+_GONE = "The run has no checkpointLocation: its states and its position end with its process."
+_ANEW = "Start the topology again, with a checkpointLocation if it is to keep what it commits."
+
 _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.FencedError,
@@ -214,10 +217,10 @@ _ANY = _Advice(
 )
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_of(error: BaseException, lasting: bool = True) -> Fault:
     """Return an error in the form in which the page shows it: advice for its type, its causes, and what to do.
 
-    For a BatchFailedError, the advice is that for its cause.
+    For a BatchFailedError, the advice is that for its cause. `lasting`: whether the run has a log that outlives it.
 
     >>> fault_of(errors.FencedError("epoch 2 holds the log")).meaning
     'Another driver has taken this topology over.'
@@ -226,7 +229,11 @@ def fault_of(error: BaseException) -> Fault:
     telling = chain[1:] if isinstance(error, errors.BatchFailedError) and len(chain) > 1 else chain
     advice = next((advice for each in telling for kind, advice in _ADVICE if isinstance(each, kind)), _ANY)
     causes = [f"{type(each).__name__}: {each}" for each in chain[1:_MOST_CAUSES]]
-    return Fault(type(error).__name__, str(error), causes, advice.meaning, advice.kept, list(advice.ways))
+    kept = advice.kept if lasting else _GONE
+    ways = [
+        way if lasting else way.replace(_AGAIN, _ANEW).replace(_AGAIN.lower(), _ANEW.lower()) for way in advice.ways
+    ]
+    return Fault(type(error).__name__, str(error), causes, advice.meaning, kept, ways)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

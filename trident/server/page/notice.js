@@ -24,7 +24,8 @@ export function notice(live) {
   if (status?.condition === "stopped") {
     return h("section", { class: "notice", "data-key": "stopped" },
       h("h2", null, "The run has ended in good order"),
-      h("p", null, "Everything that was committed is kept. The next start goes on behind it."));
+      h("p", null, status.lasting ? "Everything that was committed is kept. The next start goes on behind it."
+        : "It had no checkpointLocation: its states end with its process, and the next start begins anew."));
   }
   if (status?.condition === "inactive") {
     return h("section", { class: "notice", "data-key": "inactive" },
@@ -39,7 +40,8 @@ export function notice(live) {
       : h("h2", null, "A call of your code is over its time"),
     held.map((group) => h("p", null, h("b", null, group.name), " waits for: ", h("span", { class: "code" }, group.waitingFor))),
     hanging.map((call) => h("p", null, h("span", { class: "code" }, call.call), call.at ? ` is at ${call.at}` : " has not returned")),
-    h("p", { class: "soft" }, "Nothing is lost meanwhile: a batch that waits is kept, and goes on by itself as soon as it can."));
+    h("p", { class: "soft" }, status.lasting ? "Nothing is lost meanwhile: a batch that waits is kept, and goes on by itself as soon as it can."
+      : "A batch that waits goes on by itself as soon as it can. This run has no checkpointLocation: if its process ends, all of it is gone."));
 }
 
 /** Return what stopped: the topology, or those of its batch groups that others go on without. */

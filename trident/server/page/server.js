@@ -12,50 +12,89 @@ export class Refused extends Error {
   }
 }
 
-/** Return the server's answer. A token that the server wants is asked for first. */
+/** Return the server's answer. A token that the server wants, or a better one, is asked for first. */
 async function send(path, options = {}) {
   for (;;) {
     const token = sessionStorage.getItem(KEY);
-    const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
-    const answer = await fetch(path, { ...options, headers, cache: "no-store" });
-    if (answer.status !== 401) return answer;
-    await askForToken(token);
+    const answer = await sendWith(token, path, options);
+    if (answer.status !== 401 && answer.status !== 403) return answer;
+    await askForToken(token, token === null ? "" : await reason(answer));
   }
 }
 
-/** Return the JSON of an answer; with a body, POST it. Throws Refused. */
+function sendWith(token, path, options = {}) {
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  return fetch(path, { ...options, headers, cache: "no-store" });
+}
+
+/** Return why the server does not let a token in. */
+async function reason(answer) {
+  if (answer.status === 401) return "The server did not take this token.";
+  const content = await answer.json().catch(() => ({}));
+  return `This token does not open the page: ${content.error?.message ?? "it has few rights"}. Give one that may ask everything.`;
+}
+
+/** Return the JSON of an answer; with a body (a value, or JSON as text), POST it. Throws Refused. */
 export async function ask(path, body) {
   const options = body === undefined ? {}
-    : { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+    : { method: "POST", body: typeof body === "string" ? body : json(body), headers: { "Content-Type": "application/json" } };
   let answer;
   try {
     answer = await send(path, options);
-  } catch (error) {
+  } catch {
     throw new Refused(0, "NoAnswer", "The server does not answer.");
   }
-  const content = await answer.json().catch(() => ({}));
+  const content = await answer.text().then(parse).catch(() => ({}));
   if (answer.ok) return content;
   throw new Refused(answer.status, content.error?.type ?? `HTTP ${answer.status}`, content.error?.message ?? "");
 }
 
-/** Ask the person for a token, once for all requests that wait for one. */
-function askForToken(wrong) {
+/** Return the value of a JSON text. Whole numbers beyond 2^53 stay exact, as BigInt, where the browser can tell them. */
+export const parse = (text) => JSON.parse(text, (_, value, context) => (
+  typeof value === "number" && !Number.isSafeInteger(value) && /^-?[0-9]+$/.test(context?.source ?? "") ? BigInt(context.source) : value));
+
+/** Return a value as JSON; the inverse of `parse`. */
+export const json = (value) => JSON.stringify(value, (_, part) => (typeof part === "bigint" ? JSON.rawJSON(String(part)) : part));
+
+/** Ask the person for a token, once for all requests that wait for one. It is kept only when the server has taken it. */
+function askForToken(wrong, why) {
   if (sessionStorage.getItem(KEY) !== wrong) return Promise.resolve(); // another request has asked meanwhile
-  asking ??= new Promise((resolve) => {
-    const dialog = document.getElementById("token-dialog");
-    const field = document.getElementById("token");
-    document.getElementById("token-wrong").hidden = !wrong;
-    field.value = "";
+  asking ??= askUntilTaken(why).finally(() => { asking = null; });
+  return asking;
+}
+
+async function askUntilTaken(why) {
+  for (;;) {
+    const token = await typed(why);
+    if (!/^[\x20-\x7e]+$/.test(token)) {
+      why = "This is no token: it has a character that cannot be sent, perhaps one that came along when it was copied.";
+      continue;
+    }
+    const answer = await sendWith(token, "/status");
+    if (answer.status !== 401 && answer.status !== 403) {
+      sessionStorage.setItem(KEY, token);
+      return;
+    }
+    why = await reason(answer);
+  }
+}
+
+/** Return what the person types into the dialog. */
+function typed(why) {
+  const dialog = document.getElementById("token-dialog");
+  const field = document.getElementById("token");
+  const wrong = document.getElementById("token-wrong");
+  wrong.textContent = why;
+  wrong.hidden = !why;
+  field.value = "";
+  return new Promise((resolve) => {
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", () => {
-      sessionStorage.setItem(KEY, field.value.trim());
+      resolve(field.value.trim());
       field.value = "";
-      asking = null;
-      resolve();
     }, { once: true });
     dialog.showModal();
   });
-  return asking;
 }
 
 /**

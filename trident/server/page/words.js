@@ -1,5 +1,7 @@
 // Numbers, times and values in words.
 
+import { json } from "./server.js";
+
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
@@ -28,4 +30,7 @@ export const promised = (promise) => (promise.startsWith("nothing") ? "no promis
 
 /** Return a value of a state or a row as text: text as it is, everything else as JSON. */
 export const text = (value) => (value === null || value === undefined ? "null" : typeof value === "string" ? value
-  : typeof value === "number" && Number.isInteger(value) ? whole.format(value) : JSON.stringify(value));
+  : typeof value === "bigint" || Number.isInteger(value) ? whole.format(value) : json(value));
+
+/** Return how long ago something was, from milliseconds. */
+export const ago = (ms) => (ms < 1000 ? "just now" : `${duration(ms)} ago`);

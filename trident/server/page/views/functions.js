@@ -1,7 +1,7 @@
 // The DRPC functions: a form of typed arguments for each, and its answer.
 
 import { h } from "../dom.js";
-import { ask } from "../server.js";
+import { ask, parse } from "../server.js";
 import { duration, plural } from "../words.js";
 import { asOf, rows } from "./states.js";
 
@@ -55,7 +55,7 @@ function form(chosen, at, result) {
 function valueOf(typed, type) {
   if (/^(string|binary|date|timestamp|decimal|large_string)/.test(type)) return typed;
   try {
-    return JSON.parse(typed);
+    return parse(typed);
   } catch {
     return typed; // the server says what it expects
   }
@@ -68,7 +68,7 @@ async function answer(chosen, query, result) {
   try {
     const told = await ask(`/drpc/${encodeURIComponent(chosen.name)}`, { args });
     result.replaceChildren(rows(told), h("div", { class: "row" }, h("span", { class: "soft small" }, `${plural(told.rows.length, "row")} in ${duration(performance.now() - began)}`),
-      h("span", { class: "grow" }), asOf(told.asOfTxid)));
+      h("span", { class: "grow" }), asOf(told)));
   } catch (error) {
     result.replaceChildren(h("p", { class: "bad", role: "alert" }, h("b", null, error.type), ` ${error.message}`));
   }

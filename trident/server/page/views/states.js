@@ -1,14 +1,15 @@
 // The states: what is promised for each, its entries by pages, the greatest ones, one key.
 
 import { h } from "../dom.js";
-import { ask } from "../server.js";
-import { number, plural, promised, text } from "../words.js";
+import { now } from "../live.js";
+import { ask, json } from "../server.js";
+import { ago, number, plural, promised, text } from "../words.js";
 import { guarantee } from "./topology.js";
 
 const PAGE = 50;
 
 function address(name, query = {}) {
-  const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value));
+  const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== null && value !== undefined));
   return `#/states/${encodeURIComponent(name)}${told.size ? `?${told}` : ""}`;
 }
 
@@ -58,7 +59,7 @@ function forms(state, at) {
   const top = at.query.get("top");
   if (!state.keys.length) return null;
   return h("div", { class: "row filters" },
-    h("div", { class: "row pills" }, tab("by key", {}, !top && !at.query.get("key")), tab("greatest", { top: "20" }, Boolean(top))),
+    h("div", { class: "row pills" }, tab("by key", {}, !top && !at.query.has("key")), tab("greatest", { top: "20" }, Boolean(top))),
     h("form", { class: "row", onsubmit: look }, h("label", { for: "key" }, "Key"), key, h("span", { class: "soft small" }, hint),
       h("button", { type: "submit" }, "Look up")));
 }
@@ -66,14 +67,12 @@ function forms(state, at) {
 async function entries(state, at) {
   const name = encodeURIComponent(state.name);
   const key = at.query.get("key");
-  if (key || !state.keys.length) {
-    try {
-      const one = await ask(`/state/${name}/${encodeURIComponent(key ?? "-")}`);
-      return [h("p", { class: "value code" }, text(one.value)), asOf(one.asOfTxid), again(at)];
-    } catch (error) {
-      if (error.type !== "StateKeyNotFoundError") throw error;
-      return [h("p", { class: "soft" }, key ? `Nothing is stored under ${key}.` : "Nothing is stored yet."), again(at)];
-    }
+  if (key !== null || !state.keys.length) {
+    // A key is sent in a body: in a path, "." and "..", "" and "changes" mean something else.
+    const one = await ask(`/state/${name}`, `{"keys":[${state.keys.length ? keyJson(key, state) : "[]"}]}`);
+    const [value] = one.values;
+    if (value === null) return [h("p", { class: "soft" }, key === null ? "Nothing is stored yet." : `Nothing is stored under ${key === "" ? "the empty text" : key}.`), again(at)];
+    return [h("p", { class: "value code" }, text(value)), asOf(one), again(at)];
   }
   const top = at.query.get("top");
   const after = at.query.get("after");
@@ -81,14 +80,14 @@ async function entries(state, at) {
   const page = await ask(`/state/${name}?${new URLSearchParams(query)}`);
   const more = page.after && h("a", { class: "button", href: address(state.name, { after: page.after }) }, "Next page");
   const first = after && h("a", { class: "button", href: address(state.name) }, "First page");
-  return [rows(page, state), h("div", { class: "row" }, first, more, h("span", { class: "soft small" }, plural(page.rows.length, "entry", "entries")), h("span", { class: "grow" }), asOf(page.asOfTxid), again(at))];
+  return [rows(page, state), h("div", { class: "row" }, first, more, h("span", { class: "soft small" }, plural(page.rows.length, "entry", "entries")), h("span", { class: "grow" }), asOf(page), again(at))];
 }
 
 /** Return a table of rows; the cells of keys lead to the key. */
 export function rows(page, state) {
   if (!page.rows.length) return h("p", { class: "soft" }, "No entries.");
   const keys = state?.keys.length ?? 0;
-  const numeric = page.fields.map((_, at) => page.rows.every((row) => row[at] === null || typeof row[at] === "number"));
+  const numeric = page.fields.map((_, at) => page.rows.every((row) => row[at] === null || typeof row[at] === "number" || typeof row[at] === "bigint"));
   const cell = (row, value, at) => h("td", { class: numeric[at] ? "num code" : "code" }, at < keys && at === 0
     ? h("a", { href: address(state.name, { key: keyText(row.slice(0, keys), state) }) }, text(value)) : text(value));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows" }, h("table", null,
@@ -96,15 +95,30 @@ export function rows(page, state) {
     h("tbody", null, page.rows.map((row) => h("tr", null, row.map((value, at) => cell(row, value, at)))))));
 }
 
-/** Return a key as the server reads it from an address: text, dates and binary as they are, everything else as JSON. */
+const isPlain = (state) => state.keys.length === 1 && /^(string|binary|date|timestamp)/.test(state.keys[0].type);
+
+/** Return a key as it stands in the field: text, dates and binary as they are, everything else as JSON. */
 function keyText(key, state) {
-  const plain = /^(string|binary|date|timestamp)/.test(state.keys[0].type);
-  if (key.length > 1) return JSON.stringify(key);
-  return plain && typeof key[0] === "string" ? key[0] : JSON.stringify(key[0]);
+  if (key.length > 1) return json(key);
+  return isPlain(state) && typeof key[0] === "string" ? key[0] : json(key[0]);
 }
 
-export function asOf(txids) {
-  const told = Object.entries(txids ?? {}).map(([group, txid]) => `${group} ${number(txid)}`).join(", ");
+/** Return what stands in the field as JSON. What is none is sent as a text: the server says what it expects. */
+function keyJson(typed, state) {
+  if (isPlain(state)) return JSON.stringify(typed);
+  try {
+    JSON.parse(typed);
+    return typed; // as it is: a long whole number stays exact
+  } catch {
+    return JSON.stringify(typed);
+  }
+}
+
+/** Return as of which batches an answer is, and how long ago they were committed. */
+export function asOf(answer) {
+  const times = answer.committedAt ?? {};
+  const told = Object.entries(answer.asOfTxid ?? {}).map(([group, txid]) => `${group} ${number(txid)}`
+    + (times[group] ? `, committed ${ago(now() - Date.parse(times[group]))}` : "")).join("; ");
   return h("span", { class: "soft small" }, told ? `as of batch ${told}` : "the latest values");
 }
 

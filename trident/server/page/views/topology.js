@@ -2,7 +2,7 @@
 
 import { h, s, show } from "../dom.js";
 import { lastCommit, lastMinute, live, now, rateOf } from "../live.js";
-import { amount, clock, duration, number, plural, promised, rate } from "../words.js";
+import { ago, amount, clock, duration, number, plural, promised, rate } from "../words.js";
 
 /** To what part of its width a picture shrinks before it scrolls: if it were smaller, nobody could read it. */
 const LEAST = 0.8;
@@ -66,7 +66,7 @@ function cards() {
       ),
       driver && spark(group.name),
       failed > 0 && h("p", { class: "bad small" }, h("a", { href: `#/batches?group=${encodeURIComponent(group.name)}&only=failed` }, plural(failed, "failed attempt"), " lately")),
-      last && h("p", { class: "soft small" }, `last commit at ${clock(last.timestamp)}`));
+      group.committedAt && h("p", { class: "soft small", title: group.committedAt }, `last commit at ${clock(group.committedAt)}, ${ago(now() - Date.parse(group.committedAt))}`));
   });
 }
 
