@@ -114,7 +114,8 @@ class ArrowFile(OpenFile):
 
 
 def _listed(name: str, about: fs.FileInfo) -> ListedFile:
-    return ListedFile(about.mtime_ns or 0, name, about.size)
+    # A file of HDFS is written once; its time of modification is the only trace of a change that it keeps.
+    return ListedFile(about.mtime_ns or 0, name, about.size, changed=about.mtime_ns or 0)
 
 
 @lru_cache(maxsize=8)

@@ -1,7 +1,7 @@
 """The listing of the files of a FileSpout, in the stable order in which the spout reads them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from trident.base.errors import SourceUnreadableError
@@ -9,8 +9,16 @@ from trident_spouts.files.compression import UNREADABLE
 from trident_spouts.files.places import FilePlace, ListedFile
 
 
-def list_files(place: FilePlace, by_name: bool = False, after: str = "", most: int | None = None) -> list[ListedFile]:
-    """Return the files that exist now, in the order in which they are read. A file with several links is listed once.
+def list_files(
+    place: FilePlace,
+    by_name: bool = False,
+    after: str = "",
+    most: int | None = None,
+    known: Callable[[str], bool] = lambda name: False,
+) -> list[ListedFile]:
+    """Return the files that exist now, in the order in which they are read.
+
+    A file with several links is listed once, under a name that is `known` if it has one.
 
     Files are read in the order of their modification times, or with `by_name` of their names. A place that lists names
     in their order begins after the name `after`, and ends after `most` files. Raises SourceUnreadableError if the files
@@ -19,7 +27,10 @@ def list_files(place: FilePlace, by_name: bool = False, after: str = "", most: i
     order = _name_of if by_name else None
     files = sorted(islice(_list(place, after=after), most if by_name and place.sorted else None), key=order)
     once = {(file.device, file.inode or file.name): file for file in reversed(files)}
-    return files if len(once) == len(files) else sorted(once.values(), key=order)
+    if len(once) == len(files):
+        return files
+    once |= {(file.device, file.inode or file.name): file for file in reversed(files) if known(file.name)}
+    return sorted(once.values(), key=order)
 
 
 def _name_of(file: ListedFile) -> str:

@@ -8,8 +8,8 @@ from trident.base.errors import SourceUnreadableError
 from trident_spouts.budget import Budget
 from trident_spouts.files.listing import check_readable
 from trident_spouts.files.manifest import Manifest
-from trident_spouts.files.places import ListedFile
-from trident_spouts.files.planner import MOST_FILES, Planner, StaleListingError
+from trident_spouts.files.places import ListedFile, StaleListingError
+from trident_spouts.files.planner import MOST_FILES, Planner
 from trident_spouts.files.ranges import FileRange
 from trident_spouts.files.read_files import ReadFiles
 

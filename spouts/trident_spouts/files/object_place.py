@@ -106,7 +106,8 @@ class ObjectPlace:
         if not tag:
             raise SourceUnreadableError(f"FileSpout: {self.bucket} gives no tags (ETag) to its objects")
         # In whole seconds: some stores list fractions that they tell nowhere else.
-        return ListedFile(int(about["last_modified"].timestamp()) * 10**9, name, about["size"], tag=tag)
+        time = int(about["last_modified"].timestamp()) * 10**9  # the store sets it: no client can
+        return ListedFile(time, name, about["size"], tag=tag, changed=time)
 
     def _key(self, name: str) -> str:
         return f"{self.folder}/{name}" if self.folder else name

@@ -19,6 +19,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
+from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes
 from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_of, settle
@@ -155,16 +156,25 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
     known = footer(groups.path) if isinstance(groups.path, PlannedFile) and groups.path.file.tag else None
     options = {"metadata": known, "pre_buffer": buffered, "coerce_int96_timestamp_unit": "us"}
     with _reading(groups.path), pq.ParquetFile(source, **options) as file:
-        if isinstance(groups.path, PlannedFile):
-            # Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path
-            # still leads to the planned file, Arrow has opened that file too.
-            with groups.path.open() as opened:
-                groups.path.check_same_file(opened)
+        before = _checked(groups.path, None)
         names = [column_of(name, file.schema_arrow.names) for name in target.names]
         columns = [name for name in names if name is not None]
         for numbers in [(number,) for number in groups.numbers] if buffered else [groups.numbers]:
             for batch in file.iter_batches(_BATCH_ROWS, row_groups=numbers, columns=columns, use_threads=False):
                 yield _as_declared(batch, names, target, groups.path)
+        _checked(groups.path, before)
+
+
+def _checked(path: FileRef, before: ListedFile | None) -> ListedFile | None:
+    """Check that a path leads to the planned file, and return its status. `before` is the result of an earlier check.
+
+    Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path still leads
+    to the planned file, Arrow has opened that file too.
+    """
+    if isinstance(path, str):
+        return None
+    with path.open() as opened:
+        return path.check_same_file(opened, before)
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:

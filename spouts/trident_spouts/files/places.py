@@ -2,9 +2,19 @@
 
 import io
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, Protocol
+
+
+class StaleListingError(Exception):
+    """A listed file is gone, or another file has its name now."""
+
+
+TICK_NS = 100_000_000
+"""The longest time (ns) for which a file system may give two changes of a file the same time. (Kernels stamp changes
+with a clock that ticks every 1 to 10 ms.)"""
 
 
 class ListedFile(NamedTuple):
@@ -12,6 +22,10 @@ class ListedFile(NamedTuple):
 
     `tag` is the entity tag (ETag) by which an object store identifies a content: other content has another tag. It is
     empty if the place has no tags. Objects have no inode and no device.
+
+    `changed` is the time of the last change (ctime, ns), which nobody can set: a file with the same inode and the same
+    time of change has the same content. It is 0 if it is not known, or if the change is so recent that another one may
+    get the same time.
     """
 
     mtime: int
@@ -20,11 +34,24 @@ class ListedFile(NamedTuple):
     inode: int = 0
     device: int = 0
     tag: str = ""
+    changed: int = 0
 
     @classmethod
     def of(cls, name: str, status: os.stat_result) -> "ListedFile":
         """Return the listed file with the given name and status."""
-        return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
+        changed, mtime = _settled(status.st_ctime_ns), status.st_mtime_ns
+        return cls(mtime, name, status.st_size, status.st_ino, status.st_dev, changed=changed)
+
+    def same_status(self, now: "ListedFile") -> bool:
+        """Return whether a file has the name, size, times and inode that this one had, as far as they are known."""
+        known = now if self.changed and now.changed else now._replace(changed=self.changed)
+        return known == self
+
+
+def _settled(changed: int) -> int:
+    """Return a time of change (ns) that no later change can get; 0 if the present one is too recent for that."""
+    tick = TICK_NS if changed % 1_000_000_000 else 2_000_000_000  # some file systems keep whole seconds
+    return changed if time.time_ns() - changed > tick else 0
 
 
 class OpenFile(io.BufferedReader):

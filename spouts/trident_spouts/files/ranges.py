@@ -19,14 +19,26 @@ _BLOCK = 1 << 20
 def checksum(file: BinaryIO, end: int) -> int:
     """Return a checksum of a file's content before byte `end`: of the first and the last kilobyte of that content.
 
-    It identifies a file even on another disk, where the file has another inode. To read a kilobyte costs no more than
-    to open the file.
+    It rules out most other files, and costs no more than to open the file. Only `digest` proves that all is the same.
     """
     crc = 0
     for start in (0, max(0, end - _CHECKED_BYTES)):
         file.seek(start)
         crc = zlib.crc32(file.read(min(_CHECKED_BYTES, end)), crc)
     return crc
+
+
+def digest(file: BinaryIO, start: int, end: int, before: int = 0) -> int:
+    """Return the checksum of all bytes of a file from `start` to `end`, after content with the checksum `before`.
+
+    >>> import io
+    >>> digest(io.BytesIO(b"the cow"), 3, 7, digest(io.BytesIO(b"the cow"), 0, 3)) == zlib.crc32(b"the cow")
+    True
+    """
+    file.seek(start)
+    while start < end and (block := file.read(min(_BLOCK, end - start))):
+        before, start = zlib.crc32(block, before), start + len(block)
+    return before
 
 
 def tag_checksum(tag: str) -> int:
@@ -40,18 +52,18 @@ def identity(file: OpenFile, end: int) -> int:
     return tag_checksum(tag) if tag else checksum(file, end)
 
 
-def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Return the result of `checksum` for each end of a content that can be read only once, and the content's size.
+def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return `checksum` and `digest` for each end of a content that can be read only once, and the content's size.
 
-    There is no checksum for an end beyond the content.
+    There are none for an end beyond the content.
 
     >>> import io
     >>> found, size = content_checksums(io.BytesIO(b"the cow"), [3, 9])
-    >>> found == {3: checksum(io.BytesIO(b"the cow"), 3)}, size
+    >>> found == {3: (checksum(io.BytesIO(b"the cow"), 3), zlib.crc32(b"the"))}, size
     (True, 7)
     """
-    waiting, found = sorted(set(ends)), dict[int, int]()
-    head, last, size = b"", b"", 0
+    waiting, found = sorted(set(ends)), dict[int, tuple[int, int]]()
+    head, last, size, before = b"", b"", 0, 0
     while block := content.read(_BLOCK):
         head += block[: max(0, _CHECKED_BYTES - len(head))]
         last, size = last[-_CHECKED_BYTES:] + block, size + len(block)
@@ -59,7 +71,9 @@ def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, 
             end = waiting.pop(0)
             until = len(last) - (size - end)
             tail = last[max(0, until - _CHECKED_BYTES) : until]
-            found[end] = zlib.crc32(tail, zlib.crc32(head[:end]))
+            all_ = zlib.crc32(block[: len(block) - (size - end)], before)
+            found[end] = zlib.crc32(tail, zlib.crc32(head[:end])), all_
+        before = zlib.crc32(block, before)
     return found, size
 
 
@@ -92,6 +106,9 @@ class PlannedFile:
     check: int | None
     grows: bool
     host: str
+    start: int = 0
+    digest: int | None = None
+    """The checksum of all bytes from `start` to `end`, by the function `digest`; None if the plan has none."""
 
     @property
     def path(self) -> str:
@@ -105,21 +122,29 @@ class PlannedFile:
         """Open the file that the path names now, or an object with its planned content."""
         return self.place.open(self.file)
 
-    def check_same_file(self, file: OpenFile) -> None:
-        """Raise SourceUnreadableError unless an opened file is the planned file.
+    def check_same_file(self, file: OpenFile, before: ListedFile | None = None) -> ListedFile:
+        """Return the status of an opened file. Raises SourceUnreadableError unless it is the planned file.
 
-        Reads the file up to `end` if the plan has a checksum. The error fails the attempt, and the next attempt looks
-        for the planned file again. On another machine the same file may have another device and inode: there only size
-        and content are compared. An object with a tag needs no check: no read of it can be of another content.
+        The error fails the attempt, and the next attempt looks for the planned file again. On another machine the same
+        file may have another device and inode: there only size and content are compared. `before` is the result of an
+        earlier check. An object with a tag needs no check: no read of it can be of another content.
         """
         if self.file.tag:
-            return
+            return self.file
         now = file.status()
         here = (self.host, self.file.device) == (platform.node(), now.device)
         long_enough = now.size >= self.end if self.grows else now.size == self.file.size
         same = long_enough and (not here or now.inode == self.file.inode)
-        if not same or (self.check is not None and checksum(file, self.end) != self.check):
+        if not same or not self._same_content(file, now, before or self.file):
             raise self._replaced()
+        return now
+
+    def _same_content(self, file: OpenFile, now: ListedFile, before: ListedFile) -> bool:
+        """Return whether the planned bytes are as planned: not changed since `before`, or all of them the same."""
+        if now.changed and now.changed == before.changed:
+            return True
+        ends = self.check is None or checksum(file, self.end) == self.check
+        return ends and self.digest in (None, digest(file, self.start, self.end))
 
     def check_scanned(self) -> None:
         """Raise SourceUnreadableError unless the path still names the planned file, and the file has not changed.
@@ -129,9 +154,10 @@ class PlannedFile:
         try:
             with self.open() as file:
                 now = file.status()
+                same = self.file.same_status(now) and self._same_content(file, now, self.file)
         except OSError as error:
             raise self._replaced() from error
-        if now != self.file:
+        if not same:
             raise self._replaced()
 
     def _replaced(self) -> SourceUnreadableError:
@@ -163,6 +189,10 @@ class FileRange:
     """The checksum of the file's content before byte `end`, by the function `checksum`; None in old logs."""
     inode: int = 0
     tag: str = ""
+    digest: int | None = None
+    """The checksum of all bytes of the range; None for an object, and in old logs."""
+    changed: int = 0
+    """The time of the file's last change (ns) at the plan, if no later change can have the same time."""
 
     @property
     def listed(self) -> ListedFile:
@@ -171,8 +201,8 @@ class FileRange:
 
     def to_json(self) -> list[Any]:
         """Return the range as JSON, for the metadata of a batch."""
-        tag = [self.tag] if self.tag else []
-        return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode, *tag]
+        proof = [self.tag] if self.tag else ["", self.digest, self.changed]
+        return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode, *proof]
 
 
 def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *, grows: bool) -> PlannedFile:
@@ -189,8 +219,7 @@ def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *
     try:
         with place.open(range_.listed._replace(name=name)) as file:
             now = file.status()
-            untouched = (now.size, now.mtime) == (range_.size, range_.mtime)
-            same = (untouched and range_.inode in (0, now.inode)) or checksum(file, range_.end) == range_.check
+            same = _holds(file, now, range_)
     except OSError as error:
         raise SourceUnreadableError(
             f"{planned}, which cannot be read now: {error.strerror or error}; {way_out}"
@@ -200,4 +229,17 @@ def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *
             f"{planned}, and it has changed since ({now.size} bytes, modified {iso_time(now.mtime)}); "
             f"a replay must read the same: {way_out}"
         )
-    return PlannedFile(place, now, range_.end, range_.check, grows, platform.node())
+    return PlannedFile(place, now, range_.end, range_.check, grows, platform.node(), range_.start, range_.digest)
+
+
+def _holds(file: OpenFile, now: ListedFile, range_: FileRange) -> bool:
+    """Return whether an opened file, with the status `now`, has the bytes that were planned."""
+    if now.tag:
+        return True  # every read asks for the planned content
+    if now.changed and (now.changed, now.inode, now.size) == (range_.changed, range_.inode, range_.size):
+        return True
+    if range_.digest is None:
+        untouched = (now.size, now.mtime) == (range_.size, range_.mtime) and range_.inode in (0, now.inode)
+        return untouched or checksum(file, range_.end) == range_.check
+    ends = range_.check is None or checksum(file, range_.end) == range_.check
+    return ends and digest(file, range_.start, range_.end) == range_.digest

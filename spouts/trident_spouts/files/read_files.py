@@ -4,14 +4,16 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from trident_spouts.files.forgotten import KNOWN_BY_CHECKSUM, Forgotten, Known
 from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000
-"""The number of read files that are remembered by name. All older files (at or before the cutoff) count as read."""
+"""The number of read files that are remembered one by one, unless the user has set another number. Of those before
+them (at or before the cutoff) it is only known that they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,9 @@ class Entry:
     """The record of one file: the byte up to which it was read, and its modification time (ns) then.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
-    0: not known) identify the file under another name. `check`, the checksum of what was read (of an object: of its
-    tag), identifies the content. Entries of earlier versions of this library lack `inode`, `check` and `born`.
+    0: not known) identify the file under another name. `check`, the checksum of the ends of what was read (of an
+    object: of its tag), and `digest`, the checksum of all of it, identify the content. `changed` is the time (ns) of
+    the file's last change when its content was proved. Entries of earlier versions of this library lack some of these.
     """
 
     end: int
@@ -29,15 +32,27 @@ class Entry:
     inode: int = 0
     check: int | None = None
     born: int = 0
+    digest: int | None = None
+    changed: int = 0
+
+    @property
+    def known(self) -> Known:
+        """Return what is kept of the entry when it is forgotten."""
+        return Known(self.inode, self.end, (self.digest if self.inode or self.digest is not None else self.check) or 0)
 
     def fits(self, file: ListedFile) -> bool:
-        """Return whether a file has the modification time and size that the file of this entry had when it was read.
+        """Return whether a file is the one of this entry, and was not changed since, as its status proves.
 
         The size of a file that was not read to its end is not known; the file must then be longer than what was read.
+        An entry of an earlier version knows no time of change: the time of modification has to do once.
         """
         if file.tag and tag_checksum(file.tag) != self.check:
             return False
-        return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
+        if file.mtime != self.mtime or not (file.size > self.end if self.more else file.size == self.end):
+            return False
+        if file.tag or (self.digest is None and not self.changed):
+            return True
+        return 0 < self.changed == file.changed and self.inode == file.inode
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ class ReadFiles:
 
     A file was read if it has an entry, or sorts at or before `cutoff` (modification time in ns, name); every other file
     is unread. If files are read in the order of their names (`by_name`), the time in `cutoff` is 0, and only names are
-    compared. When there are more than REMEMBERED entries of wholly read files, the first of them in that order are
+    compared. When there are more entries of wholly read files than are remembered, the first of them in that order are
     dropped, and the cutoff moves up to the last dropped one, but never past a file that waits to be read. The names of
     files are relative to the folder `root`.
     """
@@ -55,6 +70,12 @@ class ReadFiles:
     entries: dict[str, Entry] = field(default_factory=dict)
     root: str | None = None
     by_name: bool = False
+    forgotten: Forgotten | None = Forgotten()
+    """What is known of files that were read and have no entry; None in a log of an earlier version."""
+    late: frozenset[str] = field(default=frozenset(), compare=False)
+    """The names of unread files that sort at or before the cutoff, as a look has found them."""
+    remembered: int | None = field(default=None, compare=False)
+    """The number of files to remember; None: REMEMBERED."""
 
     def place(self, mtime: int, name: str) -> tuple[int, str]:
         """Return the value by which files are sorted."""
@@ -62,6 +83,14 @@ class ReadFiles:
 
     def is_past(self, file: ListedFile) -> bool:
         """Return whether a file has no entry, and counts as read because it sorts at or before the cutoff."""
+        return self.sorts_past(file) and file.name not in self.late
+
+    def has_read(self, name: str) -> bool:
+        """Return whether a file with this name was read, as far as names are known."""
+        return name in self.entries or (self.forgotten is not None and self.forgotten.knows(name))
+
+    def sorts_past(self, file: ListedFile) -> bool:
+        """Return whether a file has no entry, and sorts at or before the cutoff."""
         place = self.place(file.mtime, file.name)
         return file.name not in self.entries and self.cutoff is not None and place <= self.cutoff
 
@@ -72,24 +101,39 @@ class ReadFiles:
             return file.size if self.is_past(file) else 0
         return min(entry.end, file.size)
 
-    def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "ReadFiles":
+    def after(
+        self,
+        read: Iterable[tuple[str, Entry]],
+        waiting: tuple[int, str] | None,
+        listing: Sequence[ListedFile] = (),
+    ) -> "ReadFiles":
         """Return the record after the files in `read` were read.
 
-        `waiting` is the sort value of the first unread file.
+        `waiting` is the sort value of the first unread file, and `listing` has all files that are there.
         """
         entries = {**self.entries, **dict(read)}
-        done = sorted(self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more)
-        dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
-        for _, name in dropped:
-            del entries[name]
+        listed = {file.name: self.place(file.mtime, file.name) for file in listing if file.name in entries}
+        places = {name: self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more}
+        # A file that the listing shows elsewhere would be read again from there if its entry were dropped.
+        done = sorted(place for name, place in places.items() if listed.get(name, place) == place)
+        most = REMEMBERED if self.remembered is None else self.remembered
+        dropped = [key for key in done[: max(0, len(done) - most)] if waiting is None or key < waiting]
+        forgotten = {name: entries.pop(name) for _, name in dropped}
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
-        return replace(self, cutoff=max(cutoffs, default=None), entries=entries)
+        evidence = self.forgotten
+        if forgotten and evidence is not None:
+            evidence = evidence.plus(
+                ((name, entry.known, entry.born) for name, entry in forgotten.items()),
+                (file for file in listing if file.name in forgotten),
+            )
+        late = frozenset(self.late - entries.keys() - forgotten.keys())
+        return replace(self, cutoff=max(cutoffs, default=None), entries=entries, forgotten=evidence, late=late)
 
     def below(self, root: str) -> "ReadFiles":
         """Return the same record with names relative to another root, for files that stay where they are.
 
         >>> ReadFiles(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
-        {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}
+        {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0, digest=None, changed=0)}
         """
 
         def renamed(name: str) -> str:
@@ -107,33 +151,41 @@ class ReadFiles:
         The log keeps this text for every batch, so times and inodes are written as differences, which deflate well.
 
         >>> ReadFiles.decode(ReadFiles((1, "a"), {"b": Entry(5, 2)}).encode()).entries
-        {'b': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}
+        {'b': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0, digest=None, changed=0)}
         """
         files = []
         last = Entry(0, 0)
         for name, entry in sorted(self.entries.items(), key=lambda item: (item[1].mtime, item[0])):
             differences = entry.mtime - last.mtime, int(entry.more), entry.inode - last.inode
             age = entry.mtime // 1_000_000 - entry.born if entry.born else None
-            files.append([name, entry.end, *differences, entry.check, age])
+            since = entry.changed - entry.mtime if entry.changed else None
+            files.append([name, entry.end, *differences, entry.check, age, entry.digest, since])
             last = entry
-        order = ["name"] if self.by_name else []  # left out where earlier versions of this library can read the record
-        text = json.dumps([self.cutoff, files, self.root, *order], separators=(",", ":"))
+        most = KNOWN_BY_CHECKSUM * (REMEMBERED if self.remembered is None else self.remembered)
+        evidence = None if self.forgotten is None else self.forgotten.to_json(most)
+        text = json.dumps([self.cutoff, files, self.root, self.by_name, evidence], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
         """Return the record in a text from `encode`.
 
-        Texts of old versions, without inodes, checksums, roots and births, are read, too.
+        Texts of old versions, without inodes, checksums, roots, births and evidence of forgotten files, are read, too.
         """
         cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
         for name, end, mtime_step, more, *identity in files:
-            inode_step, check, age = (*identity, None) if len(identity) == 2 else identity or (0, None, None)
+            inode_step, check, age, digest, since = (*identity, *_NO_IDENTITY[len(identity) :])
             mtime = last.mtime + mtime_step
             born = 0 if age is None else mtime // 1_000_000 - age
-            last = entries[name] = Entry(end, mtime, bool(more), last.inode + inode_step, check, born)
+            inode, changed = last.inode + inode_step, 0 if since is None else mtime + since
+            last = entries[name] = Entry(end, mtime, bool(more), inode, check, born, digest, changed)
         place = None if cutoff is None else (cutoff[0], cutoff[1])
-        root = rest[0] if rest else None
-        return ReadFiles(place, entries, root, by_name="name" in rest[1:])
+        root, by_name, evidence = (*rest, *(None, False, None)[len(rest) :])
+        forgotten = Forgotten() if place is None and evidence is None else evidence and Forgotten.of_json(evidence)
+        return ReadFiles(place, entries, root, by_name in (True, "name"), forgotten)
+
+
+_NO_IDENTITY = (0, None, None, None, None)
+"""The inode, checksum, birth, digest and time of change in an entry that has none of them."""

@@ -153,9 +153,9 @@ def _opened(path: FileRef) -> Iterator[BinaryIO]:
             yield file
         return
     with path.open() as planned:
-        path.check_same_file(planned)
+        before = path.check_same_file(planned)
         yield planned
-        path.check_same_file(planned)
+        path.check_same_file(planned, before)
 
 
 def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[int, bytes]]:

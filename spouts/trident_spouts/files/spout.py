@@ -4,7 +4,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from time import monotonic, time
 from typing import Any, Literal, TypeVar, get_args
@@ -36,11 +36,12 @@ from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, has_nanoseconds
 from trident_spouts.files.parquet_reader import column_of
-from trident_spouts.files.places import FilePlace, ListedFile
-from trident_spouts.files.planner import Limits, Planner, StaleListingError
+from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
+from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
-from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.files.read_files import REMEMBERED, ReadFiles
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
+from trident_spouts.files.recognition import OnForgotten
 from trident_spouts.files.text import TextFormat
 from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.value_options import check_flat, check_options
@@ -71,6 +72,10 @@ _NEWEST = 8
 
 _MOST_LISTED = 3_000
 """The most unread files that one listing returns, at a place that lists names in order."""
+
+_LOOK_BACK_SECONDS = 600.0
+"""The time (seconds) after which a place that lists names in order is asked again for all names, also for those that
+were read long ago."""
 
 _LISTINGS = 5
 """The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
@@ -123,6 +128,12 @@ class FileSpout:
         The order in which files are read: of their modification times, then names, or of their names (relative to the
         part of the path before the first wildcard, compared as text: ``b10`` comes before ``b2``). Copies of files may
         lose their times; names that hold a date keep the events in order.
+    rememberedFiles : int
+        The number of files that were read, and are remembered one by one. Of those before them the stream keeps
+        evidence by which it notices one more of them, and one that changes (see Notes).
+    onForgotten : "fail" or "skip"
+        What happens to a file of which it cannot be told whether, or how far, it was read long ago. "fail" raises
+        SpoutContractError. With "skip" it counts as read, and a warning names it: what is new in it is lost.
     sep, quote, escape : str, optional
         For CSV, one character each: the separator of values, the quote that may enclose a value, and the character
         before a quote within quotes; without `escape` such a quote is doubled (RFC 4180). Spark writes ``escape="\\"``.
@@ -163,7 +174,7 @@ class FileSpout:
     SpoutContractError
         A file changed between plan and replay, or after it was read; the last line of a file was extended after it was
         read; the path names another folder than the one that the stream has read; a compressed file holds the content
-        of a file that was read unpacked.
+        of a file that was read unpacked; a file may have been read long ago (`onForgotten`).
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON or CSV; a header without a field; a damaged compressed file.
 
@@ -185,10 +196,12 @@ class FileSpout:
     Objects must not change at all: with another entity tag (ETag) it is another object, even if it is only longer.
 
     A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is
-    followed. A copied or restored file is recognized by its content. Any other change to a file that was read is an
-    error; the file is not read a second time. The spout remembers the 1,000 latest files by name, and all files that
-    still grow. Of older files it remembers only "everything up to this time and name": do not touch such files, and do
-    not move in files that are older than the last thousand.
+    followed. A copied, touched or restored file is recognized by all of its content. Any other change to a file that
+    was read is an error; the file is not read a second time.
+
+    The spout remembers `rememberedFiles` files, and all that are not read to their ends. Of older ones it keeps
+    checksums of names, how many are there, and the time of the last change. So a file that comes with an older time is
+    read, and one that was read long ago and grows, or is touched or replaced, stops the stream.
     """
 
     path: str
@@ -199,6 +212,8 @@ class FileSpout:
     malformed: Malformed
     completeAfterSecs: float
     orderBy: FileOrder
+    rememberedFiles: int
+    onForgotten: OnForgotten
     csv: CsvOptions
     numbers: Numbers
     timeZone: str | None
@@ -231,6 +246,8 @@ class FileSpout:
         multiLine: bool = False,
         numbers: Numbers = "strict",
         timeZone: str | None = None,
+        rememberedFiles: int = REMEMBERED,
+        onForgotten: OnForgotten = "fail",
         manifest: bool = False,
         storage: Mapping[str, str] | None = None,
     ) -> None:
@@ -238,6 +255,8 @@ class FileSpout:
         check_choice("FileSpout: encodingErrors", encodingErrors, get_args(EncodingErrors))
         check_choice("FileSpout: malformed", malformed, get_args(Malformed))
         check_choice("FileSpout: orderBy", orderBy, get_args(FileOrder))
+        check_choice("FileSpout: onForgotten", onForgotten, get_args(OnForgotten))
+        check_whole_number("FileSpout: rememberedFiles", rememberedFiles)
         check_whole_number("FileSpout: maxBytesPerBatch", maxBytesPerBatch)
         if maxFilesPerBatch is not None:
             check_whole_number("FileSpout: maxFilesPerBatch", maxFilesPerBatch)
@@ -255,6 +274,8 @@ class FileSpout:
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", read_seconds("FileSpout: completeAfterSecs", completeAfterSecs, zero=True))
         set_(self, "orderBy", orderBy)
+        set_(self, "rememberedFiles", rememberedFiles)
+        set_(self, "onForgotten", onForgotten)
         set_(self, "csv", csv)
         set_(self, "numbers", numbers)
         set_(self, "timeZone", timeZone)
@@ -321,6 +342,7 @@ class FileSpout:
     def __repr__(self) -> str:
         defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
         defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0, "orderBy": "time"}
+        defaults |= {"rememberedFiles": REMEMBERED, "onForgotten": "fail"}
         defaults |= {"numbers": "strict", "timeZone": None, "manifest": False}
         shown = [repr(self.path)]
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
@@ -358,18 +380,22 @@ class _FileExecutor(SpoutExecutor):
         self._lines = spout.format != "parquet"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
         cut, by_name = self._lines and not spout.csv.multiLine, spout.orderBy == "name"
-        self._planner = Planner(place, limits, cut, by_name, unpacks=self._lines)
+        self._planner = Planner(place, limits, cut, by_name, self._lines, spout.onForgotten)
         self._listing: list[ListedFile] = []
         self._whole = True
         """True if the listing has all files, not only the next ones in the order of their names."""
+        self._looks_back = True
+        """True if the listing has all files that sort as if they were read."""
+        self._looked_back_at = float("-inf")
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
         self._warned = False
         self._columns_seen = False
-        self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
+        self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.rememberedFiles))
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
-        """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds."""
+        """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds, and
+        a text does not tell which late files a look has found."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
@@ -389,7 +415,7 @@ class _FileExecutor(SpoutExecutor):
         raise SourceUnreadableError(f"FileSpout: the files at {self._place} come and go faster than they can be listed")
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        listing, newest = self._listing, self._newest  # each is replaced as a whole, by the thread that plans
+        listing, newest = self._listing, self._newest[::-1]  # each is replaced as a whole, by the thread that plans
         if not listing or not self._whole:
             return None
         seen = ReadFiles()
@@ -409,12 +435,15 @@ class _FileExecutor(SpoutExecutor):
         known, seen = self._known
         if text != known:
             seen = ReadFiles() if previous is None else _read(previous, "seen", ReadFiles.decode)
+            seen = replace(seen, remembered=self._spout.rememberedFiles)
         if anew:
             self._list(seen)
         if anew or text != known:
             self._known = text, self._recognize(seen)
+            self._newest = (*self._newest[1 - _NEWEST :], self._known)
         if anew:
             self._listed_at = monotonic()
+            self._looked_back_at = self._listed_at if self._looks_back else self._looked_back_at
             self._listing_secs = max(_LISTING_SECONDS, _LISTING_SHARE * (self._listed_at - begin))
         return self._known[1]
 
@@ -424,40 +453,38 @@ class _FileExecutor(SpoutExecutor):
         Raises SpoutContractError if a name belongs to another file.
         """
         try:
-            return self._planner.recognize(seen, self._listing)
+            return self._planner.recognize(seen, self._listing, self._looks_back)
         except SpoutContractError:
             # A folder is not listed in one moment. A file that was renamed meanwhile may be missing under its new name,
             # while another file has its former name. A second listing shows both files.
             self._list(seen)
-            return self._planner.recognize(seen, self._listing)
+            return self._planner.recognize(seen, self._listing, self._looks_back)
 
     def _list(self, seen: ReadFiles) -> None:
-        """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
-        before = {file.name for file in self._listing}
+        """List the files. Log a warning once if there is no file at all."""
         after, most = self._listed_after(seen), _MOST_LISTED + len(seen.entries)
-        self._listing = list_files(self._place, self._planner.by_name, after, most)
-        self._whole = not self._place.sorted or (not after and len(self._listing) < most)
+        if not after and seen.forgotten is not None:
+            most += seen.forgotten.present.count
+        self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
+        cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
+        self._whole = not after and not cut
+        self._looks_back = not after and (not cut or seen.cutoff is None or self._listing[-1].name > seen.cutoff[1])
         if not self._listing and not self._warned:
             self._warned = True
             self._warn_of_none()
         if self._lines:
             check_readable(self._listing, self._place)
-        for file in self._listing if before else ():
-            if file.name not in before and seen.is_past(file):
-                _log.warning(
-                    "FileSpout: %s appeared with a %s before that of files read long ago; it counts as one of those "
-                    "and is not read. %s it to have it read.",
-                    self._place.path(file.name),
-                    *(("name", "Rename") if self._planner.by_name else ("modification time", "Touch")),
-                )
 
     def _listed_after(self, seen: ReadFiles) -> str:
         """Return the name after which a listing may begin, because all files up to it were read long ago.
 
-        Return "" if there is no such name.
+        Return "" if there is no such name, or if it is time to look whether these files are still the same.
         """
         alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
-        return seen.cutoff[1] if self._place.sorted and seen.by_name and alike and seen.cutoff else ""
+        if not (self._place.sorted and seen.by_name and alike and seen.cutoff):
+            return ""
+        due = monotonic() - self._looked_back_at > _LOOK_BACK_SECONDS
+        return "" if seen.late or due else seen.cutoff[1]
 
     def _warn_of_none(self) -> None:
         hidden = hidden_file(self._place)

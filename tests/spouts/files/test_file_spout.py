@@ -24,7 +24,6 @@ from trident.errors import (
 )
 from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
-from trident_spouts.files import read_files as seen_module
 from trident_spouts.files import spout as spout_module
 from trident_spouts.files.places import ListedFile
 
@@ -100,7 +99,8 @@ def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
 def test_the_plan_names_every_file_with_size_time_and_bytes(tmp_path: Path) -> None:
     inode = write(tmp_path / "a.txt", "the\ncow\n", 7).stat().st_ino
     [plan] = planned(FileSpout(tmp_path))
-    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8, zlib.crc32(b"the\ncow\n" * 2), inode]]
+    ends, all_ = zlib.crc32(b"the\ncow\n" * 2), zlib.crc32(b"the\ncow\n")
+    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8, ends, inode, "", all_, 0]]  # 0: it changed just now
 
 
 def test_a_long_file_is_cut_at_line_starts(tmp_path: Path) -> None:
@@ -285,21 +285,6 @@ def test_files_that_go_whenever_they_are_listed_are_told(tmp_path: Path, monkeyp
         FileSpout(tmp_path).open().plan(TransactionAttempt(1, 0), None, T0)
 
 
-def test_a_file_that_came_too_late_to_be_told_from_read_ones_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(seen_module, "REMEMBERED", 1)
-    for at in (1, 2, 3):
-        write(tmp_path / f"{at}", f"{at}\n", at)
-    executor = FileSpout(tmp_path).open()
-    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
-    late = write(tmp_path / "late", "late\n", 1)
-    assert executor.plan(TransactionAttempt(2, 0), first, T0) is None
-    assert f"{late} appeared with a modification time before that of files read long ago" in caplog.text
-    os.utime(late, (9, 9))
-    assert ranges(executor.plan(TransactionAttempt(2, 0), first, T0)) == [("late", 0, 5)]
-
-
 def test_a_file_that_grows_by_whole_lines_is_read_on(tmp_path: Path) -> None:
     path = write(tmp_path / "log", "1\n2\n", 1)
     spout = FileSpout(tmp_path)
@@ -357,15 +342,14 @@ def test_a_line_that_goes_on_after_it_was_read_is_refused_with_a_way_out(
     assert read(spout, second, 2) == ["next", "last"]
 
 
-def test_a_file_that_grows_by_half_a_line_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_module, "REMEMBERED", 1)
+def test_a_file_that_grows_by_half_a_line_is_not_forgotten(tmp_path: Path) -> None:
     log = write(tmp_path / "log", "1\n", T0 - 50)
-    executor = FileSpout(tmp_path, completeAfterSecs=40).open()
+    executor = FileSpout(tmp_path, completeAfterSecs=40, rememberedFiles=1).open()
     plans = [logged(executor.plan(TransactionAttempt(1, 0), None, T0))]
     write(log, "1\n2", T0)
     for at in (1, 2, 3):
         write(tmp_path / f"{at}", f"{at}\n", T0 + at)
-        executor = FileSpout(tmp_path, completeAfterSecs=40).open()
+        executor = FileSpout(tmp_path, completeAfterSecs=40, rememberedFiles=1).open()
         plans.append(logged(executor.plan(TransactionAttempt(1 + at, 0), plans[-1], T0 + 4)))
     assert [ranges(plan) for plan in plans] == [[("log", 0, 2)], [("1", 0, 2)], [("2", 0, 2)], [("3", 0, 2)]]
     write(log, "1\n2\n", T0 + 9)

@@ -1,6 +1,5 @@
 """FileSpout(orderBy="name"): files in the order of their names, whatever copies did to their times."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from tests.spouts.files.test_file_spout import T0, drain, ranges, write
 from tests.support.plans import logged, planned
 from trident.errors import SpoutContractError, TopologyError
 from trident.spouts import FileSpout, TransactionAttempt
-from trident_spouts.files import read_files as module
 from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
 
@@ -35,33 +33,17 @@ def test_a_file_that_comes_later_under_an_earlier_name_is_read_too(tmp_path: Pat
     assert drain(by_name(tmp_path), plans[-1]) == [["a"]]
 
 
-def test_more_files_than_are_remembered_are_each_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 3)
+def test_more_files_than_are_remembered_are_each_read_once(tmp_path: Path) -> None:
     names = [f"{at:02}" for at in range(12)]
     for at, name in enumerate(names):
         write(tmp_path / name, f"{name}\n", 100 - at)
-    executor, previous, read = by_name(tmp_path).open(), None, []
+    executor, previous, read = by_name(tmp_path, rememberedFiles=3).open(), None, []
     for txid in range(1, 8):
         previous = logged(executor.plan(TransactionAttempt(txid, 0), previous, T0))
         read += [name for name, *_ in ranges(previous)]
     assert ReadFiles.decode(previous["seen"]).cutoff == (0, "03")  # type: ignore[index, call-overload]
-    assert drain(by_name(tmp_path), previous) == [[name] for name in names[7:]]  # a restart
+    assert drain(by_name(tmp_path, rememberedFiles=3), previous) == [[name] for name in names[7:]]  # a restart
     assert read == names[:7]
-
-
-def test_a_file_whose_name_comes_before_those_read_long_ago_is_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 1)
-    for name in "bcd":
-        write(tmp_path / name, name, 1)
-    executor = FileSpout(tmp_path, orderBy="name").open()
-    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
-    late = write(tmp_path / "a", "a\n", 9)
-    with caplog.at_level(logging.WARNING):
-        assert executor.plan(TransactionAttempt(2, 0), first, T0) is None
-    assert f"{late} appeared with a name before that of files read long ago; it counts as one of those" in caplog.text
-    assert "Rename it to have it read" in caplog.text
 
 
 def test_the_record_is_as_before_where_files_come_by_time() -> None:
@@ -72,13 +54,12 @@ def test_the_record_is_as_before_where_files_come_by_time() -> None:
     assert named.is_past(ListedFile(9, "a", 1)) and not named.is_past(ListedFile(0, "aa", 1))
 
 
-def test_another_order_between_two_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_order_between_two_starts(tmp_path: Path) -> None:
     for name, at in [("a", 3), ("b", 2), ("c", 1)]:
         write(tmp_path / name, f"{name}\n", at)
     (first, *_) = planned(FileSpout(tmp_path, maxFilesPerBatch=1))
     assert drain(by_name(tmp_path), first) == [["a"], ["b"]]  # c was read: all that was read is known by name
-    monkeypatch.setattr(module, "REMEMBERED", 1)
-    last = planned(FileSpout(tmp_path, maxFilesPerBatch=1))[-1]
+    last = planned(FileSpout(tmp_path, maxFilesPerBatch=1, rememberedFiles=1))[-1]
     with pytest.raises(SpoutContractError, match=r"in the order of orderBy='time'.*Put orderBy='time' back, or give"):
         by_name(tmp_path).open().plan(TransactionAttempt(4, 0), last, T0)
 

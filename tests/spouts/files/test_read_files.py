@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -67,11 +68,13 @@ def test_it_stays_small_over_many_files() -> None:
         for i in range(100):
             mtime = at * 10**12 + i
             born = mtime // 10**6 - chance.randint(1, 1000)
-            entry = Entry(i, mtime, inode=2**22 + chance.randint(0, 10**6), check=chance.getrandbits(32), born=born)
-            seen = ReadFiles(seen.cutoff, {**seen.entries, f"part-{at:05}-{i:05}.txt": entry}, seen.root)
+            inode, check, digest = 2**22 + chance.randint(0, 10**6), chance.getrandbits(32), chance.getrandbits(32)
+            entry = Entry(i, mtime, False, inode, check, born, digest, mtime + chance.randint(0, 10**9))
+            seen = replace(seen, entries={**seen.entries, f"part-{at:05}-{i:05}.txt": entry})
         seen = seen.after([], None)
     assert len(seen.entries) == module.REMEMBERED
-    assert len(seen.encode()) < 25_000
+    assert seen.forgotten is not None and len(seen.forgotten.known) == 5_000 - module.REMEMBERED
+    assert len(seen.encode()) < 100_000
 
 
 def test_it_survives_as_text() -> None:
@@ -84,7 +87,8 @@ def test_it_survives_as_text() -> None:
 
 def test_what_was_written_before_inodes_and_checksums_is_read() -> None:
     old = base64.b64encode(zlib.compress(json.dumps([[1, "a"], [["b", 5, 9, 0], ["c", 7, 2, 1]]]).encode())).decode()
-    assert ReadFiles.decode(old) == ReadFiles((1, "a"), {"b": Entry(5, 9), "c": Entry(7, 11, True)})
+    expected = ReadFiles((1, "a"), {"b": Entry(5, 9), "c": Entry(7, 11, True)}, forgotten=None)
+    assert ReadFiles.decode(old) == expected
 
 
 def test_what_was_written_before_births_is_read() -> None:

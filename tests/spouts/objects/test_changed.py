@@ -147,3 +147,27 @@ def test_an_object_that_was_read_may_be_deleted_and_equal_content_under_another_
     objects.put("log.txt.2", content("log.txt", LINES))
     second = planned(spout(objects, "log.txt").open(), 2, plan)
     assert [name for name, *_ in second["files"]] == ["log.txt.2"]
+
+
+# --- long after it was read -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["name", "time"])
+@pytest.mark.parametrize("remembered", [2, 4])
+def test_an_object_that_was_read_long_ago_and_is_another_one_stops_the_stream(
+    objects: Objects, order: str, remembered: int
+) -> None:
+    names = [f"{at}.txt" for at in range(6)]
+    for name in names:
+        objects.put(name, content(name, [name]))
+    made = spout(objects, "", orderBy=order, rememberedFiles=remembered)
+    plan = planned(made.open())
+    executor = made.open()
+    assert planned(executor, 2, plan) is None
+    objects.put("1.txt", content("1.txt", ["1.txt"]))  # the same again
+    objects.put("2-late.txt", content("2-late.txt", ["late"]))
+    second = planned(made.open(), 2, plan)
+    assert lines(emitted(executor, second, 2)) == ["late"]
+    objects.put("1.txt", content("1.txt", ["corrected"]))
+    with pytest.raises(SpoutContractError, match=r"1\.txt was read to byte 6 .* is another file now|may have changed"):
+        planned(made.open(), 3, second)

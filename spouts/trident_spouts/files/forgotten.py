@@ -1,0 +1,232 @@
+"""What a stream still knows of files that it read long ago: enough to notice one more of them, and one that changes.
+
+Of the latest of them it keeps checksums of name and content, with length and inode. Of files before these only the
+number is kept, with one checksum over all of them, and the time of the last change of a file at the last look.
+"""
+
+import hashlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from trident_spouts.files.places import ListedFile
+from trident_spouts.files.ranges import tag_checksum
+
+KNOWN_BY_CHECKSUM = 3
+"""The number of forgotten files in the log of which checksums are kept, for each file that is remembered."""
+
+_NAME, _PROOF = 6, 4
+"""The bytes of the checksums of a name and of a content."""
+
+
+class Known(NamedTuple):
+    """What is known of one forgotten file: its inode (0: none), the bytes that were read, and their checksum."""
+
+    inode: int
+    end: int
+    proof: int
+    """The `digest` of the content, or of an object the checksum of its tag; 0 if it is not known."""
+
+    def fits(self, file: ListedFile) -> bool:
+        """Return whether a file may be this one, unchanged. By its tag, an object is known to be the same."""
+        same_tag = not file.tag or tag_checksum(file.tag) == self.proof
+        return file.size == self.end and self.inode in (0, file.inode) and same_tag
+
+
+class Fingerprint(NamedTuple):
+    """The number of some files, and checksums over their sizes and times that do not depend on their order.
+
+    One checksum is with their names, the other one with their inodes.
+    """
+
+    count: int = 0
+    names: int = 0
+    inodes: int = 0
+
+    def plus(self, files: Iterable[ListedFile]) -> "Fingerprint":
+        """Return the fingerprint of these files and of `files`."""
+        count, names, inodes = self
+        for file in files:
+            count, names = count + 1, names + _sum(f"{file.name}\0{file.size}\0{file.mtime}\0{file.tag}")
+            inodes += _sum(f"{file.inode}\0{file.size}\0{file.mtime}") if file.inode else 0
+        return Fingerprint(count, names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
+
+    def fits(self, other: "Fingerprint") -> bool:
+        """Return whether two fingerprints are of the same files, which were perhaps all renamed or all copied."""
+        return self.names == other.names or (self.count == other.count and 0 < self.inodes == other.inodes)
+
+
+class Look(NamedTuple):
+    """The result of a look at files that have no entry."""
+
+    late: frozenset[str]
+    """The names of new files among those that sort as if they were read."""
+
+    suspects: Mapping[str, Known]
+    """What is known of files whose content must be compared, by their present names."""
+
+    doubtful: tuple[ListedFile, ...]
+    """The files of which it cannot be told whether they were read, or which part of them."""
+
+    guesses: str = ""
+    """What the look takes for granted, in words; empty if it does not guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The evidence of files that were read and have no entry any more."""
+
+    known: dict[int, Known] = field(default_factory=dict)
+    """What is known of them, by the checksum of their name, the oldest first."""
+
+    more: bool = False
+    """True if even more files were read, of which nothing is known one by one."""
+
+    born: int = 0
+    """The latest birth (ms) of a forgotten file."""
+
+    present: Fingerprint = Fingerprint()
+    """The files that counted as read at the last look."""
+
+    changed: int = 0
+    """The latest change (ns) of a file that was listed at the last look."""
+
+    complete: bool = field(default=True, compare=False)
+    """True if the names of all files that counted as read at the last look are known. The log does not keep this."""
+
+    def plus(self, files: Iterable[tuple[str, Known, int]], present: Iterable[ListedFile]) -> "Forgotten":
+        """Return the evidence after more files were forgotten, each with its name and its birth.
+
+        `present` are those of them that are still there.
+        """
+        files, there = list(files), list(present)
+        known = {**self.known, **{_sum(name): known for name, known, _ in files}}
+        born = max([self.born, *(born for *_, born in files)])
+        changed = max([self.changed, *(file.changed for file in there)])
+        return replace(self, known=known, born=born, present=self.present.plus(there), changed=changed)
+
+    def knows(self, name: str) -> bool:
+        """Return whether a file with this name was read."""
+        return _sum(name) in self.known
+
+    # --- a look ---------------------------------------------------------------------------------------------------
+
+    def look(
+        self, past: Sequence[ListedFile], unread: Sequence[ListedFile], birth: Callable[[ListedFile], int]
+    ) -> Look:
+        """Look at all listed files without an entry: those that sort as if they were read, `past`, and the others."""
+        suspects, doubtful = dict[str, Known](), list[ListedFile]()
+        unknown, unproved = list[ListedFile](), list[ListedFile]()
+        inodes = {known.inode: known for known in self.known.values() if known.inode}
+        for file in past:
+            known = self._known(file, inodes, birth)
+            if known is None:
+                unknown.append(file)
+            elif not known.fits(file) or (self._is_fresh(file) and not file.tag):
+                if known.proof:
+                    suspects[file.name] = known
+                else:
+                    unproved.append(file)
+        for file in unread:
+            known = self._known(file, inodes, birth)
+            if known is not None and known.proof:
+                suspects[file.name] = known
+            elif known is not None:
+                doubtful.append(file)
+        if not self.more:
+            return Look(frozenset(file.name for file in unknown), suspects, (*doubtful, *unproved))
+        arrived = [file for file in unread if self._is_fresh(file) and file.name not in suspects]
+        return self._look_far_back(past, unknown, unproved, arrived, birth, suspects, doubtful)
+
+    def _look_far_back(
+        self,
+        past: Sequence[ListedFile],
+        unknown: Sequence[ListedFile],
+        unproved: Sequence[ListedFile],
+        arrived: Sequence[ListedFile],
+        birth: Callable[[ListedFile], int],
+        suspects: Mapping[str, Known],
+        doubtful: Sequence[ListedFile],
+    ) -> Look:
+        """Look at files of which some were read so long ago that nothing is known of them one by one.
+
+        If the same files are there, none of them came. If some are gone and no other one has changed since, none came
+        either. Otherwise it cannot be told.
+        """
+        if self.present.fits(Fingerprint().plus(past)):
+            guess = f"{len(unproved)} of them were changed, and have their old sizes and times" if unproved else ""
+            return Look(frozenset(), suspects, tuple(doubtful), guess)
+        came = [file for file in unknown if self.complete or self._is_fresh(file)]
+        if not came and len(past) > self.present.count:
+            came = list(unknown)
+        old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
+        new = not self.complete and len(arrived) > len(old)
+        guess = "some of them are gone, and a new file that has the name of one of those is read" if new else ""
+        return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
+
+    def _known(self, file: ListedFile, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]) -> Known | None:
+        """Return what is known of a file, by its name, or by its inode if it is as old as a forgotten file."""
+        known = self.known.get(_sum(file.name))
+        if known is None and file.inode in inodes and birth(file) <= self.born:
+            return inodes[file.inode]
+        return known
+
+    def _is_fresh(self, file: ListedFile) -> bool:
+        """Return whether a file may have changed since the last look."""
+        return not file.changed or file.changed > self.changed
+
+    def looked(self, past: Sequence[ListedFile], listing: Iterable[ListedFile], late: frozenset[str]) -> "Forgotten":
+        """Return the evidence after a look, of which nothing is in doubt, or all of that counts as read.
+
+        As long as late files wait to be read, the time of the last change stays, by which files are noticed.
+        """
+        read = [file for file in past if file.name not in late]
+        new = {_sum(file.name): Known(file.inode, file.size, 0) for file in read if not self.knows(file.name)}
+        changed = self.changed if late else max((file.changed for file in listing), default=0)
+        return replace(
+            self,
+            known={**new, **self.known} if new else self.known,
+            present=Fingerprint().plus(read),
+            changed=max(self.changed, changed),
+            complete=True,
+        )
+
+    def rebased(self, past: Iterable[ListedFile], old_name: Callable[[ListedFile], str | None]) -> "Forgotten":
+        """Return the evidence for another root.
+
+        `old_name` returns the name that a file has under the old root; None if it lies elsewhere.
+        """
+        old = {file.name: name for file in past if (name := old_name(file)) is not None}
+        there = [file for file in past if file.name in old and (self.more or self.knows(old[file.name]))]
+        again = {_sum(file.name): self.known[_sum(old[file.name])] for file in there if self.knows(old[file.name])}
+        same = self.present.fits(Fingerprint().plus(file._replace(name=old[file.name]) for file in there))
+        present = Fingerprint().plus(there) if same else self.present
+        return replace(self, known={**self.known, **again}, present=present)
+
+    # --- as metadata ----------------------------------------------------------------------------------------------
+
+    def to_json(self, most: int) -> list[Any]:
+        """Return the evidence as JSON, with what is known of the `most` latest files."""
+        kept = list(self.known.items())[-most:]
+        sums = b"".join(name.to_bytes(_NAME) + known.proof.to_bytes(_PROOF) for name, known in kept)
+        inodes = [known.inode for _, known in kept]
+        steps = [inode - before for inode, before in zip(inodes, [0, *inodes], strict=False)]
+        more = int(self.more or len(kept) < len(self.known))
+        ends = [known.end for _, known in kept]
+        return [b64encode(sums).decode(), steps, ends, more, self.born, *self.present, self.changed]
+
+    @classmethod
+    def of_json(cls, evidence: Sequence[Any]) -> "Forgotten":
+        """Return the evidence from `to_json`."""
+        text, steps, ends, more, born, *present, changed = evidence
+        sums, known, inode, size = b64decode(text), dict[int, Known](), 0, _NAME + _PROOF
+        for at, (step, end) in enumerate(zip(steps, ends, strict=True)):
+            inode += step
+            name, proof = sums[at * size : at * size + _NAME], sums[at * size + _NAME : (at + 1) * size]
+            known[int.from_bytes(name)] = Known(inode, end, int.from_bytes(proof))
+        return cls(known, bool(more), born, Fingerprint(*present), changed, complete=not more)
+
+
+def _sum(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_NAME).digest())

@@ -1,0 +1,297 @@
+"""Recognition of files that were read: under another name, in another folder, with another content, or forgotten."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from trident.base.errors import SpoutContractError
+from trident_spouts.files.forgotten import Forgotten, Look
+from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
+from trident_spouts.files.ranges import checksum, digest, identity, iso_time, tag_checksum, unreadable_error
+from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
+
+OnForgotten = Literal["fail", "skip"]
+
+PROVED_AT_ONCE = 64 << 20
+"""The number of bytes up to which all of a growing file is compared whenever it has grown. Of a longer one, all is
+compared at the first look of a run, and again when it has grown by a quarter; its ends are compared at each look."""
+
+_log = logging.getLogger("trident.spouts")
+
+
+@dataclass(frozen=True, slots=True)
+class Recognizer:
+    """Recognizes the files of one source."""
+
+    place: FilePlace
+    grows: Callable[[str], bool]
+    """A function that returns whether a file of a name may grow, by whole lines, after it was read."""
+    by_name: bool = False
+    on_forgotten: OnForgotten = "fail"
+    _proved: dict[tuple[int, str], int] = field(default_factory=dict, compare=False)
+    """The byte up to which the content of a growing file was compared in this run, by its inode and name."""
+    _digests: dict[tuple[str, int, int], int] = field(default_factory=dict, compare=False)
+    """The digests of this look, by name, time of change and end."""
+
+    def recognize(self, seen: ReadFiles, listing: list[ListedFile], whole: bool) -> ReadFiles:
+        """Return the record of the files that were read, `seen`, with the names that these files have in the listing.
+
+        A renamed file is recognized by its inode and its content, and a file that may have changed since it was read by
+        all of its content. New files that sort as if they were read are noted as `late`. `whole` says whether the
+        listing has all files. Raises SpoutContractError if the name of a file that was read now belongs to another or
+        rewritten file, or if a file may be one that was forgotten.
+        """
+        self._digests.clear()
+        seen = self._in_order(seen)
+        root = self.place.address
+        moved = seen.root not in (None, root)
+        if moved and not listing:
+            return seen
+        if moved:
+            seen = self._rebased(seen, root, listing)
+        entries = self._renamed(seen.entries, listing)
+        for file in listing:
+            entry = entries.get(file.name)
+            if entry is None:
+                continue
+            if moved or entry.check is None or not entry.fits(file):
+                entries[file.name] = self._verified(file, entry)
+            elif not entry.changed and not file.tag:
+                entries[file.name] = replace(entry, changed=file.changed)
+        return self._look(replace(seen, entries=entries, root=root), listing, whole)
+
+    def _in_order(self, seen: ReadFiles) -> ReadFiles:
+        """Return the record of the files that were read, sorted in the order in which files are read now.
+
+        Raises SpoutContractError if files that were read are known only by their place in the other order.
+        """
+        if seen.by_name == self.by_name or seen.cutoff is None:
+            return replace(seen, by_name=self.by_name)
+        was, now = ("name", "time") if seen.by_name else ("time", "name")
+        most = REMEMBERED if seen.remembered is None else seen.remembered
+        raise SpoutContractError(
+            f"FileSpout: this stream has read more than {most:,} files in the order of orderBy={was!r}, and of "
+            f"the older ones it remembers only the last one in that order; with orderBy={now!r} it could not tell "
+            f"which files are unread. Put orderBy={was!r} back, or give the stream another name, with "
+            f"newStream(..., anew=True)"
+        )
+
+    # --- files that were forgotten --------------------------------------------------------------------------------
+
+    def _look(self, seen: ReadFiles, listing: list[ListedFile], whole: bool) -> ReadFiles:
+        """Return the record after a look at the files without an entry.
+
+        Raises SpoutContractError if a file may be one that was forgotten, unless such files count as read.
+        """
+        if seen.cutoff is None or not whole:
+            return seen
+        past = [file for file in listing if seen.sorts_past(file)]
+        if seen.forgotten is None:  # of an earlier version: what sorts as if it was read counts as read, once
+            evidence, late = Forgotten(more=True), frozenset[str]()
+        else:
+            evidence = seen.forgotten
+            unread = [file for file in listing if file.name not in seen.entries and not seen.sorts_past(file)]
+            look = evidence.look(past, unread, self._birth)
+            seen, late, doubtful = self._compared(seen, listing, look)
+            if doubtful:
+                seen = self._doubted(seen, doubtful)
+            if look.guesses:
+                _log.warning(
+                    "FileSpout: of the files at %s that were read long ago, %s: the stream does not remember so many. "
+                    "To have it do so, give rememberedFiles=, or name the files by a manifest",
+                    self.place,
+                    look.guesses,
+                )
+            past = [file for file in past if file.name not in seen.entries]
+        return replace(seen, forgotten=evidence.looked(past, listing, late), late=late)
+
+    def _compared(
+        self, seen: ReadFiles, listing: list[ListedFile], look: Look
+    ) -> tuple[ReadFiles, frozenset[str], list[ListedFile]]:
+        """Compare the suspects of a look with what was read of them.
+
+        Return the record, in which those that are the same have an entry again, and the late and the doubtful files.
+        Raises SpoutContractError if a file that was read has changed.
+        """
+        entries, doubtful = dict(seen.entries), list(look.doubtful)
+        for file in listing:
+            if (known := look.suspects.get(file.name)) is None:
+                continue
+            check, all_ = (known.proof, None) if file.tag else (None, known.proof)
+            entry = Entry(known.end, 0, False, file.inode, check, 0, all_)
+            assert seen.forgotten is not None
+            if seen.forgotten.knows(file.name) or self._birth(file) or self._same_content(file, entry):
+                entries[file.name] = self._verified(file, entry)
+            elif seen.sorts_past(file):
+                doubtful.append(file)  # the inode may be that of a forgotten file, or used again
+        return replace(seen, entries=entries), look.late, doubtful
+
+    def _doubted(self, seen: ReadFiles, doubtful: list[ListedFile]) -> ReadFiles:
+        """Return the record in which doubtful files count as read. Raises SpoutContractError unless they may."""
+        shown = ", ".join(self.place.path(file.name) for file in doubtful[:3]) + (", ..." if len(doubtful) > 3 else "")
+        most = REMEMBERED if seen.remembered is None else seen.remembered
+        if self.on_forgotten == "fail":
+            raise SpoutContractError(
+                f"FileSpout: {len(doubtful)} file(s) may have been read, or may have changed since they were read: "
+                f"{shown}. The stream remembers {most:,} files and what grows (rememberedFiles=); files read before "
+                f"these must not change, and it cannot be told which part of them is unread. Put them back as they "
+                f"were, or move them away. A new file is read if it is moved in while the topology runs. With "
+                f"onForgotten='skip' these files count as read: what is new in them is lost. To read all anew, give "
+                f"the stream another name, with newStream(..., anew=True)"
+            )
+        _log.warning("FileSpout: onForgotten='skip': %s count(s) as read, and what is new there is left out", shown)
+        unread = {file.name: self._as_read(file) for file in doubtful if not seen.sorts_past(file)}
+        return replace(seen, entries={**seen.entries, **unread})
+
+    def _as_read(self, file: ListedFile) -> Entry:
+        """Return the entry of a file that counts as read to its end."""
+        with self._open(file) as opened:
+            all_ = None if file.tag else digest(opened, 0, file.size)
+            check, born = identity(opened, file.size), opened.birth()
+        return Entry(file.size, file.mtime, False, file.inode, check, born, all_, file.changed)
+
+    # --- another root ---------------------------------------------------------------------------------------------
+
+    def _rebased(self, seen: ReadFiles, root: str, listing: list[ListedFile]) -> ReadFiles:
+        """Return the record of the files that were read, with names relative to the present root.
+
+        Either the spout's path covers more or fewer folders now, or the folder was moved. Raises SpoutContractError if
+        neither is the case, because none of the files that were read is there.
+        """
+        rebased = seen.below(root)
+        if self._any_present(rebased, listing):
+            if seen.forgotten is None or seen.forgotten.more:
+                self._check_old_files(seen, rebased, listing)
+            if seen.forgotten is None:
+                return rebased
+            past = [file for file in listing if rebased.sorts_past(file)]
+            return replace(rebased, forgotten=seen.forgotten.rebased(past, lambda file: _old_name(file, root, seen)))
+        if self._any_present(seen, listing):
+            return seen
+        raise SpoutContractError(
+            f"FileSpout: this stream has read {seen.root}, and {root} is another folder: it has none of the files that "
+            f"were read last. If the folder was moved, bring one of these back. To read {root} from its beginning too, "
+            f"keep this stream as it was and add a second one. To read it instead, give the stream another name, with "
+            f"newStream(..., anew=True)"
+        )
+
+    def _any_present(self, seen: ReadFiles, listing: list[ListedFile]) -> bool:
+        """Return whether at least one file that was read is listed with the name and content that it had."""
+        return any(file.name in seen.entries and self._same_content(file, seen.entries[file.name]) for file in listing)
+
+    def _check_old_files(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
+        """Raise SpoutContractError if an unread folder has a file that is so old that it would count as read."""
+        for file in listing:
+            if rebased.sorts_past(file) and _old_name(file, rebased.root or "", seen) is None:
+                raise SpoutContractError(
+                    f"FileSpout: this stream has read {seen.root}, of which only the files that were read last are "
+                    f"remembered by name; {file.name} in {rebased.root} is older than these, and would count as read. "
+                    f"Keep this stream as it was, and read the other folders by a second one"
+                )
+
+    # --- files that are remembered --------------------------------------------------------------------------------
+
+    def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
+        """Return the entries. Those of renamed files have the new names."""
+        names: dict[int, list[str]] = {}
+        for name, entry in entries.items():
+            names.setdefault(entry.inode, []).append(name)
+        present = {file.name: file.inode for file in listing if file.name in entries}
+        moves: dict[str, str] = {}
+        for file in listing:
+            former = names.get(file.inode, []) if file.inode else []
+            for name in former if file.name not in former else ():
+                if present.get(name) != file.inode and self._is_renamed(file, entries[name]):
+                    moves[name] = file.name
+        kept = {name: entry for name, entry in entries.items() if name not in moves}
+        return {**kept, **{new: entries[name] for name, new in moves.items()}}
+
+    def _is_renamed(self, file: ListedFile, entry: Entry) -> bool:
+        """Return whether a file is the one of an entry with its inode, under another name.
+
+        An equal inode alone proves nothing: a new file may have got the inode of a deleted one. A file that was written
+        anew and then renamed is a new one, as the error for a file that was only written anew says.
+        """
+        born = self._birth(file)
+        if born and entry.born:
+            return born == entry.born and self._same_content(file, entry)
+        rewritten = file.size == entry.end and file.mtime != entry.mtime
+        return not rewritten and self._same_content(file, entry)
+
+    def _birth(self, file: ListedFile) -> int:
+        with self._open(file) as opened:
+            return opened.birth()
+
+    def _same_content(self, file: ListedFile, entry: Entry) -> bool:
+        """Return whether a file begins with the content that was read, and is longer only if it may grow."""
+        if file.size < entry.end or (file.size > entry.end and not (entry.more or self.grows(file.name))):
+            return False
+        if file.tag:
+            return entry.check in (None, tag_checksum(file.tag))
+        if entry.check is None and entry.digest is None:
+            return file.size > entry.end or entry.fits(file)
+        with self._open(file) as opened:
+            if entry.check is not None and checksum(opened, entry.end) != entry.check:
+                return False
+            return entry.digest is None or self._proves_later(file, entry) or self._is_proved(file, opened, entry)
+
+    def _proves_later(self, file: ListedFile, entry: Entry) -> bool:
+        """Return whether a long file that grows need not be compared as a whole at this look."""
+        proved = self._proved.get((file.inode, file.name), 0)
+        return PROVED_AT_ONCE < entry.end < file.size and entry.end < proved + proved // 4
+
+    def _is_proved(self, file: ListedFile, opened: OpenFile, entry: Entry) -> bool:
+        """Return whether a file has all of the content that was read."""
+        key = (file.name, file.changed, entry.end)
+        found = self._digests.get(key) if file.changed else None
+        if found is None:
+            found = self._digests[key] = digest(opened, 0, entry.end)
+        self._proved[file.inode, file.name] = entry.end
+        return found == entry.digest
+
+    def _verified(self, file: ListedFile, entry: Entry) -> Entry:
+        """Return the entry with the file's inode, creation time and proofs, and its mtime unless the file grew.
+
+        Raises SpoutContractError if the file does not have the content that was read.
+        """
+        if not self._same_content(file, entry):
+            raise self._changed_error(file, entry)
+        mtime = file.mtime if file.size == entry.end else entry.mtime
+        with self._open(file) as opened:
+            now = opened.status()
+            check = identity(opened, entry.end) if entry.check is None else entry.check
+            all_ = digest(opened, 0, entry.end) if entry.digest is None and not file.tag else entry.digest
+            still = file.changed == now.changed == opened.status().changed and not self._proves_later(file, entry)
+            changed = file.changed if still and not file.tag else 0
+            return Entry(entry.end, mtime, file.size > entry.end, file.inode, check, opened.birth(), all_, changed)
+
+    def _changed_error(self, file: ListedFile, entry: Entry) -> SpoutContractError:
+        when = f"modified {iso_time(entry.mtime)}" if entry.mtime else "long ago"
+        return SpoutContractError(
+            f"FileSpout: {file.name} was read to byte {entry.end} ({when}) and is "
+            f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
+            f"must not change after it was read{', only grow by whole lines' if self.grows(file.name) else ''}. "
+            f"Give the new content another name to have it read, or remove it to leave it out. Logs that are "
+            f"rotated by renaming are followed if the path matches the new names too, such as app.log*"
+        )
+
+    def _open(self, file: ListedFile) -> OpenFile:
+        return open_file(self.place, file)
+
+
+def open_file(place: FilePlace, file: ListedFile) -> OpenFile:
+    """Open a listed file. Raises StaleListingError if it is gone, SourceUnreadableError if it cannot be read."""
+    try:
+        return place.open(file)
+    except FileNotFoundError:
+        raise StaleListingError(file.name) from None
+    except OSError as error:
+        raise unreadable_error(place.path(file.name), error) from error
+
+
+def _old_name(file: ListedFile, root: str, seen: ReadFiles) -> str | None:
+    """Return the name that a file below `root` has below the root that was read; None if it lies elsewhere."""
+    name = os.path.relpath(os.path.join(root, file.name), seen.root)
+    return None if name.startswith(os.pardir + os.sep) else name
