@@ -40,21 +40,21 @@ class Fingerprint(NamedTuple):
     One checksum is with their names, the other one with their inodes.
     """
 
-    count: int = 0
+    number: int = 0
     names: int = 0
     inodes: int = 0
 
     def plus(self, files: Iterable[ListedFile]) -> "Fingerprint":
         """Return the fingerprint of these files and of `files`."""
-        count, names, inodes = self
+        number, names, inodes = self
         for file in files:
-            count, names = count + 1, names + _sum(f"{file.name}\0{file.size}\0{file.mtime}\0{file.tag}")
+            number, names = number + 1, names + _sum(f"{file.name}\0{file.size}\0{file.mtime}\0{file.tag}")
             inodes += _sum(f"{file.inode}\0{file.size}\0{file.mtime}") if file.inode else 0
-        return Fingerprint(count, names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
+        return Fingerprint(number, names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
 
     def fits(self, other: "Fingerprint") -> bool:
         """Return whether two fingerprints are of the same files, which were perhaps all renamed or all copied."""
-        return self.names == other.names or (self.count == other.count and 0 < self.inodes == other.inodes)
+        return self.names == other.names or (self.number == other.number and 0 < self.inodes == other.inodes)
 
 
 class Look(NamedTuple):
@@ -158,7 +158,7 @@ class Forgotten:
             guess = f"{len(unproved)} of them were changed, and have their old sizes and times" if unproved else ""
             return Look(frozenset(), suspects, tuple(doubtful), guess)
         came = [file for file in unknown if self.complete or self._is_fresh(file)]
-        if not came and len(past) > self.present.count:
+        if not came and len(past) > self.present.number:
             came = list(unknown)
         old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
         new = not self.complete and len(arrived) > len(old)

@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from trident_spouts.files.forgotten import KNOWN_BY_CHECKSUM, Forgotten, Known
 from trident_spouts.files.places import ListedFile
@@ -176,16 +177,19 @@ class ReadFiles:
         entries = {}
         last = Entry(0, 0)
         for name, end, mtime_step, more, *identity in files:
-            inode_step, check, age, digest, since = (*identity, *_NO_IDENTITY[len(identity) :])
+            inode_step, check, age, digest, since = [*identity, *_NO_IDENTITY[len(identity) :]]
             mtime = last.mtime + mtime_step
             born = 0 if age is None else mtime // 1_000_000 - age
             inode, changed = last.inode + inode_step, 0 if since is None else mtime + since
             last = entries[name] = Entry(end, mtime, bool(more), inode, check, born, digest, changed)
         place = None if cutoff is None else (cutoff[0], cutoff[1])
-        root, by_name, evidence = (*rest, *(None, False, None)[len(rest) :])
-        forgotten = Forgotten() if place is None and evidence is None else evidence and Forgotten.of_json(evidence)
+        root, by_name, evidence = [*rest, *_NO_EVIDENCE[len(rest) :]]
+        nothing = Forgotten() if place is None else None
+        forgotten = nothing if evidence is None else Forgotten.of_json(evidence)
         return ReadFiles(place, entries, root, by_name in (True, "name"), forgotten)
 
 
-_NO_IDENTITY = (0, None, None, None, None)
+_NO_EVIDENCE: list[Any] = [None, False, None]
+"""The root, order and evidence in a text that has none of them."""
+_NO_IDENTITY: list[Any] = [0, None, None, None, None]
 """The inode, checksum, birth, digest and time of change in an entry that has none of them."""

@@ -464,7 +464,7 @@ class _FileExecutor(SpoutExecutor):
         """List the files. Log a warning once if there is no file at all."""
         after, most = self._listed_after(seen), _MOST_LISTED + len(seen.entries)
         if not after and seen.forgotten is not None:
-            most += seen.forgotten.present.count
+            most += seen.forgotten.present.number
         self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
         cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
         self._whole = not after and not cut
