@@ -39,6 +39,17 @@ def spark_path(path: str) -> str:
     return "file://" + _GLOB_SIGNS.sub(r"\\\1", path)
 
 
+def scan_in_order(spark: "SparkSession", paths: Sequence[str], schema: StructType) -> "DataFrame":
+    """Return a DataFrame of the rows of Parquet files, in the order of `paths`, each from `spark_path`.
+
+    One scan of several files would give the largest file first: Spark sorts the files, and parts of files, by their
+    lengths. A union keeps the order of its scans. A scan of one file keeps the order of its rows, because all its parts
+    have the same length, but for a shorter last one.
+    """
+    scans = [spark.read.schema(schema).parquet(path) for path in paths]
+    return functools.reduce(lambda left, right: left.unionAll(right), scans)
+
+
 @dataclass(frozen=True, slots=True)
 class ArrowEmission(Emission):
     """An emission that is a table in the driver's memory.
@@ -78,11 +89,21 @@ class ArrowEmission(Emission):
         the workers read it from there.
         """
         schema = spark_schema(self.table.schema)
-        small = self.table.nbytes <= MOST_BYTES_IN_PLAN
-        if small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark):
+        if self._in_plan(spark):
             # In one chunk: Spark stops reading at the first chunk without rows, and loses what comes after it.
             return spark.createDataFrame(self.table.combine_chunks(), schema=schema)
-        return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
+        return scan_in_order(spark, self._write(scratch.absolute(), parallelism(spark)), schema)
+
+    def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
+        """Return one scan of the written files; None if the table is sent inside the plan."""
+        if self._in_plan(spark):
+            return None
+        paths = self._write(scratch.absolute(), parallelism(spark))
+        return spark.read.schema(spark_schema(self.table.schema)).parquet(*paths)
+
+    def _in_plan(self, spark: "SparkSession") -> bool:
+        small = self.table.nbytes <= MOST_BYTES_IN_PLAN
+        return small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark)
 
     def _write(self, folder: Path, most: int) -> list[str]:
         """Write the table as up to `most` Parquet files, and return their paths.
@@ -131,6 +152,11 @@ class UnionEmission(Emission):
         return functools.reduce(
             lambda left, right: left.unionAll(right), [part.dataframe(spark, scratch) for part in self.parts]
         )
+
+    def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
+        """Return the union of the parts' DataFrames, each in any order of its tuples."""
+        frames = [part.unordered(spark, scratch) or part.dataframe(spark, scratch) for part in self.parts]
+        return functools.reduce(lambda left, right: left.unionAll(right), frames)
 
     @property
     def cheap(self) -> bool:

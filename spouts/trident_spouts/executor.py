@@ -58,7 +58,10 @@ class Emission(Protocol):
         ...
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a new DataFrame of exactly these tuples. The folder `scratch` is deleted after the attempt."""
+        """Return a new DataFrame of exactly these tuples, in their order.
+
+        The folder `scratch` is deleted after the attempt.
+        """
         ...
 
     def arrow(self) -> pa.Table:
@@ -93,6 +96,13 @@ class Emission(Protocol):
         """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can do it.
 
         Then the Python operations that follow run in the worker that reads.
+        """
+        return None
+
+    def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
+        """Return a new DataFrame of these tuples in any order, if that costs less than `dataframe`; otherwise None.
+
+        It is used where every reader of the tuples computes the same from them in any order: counts, sums, minima.
         """
         return None
 

@@ -100,7 +100,7 @@ class _RecordedExecutor(SpoutExecutor):
             raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is gone; bring its folder back")
         parquet_folder.check_files(batch)
         paths = tuple(str(batch.folder / part.name) for part in batch.parts)
-        return FilesEmission(paths, self._schema, batch.rows, nanoseconds=False)
+        return FilesEmission(paths, self._schema, batch.rows, beyond_spark=False)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         txids, last = self._txids, self._txid(position)  # replaced as a whole, by the thread that plans

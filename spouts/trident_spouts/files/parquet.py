@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeDeclarationError
 from trident.base.types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import CastError, cast_column
-from trident_spouts.emission import spark_path
+from trident_spouts.emission import scan_in_order, spark_path
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.parquet_reader import (
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_MOST_SCANS = 8
+"""The most files that Spark scans one by one, so that their order is kept. A scan takes some 10 ms of planning."""
+
 _FEW_BYTES = 1 << 19
 """The largest file whose tuples are aggregated without a shuffle. Spark never cuts so small a file. For that the scan
 and the aggregate run apart, at some 60 ns more a tuple; a shuffle of the partial results takes some 20 ms."""
@@ -53,8 +56,8 @@ class FilesEmission(Emission):
     schema: StructType
     rows: int | None = None
     after: Metadata = None
-    nanoseconds: bool | None = None
-    """True if a file has times in nanoseconds, which Spark cannot read. None: the footers must be read to know it."""
+    beyond_spark: bool | None = None
+    """True if a file has columns that Spark's scan cannot read. None: the footers must be read to know it."""
 
     @property
     def bytes(self) -> int | None:
@@ -71,9 +74,10 @@ class FilesEmission(Emission):
         yield read_parquet(path, self.schema)
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame that scans exactly these files.
+        """Return a DataFrame of exactly these files, in their order.
 
-        Spark lists no folder, and no row passes through the driver.
+        Spark lists no folder, and no row passes through the driver. Spark scans file by file; if they are many, Python
+        reads them on the workers, unless only Spark can.
         """
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
@@ -81,11 +85,20 @@ class FilesEmission(Emission):
             read = self.reader(spark, self.schema.names)
             assert read is not None, "reader raises where only Python can read the files, and may not"
             return read.numbers.mapInArrow(read.read, self.schema)
+        many = self.reader(spark, self.schema.names) if len(self.paths) > _MOST_SCANS else None
+        if many is not None:
+            return many.numbers.mapInArrow(many.read, self.schema)
+        return scan_in_order(spark, [spark_path(str(path)) for path in self.paths], self.schema)
+
+    def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
+        """Return one scan of all files; None if Spark cannot scan them, or if there is only one."""
+        if len(self.paths) < 2 or self.python_only(spark):
+            return None
         return spark.read.schema(self.schema).parquet(*(spark_path(str(path)) for path in self.paths))
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether Spark itself cannot read the files: they are not on a disk, or have times in nanoseconds."""
-        return not self._local or self._has_nanoseconds
+        """Return whether Spark itself cannot read the files: they are not on a disk, or have columns beyond it."""
+        return not self._local or self._is_beyond_spark
 
     @property
     def cheap(self) -> bool:
@@ -97,15 +110,15 @@ class FilesEmission(Emission):
         return all(isinstance(path, str) or isinstance(path.place, LocalPlace) for path in self.paths)
 
     @property
-    def _has_nanoseconds(self) -> bool:
-        if self.nanoseconds is not None:
-            return self.nanoseconds
-        return any(map(has_nanoseconds, footers(self.paths)))
+    def _is_beyond_spark(self) -> bool:
+        if self.beyond_spark is not None:
+            return self.beyond_spark
+        return any(map(is_beyond_spark, footers(self.paths)))
 
     @property
     def one_partition(self) -> bool:
         """Return whether there is one file, which is small: Spark scans it as one partition."""
-        if len(self.paths) != 1 or not self._local or self._has_nanoseconds:
+        if len(self.paths) != 1 or not self._local or self._is_beyond_spark:
             return False
         path = str(self.paths[0])
         try:
@@ -138,8 +151,9 @@ class FilesEmission(Emission):
                 f"files anew with a current version, or unset the setting"
             )
         return (
-            f"FileSpout: a file in {where} has times in nanoseconds, which Spark cannot read, and one needs Spark "
-            f"{why}; {IN_MICROSECONDS}"
+            f"FileSpout: a file in {where} has times in nanoseconds, a column without a type (all of it is null), or "
+            f"columns of equal names but for case, which Spark cannot read, and one needs Spark {why}; for times, "
+            f"{IN_MICROSECONDS}"
         )
 
     def check_planned(self) -> None:
@@ -204,6 +218,13 @@ def columns_of(read_footers: Sequence[pq.FileMetaData]) -> list[str]:
 def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> None:
     for field in arrow_schema(schema):
         name = column_of(field.name, columns.names)
+        alike = [column for column in columns.names if column.lower() == field.name.lower()]
+        if (name is None and alike) or columns.names.count(field.name) > 1:
+            raise SpoutContractError(
+                f"FileSpout: {path} has {len(alike)} columns that may be the field {field.name!r}: "
+                f"{', '.join(map(repr, alike))}; declare the one that is meant, as it is written there, and rename "
+                f"columns of one name"
+            )
         if name is not None and not _castable(columns.field(name).type, field.type):
             raise SpoutContractError(
                 f"FileSpout: {path} has {name!r} as {columns.field(name).type}, "
@@ -211,10 +232,19 @@ def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> 
             )
 
 
-def has_nanoseconds(metadata: pq.FileMetaData) -> bool:
-    """Return whether a column of a Parquet file has times in nanoseconds: INT64, not the INT96 that Spark writes."""
+def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
+    """Return whether a Parquet file has a column that Python reads, and Spark's scan does not.
+
+    These are times in nanoseconds (INT64, not the INT96 that Spark writes), values of no type, as pandas writes a
+    column without any value, and columns whose names differ in case alone.
+    """
     columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
-    return any(column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type) for column in columns)
+    names = [name.lower() for name in metadata.schema.to_arrow_schema().names]
+    return len(set(names)) < len(names) or any(
+        (column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type))
+        or str(column.logical_type) == "Null"
+        for column in columns
+    )
 
 
 def read_parquet(path: FileRef, schema: StructType) -> pa.Table:

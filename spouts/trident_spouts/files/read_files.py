@@ -174,16 +174,16 @@ class ReadFiles:
         Texts of old versions, without inodes, checksums, roots, births and evidence of forgotten files, are read, too.
         """
         cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
+        root, by_name, evidence = rest + _NO_EVIDENCE[len(rest) :]
         entries = {}
         last = Entry(0, 0)
         for name, end, mtime_step, more, *identity in files:
-            inode_step, check, age, digest, since = [*identity, *_NO_IDENTITY[len(identity) :]]
+            inode_step, check, age, digest, since = identity + _NO_IDENTITY[len(identity) :]
             mtime = last.mtime + mtime_step
             born = 0 if age is None else mtime // 1_000_000 - age
             inode, changed = last.inode + inode_step, 0 if since is None else mtime + since
             last = entries[name] = Entry(end, mtime, bool(more), inode, check, born, digest, changed)
         place = None if cutoff is None else (cutoff[0], cutoff[1])
-        root, by_name, evidence = [*rest, *_NO_EVIDENCE[len(rest) :]]
         nothing = Forgotten() if place is None else None
         forgotten = nothing if evidence is None else Forgotten.of_json(evidence)
         return ReadFiles(place, entries, root, by_name in (True, "name"), forgotten)

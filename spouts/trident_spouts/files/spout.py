@@ -34,7 +34,7 @@ from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
-from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, has_nanoseconds
+from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, is_beyond_spark
 from trident_spouts.files.parquet_reader import column_of
 from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
 from trident_spouts.files.planner import Limits, Planner
@@ -507,8 +507,8 @@ class _FileExecutor(SpoutExecutor):
         schema = self._spout.schema
         footers = checked_footers(files, schema)
         self._warn_of_absent(files, columns_of(footers))
-        rows, nanoseconds = sum(each.num_rows for each in footers), any(map(has_nanoseconds, footers))
-        return FilesEmission(tuple(files), schema, rows, nanoseconds=nanoseconds)
+        rows, beyond_spark = sum(each.num_rows for each in footers), any(map(is_beyond_spark, footers))
+        return FilesEmission(tuple(files), schema, rows, beyond_spark=beyond_spark)
 
     def _warn_of_absent(self, files: list[PlannedFile], columns: list[str]) -> None:
         """Log a warning for each field that no file of the run's first batch has: it may be misspelt, and is null.

@@ -23,6 +23,10 @@ def _no_reader() -> None:
     """Return None: Python cannot read this input on the workers."""
 
 
+def _no_frame() -> None:
+    """Return None: to give the tuples in their order costs no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageInput:
     """The tuples that enter a stage at one node.
@@ -30,13 +34,14 @@ class StageInput:
     `frame` returns the tuples as a DataFrame. `reader` returns a Python function that reads the source, so that the
     Python operations behind it can run in the same worker; None where there is none. `python_only`: Spark itself cannot
     read the source. `one_partition`: Spark reads the source in one partition, and aggregates the
-    tuples faster without a shuffle.
+    tuples faster without a shuffle. `unordered` returns the tuples in any order, if that costs less, otherwise None.
     """
 
     frame: Callable[[], DataFrame]
     reader: Callable[[], PendingFunction | None] = _no_reader
     python_only: bool = False
     one_partition: bool = False
+    unordered: Callable[[], DataFrame | None] = _no_frame
     rows: int | None = None
     """The number of tuples; None if it is not known before they are read."""
 
@@ -66,6 +71,7 @@ def stage_input(
         lambda: _rows(node, emission, session, scratch),
         lambda: _reader(node, names, emission, session),
         one_partition=emission.one_partition,
+        unordered=lambda: _named(node, emission.unordered(session, scratch)),
         rows=emission.rows,
     )
 
@@ -79,7 +85,15 @@ def _reader(node: Node, names: Sequence[str], emission: Emission, session: Spark
 
 
 def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) -> DataFrame:
-    frame = emission.dataframe(session, scratch)
+    frame = _named(node, emission.dataframe(session, scratch))
+    assert frame is not None
+    return frame
+
+
+def _named(node: Node, frame: DataFrame | None) -> DataFrame | None:
+    """Return a DataFrame with the fields of the node, in their order."""
+    if frame is None:
+        return None
     names = check_fields(node, frame.columns)
     return frame if frame.columns == names else frame.select(*all_quoted(names))
 

@@ -92,6 +92,7 @@ class Lowering:
         self._inputs = inputs
         self._readers: dict[int, PendingFunction | None] = {}
         self._coalesced: set[int] = set()
+        self._unordered: set[int] = set()
         self._frames: dict[int, DataFrame] = {}
         self._pending: dict[int, PendingFunction | None] = {}
         self._folds: dict[int, PendingFunction] = {}
@@ -123,7 +124,8 @@ class Lowering:
 
     def _input(self, node: Node) -> DataFrame:
         """Return the tuples that enter at a node, in as many partitions as a hint asks for."""
-        frame, count = self._inputs[id(node)].frame(), self.layout.partitions.get(id(node))
+        source, count = self._inputs[id(node)], self.layout.partitions.get(id(node))
+        frame = (source.unordered() if id(node) in self._unordered else None) or source.frame()
         if id(node) in self._coalesced:
             return frame.coalesce(1)
         return frame if count is None else partitions.spread(frame, count)
@@ -467,19 +469,20 @@ class Lowering:
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
             return aggregated(self._frame_of(self.folding(node)), fold_spec(node), partial=True)
-        if node.group:
-            self._coalesce_input(node.source)
+        self._spare_input(node.source, coalesce=bool(node.group))
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
-    def _coalesce_input(self, node: Node) -> None:
-        """Coalesce the input below this node, if the input is one partition and no other node reads or repartitions it.
+    def _spare_input(self, node: Node, coalesce: bool) -> None:
+        """Take the input below this node, which Catalyst aggregates, in any order, if no other node reads it.
 
-        Spark does not know that the input is one partition, and would shuffle partial results for an aggregate. A
-        coalesce ends the loop in which Spark runs scan and aggregate as one; anywhere later it would split the rest.
+        All aggregates that Catalyst computes give the same in any order. If the input is one partition, coalesce it:
+        Spark does not know that, and would shuffle partial results for an aggregate. A coalesce ends the loop in which
+        Spark runs scan and aggregate as one; anywhere later it would split the rest.
         """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:
-                if self._inputs[id(node)].one_partition:
+                self._unordered.add(id(node))
+                if coalesce and self._inputs[id(node)].one_partition:
                     self._coalesced.add(id(node))
                 return
             if not isinstance(node, Each | Filter | Map | Project | Debug):
