@@ -104,7 +104,7 @@ def test_init_is_asked_once_for_each_key_that_is_new_and_not_where_reduce_gave_n
             seen.append("init")
             return ""
 
-        def reduce(self, curr: Any, tuple: Any) -> Any:
+        def reduce(self, curr: Any, tuple: Any) -> str | None:
             seen.append(curr)
             return None if tuple.c == "gone" else "there"
 

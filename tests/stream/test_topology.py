@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from tests.support.topologies import DeclaredSpout, DeclaredState, node, stream
 from trident import Count, Debug, MapGet, TridentTopology
@@ -17,6 +18,7 @@ from trident.errors import (
     TypeDeclarationError,
 )
 from trident.plan import nodes
+from trident.spouts import FixedBatchSpout
 from trident_spouts.executor import SpoutKind
 
 STATE = DeclaredState()
@@ -99,6 +101,25 @@ def test_a_merge_goes_by_position_under_the_first_names(topology: TridentTopolog
     assert topology.merge([a, b], outputFields="k, v").fields == ("k", "v")  # type: ignore[arg-type]
     assert a.merge(b, outputFields="k long, v").fields == ("k", "v")
     assert repr(a.merge(a)) == "Stream(a/1:merge: a bigint, x string)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            "person string, city string",
+            r"'person' would become 'city'.* with project\('city, person'\);.*outputFields='city",
+        ),
+        ("person string, town string", r"'person' would become 'city'.* with project; to merge by position"),
+    ],
+)
+def test_a_merge_that_would_swap_fields_is_refused(topology: TridentTopology, fields: str, says: str) -> None:
+    first = topology.newStream("first", FixedBatchSpout("city string, person string", [[("Ulm", "Ann")]]))
+    other = topology.newStream("other", FixedBatchSpout(fields, [[("Bob", "Rome")]]))
+    with pytest.raises(TopologyError, match=says):
+        topology.merge(first, other)
+    by_position = topology.merge(first, other, outputFields="city, person")
+    assert by_position.take(9) == [Row(city="Ulm", person="Ann"), Row(city="Bob", person="Rome")]
 
 
 def test_a_merged_stream_goes_on_under_a_name_of_its_own(topology: TridentTopology) -> None:

@@ -33,7 +33,8 @@ HOUR = TumblingEventTimeWindow("1 hour", "at")
 class Untyped:
     def init(self): ...  # type: ignore[no-untyped-def]
 
-    def reduce(self, curr, tuple): ...  # type: ignore[no-untyped-def]
+    def reduce(self, curr, tuple):
+        return curr  # type: ignore[no-untyped-def]
 
 
 class Emits:

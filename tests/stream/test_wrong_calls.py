@@ -119,9 +119,11 @@ class YieldingReducer:
 
 
 class Untyped:
-    def init(self, tuple): ...  # type: ignore[no-untyped-def]
+    def init(self, tuple):
+        return tuple  # type: ignore[no-untyped-def]
 
-    def combine(self, a, b): ...  # type: ignore[no-untyped-def]
+    def combine(self, a, b):
+        return a  # type: ignore[no-untyped-def]
 
     def zero(self): ...  # type: ignore[no-untyped-def]
 
@@ -129,7 +131,8 @@ class Untyped:
 class Reducer:
     def init(self): ...  # type: ignore[no-untyped-def]
 
-    def reduce(self, a, tuple): ...  # type: ignore[no-untyped-def]
+    def reduce(self, a, tuple):
+        return a  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture

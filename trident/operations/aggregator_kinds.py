@@ -20,6 +20,7 @@ from trident.operations.callables import (
     check_pandas_arguments,
     operation_kind,
 )
+from trident.operations.checked_aggregators import check_returns
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -139,6 +140,8 @@ def _read_combiner(
     bind(target.init, 1, "init is called with one TridentTuple of the input fields", step)
     bind(target.combine, 2, "combine is called with two accumulators", step)
     bind(target.zero, 0, "zero is called without arguments", step)
+    check_returns(target.init, step)
+    check_returns(target.combine, step)
     _check_column_methods(target, step)
     kind = _accumulator_type(target, output.name, kind, ("zero", "init", "combine"), presents, step)
     return Aggregation(target, site_of(target), output.name, kind)
@@ -161,6 +164,7 @@ def _read_reducer(target: Any, declared: Declared, step: Step, *, presents: bool
     output = _one_field(declared, step)
     bind(target.init, 0, "init is called without arguments", step)
     bind(target.reduce, 2, "reduce is called with the value so far and one TridentTuple of the input fields", step)
+    check_returns(target.reduce, step)
     kind = output.dataType if declared.typed[0] else None
     kind = _accumulator_type(target, output.name, kind, ("init", "reduce"), presents, step)
     return Reduction(target, site_of(target), output.name, kind)

@@ -108,6 +108,20 @@ def read_returns(target: Callable[..., Any]) -> Returns:
     return _read(written)
 
 
+def may_be_none(target: Callable[..., Any]) -> bool:
+    """Return whether a callable's return annotation says that a result may be None, such as ``int | None``."""
+    function = annotated_function(target)
+    written = getattr(function, "__annotations__", {}).get("return")
+    if isinstance(written, str):
+        try:
+            written = resolve_annotation(function, written)
+        except Exception:  # the text may hold any expression
+            return "None" in written or "Optional" in written
+    if typing.get_origin(written) is typing.Annotated:
+        written = typing.get_args(written)[0]
+    return types.NoneType in typing.get_args(written)
+
+
 def type_of(hint: Any) -> spark.DataType | None:
     """Return the Spark type for an annotation; None if there is no such type.
 

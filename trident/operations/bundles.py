@@ -13,6 +13,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.operations.aggregators import Aggregation, CombinerAggregator
+from trident.operations.checked_aggregators import combine_values, init_value
 from trident.operations.tuples import tuple_type
 
 
@@ -48,7 +49,7 @@ class Bundle(CombinerAggregator):
         return StructType([StructField(each.aggregation.output, each.presented) for each in self.members])
 
     def init(self, tuple: Any) -> Any:
-        return self._each(lambda member, own: member.aggregation.aggregator.init(own), self._tuples(tuple))
+        return self._each(lambda member, own: init_value(member.aggregation.aggregator, own), self._tuples(tuple))
 
     def combine(self, a: Any, b: Any) -> Any:
         return self._each(lambda member, pair: combined(member.aggregation, *pair), zip(a, b, strict=True))
@@ -94,7 +95,7 @@ def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
 
     Only `a` is checked for a null: it may be the stored value, and if nothing is stored, `b` becomes the value.
     """
-    return b if a is None else aggregation.aggregator.combine(a, b)
+    return b if a is None else combine_values(aggregation.aggregator, a, b)
 
 
 def presented(present: Callable[[Any], Any] | None, value: Any) -> Any:

@@ -69,6 +69,8 @@ def merged(
                 f"stream {at} has {why}: ({ddl(other)}) where stream 1 has ({ddl(first)}); "
                 "a merge goes by position, so bring them to the same types with project or expr('cast(...)')",
             )
+        if outputs is None:
+            _check_places(first.names, other.names, at, step)
     fields = [
         spark.StructField(field.name, field.dataType, any(schema.fields[at].nullable for schema in schemas))
         for at, field in enumerate(first.fields)
@@ -80,6 +82,19 @@ def merged(
         raise step.wrong(f"sourceField is the name of one more field, such as 'source', not {sourceField!r}")
     source = spark.StructField(sourceField, spark.StringType(), nullable=False)
     return appended(schema, spark.StructType([source]), step, of="the merge")
+
+
+def _check_places(mine: Sequence[str], theirs: Sequence[str], number: int, step: Step) -> None:
+    """Refuse a merge by position that would put a field's values under the name of another field, unless it is told."""
+    for name, here in zip(theirs, mine, strict=True):
+        if name in mine and name != here:
+            both = f"({', '.join(theirs)}) where stream 1 has ({', '.join(mine)})"
+            order = f"project({', '.join(mine)!r})" if set(mine) == set(theirs) else "project"
+            raise step.wrong(
+                f"stream {number} has {both}; a merge goes by position, and {name!r} would become {here!r}. To merge by "
+                f"name (unionByName), bring it into the order of stream 1 before with {order}; to merge by position all "
+                f"the same, name the result: outputFields={', '.join(mine)!r}"
+            )
 
 
 # --- keys of several streams --------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.checked_aggregators import checked_combine
 from trident_state.binary import one_chunk, replace_rows
 
 _ROWS, _BYTES = 100_000, 2**25
@@ -159,7 +160,7 @@ class ColumnCombine:
         return checked_column(self.where, given, self.accumulator, len(a), "combineColumn()")
 
     def _by_value(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        combine, pairs = self.aggregation.aggregator.combine, zip(to_python(a), to_python(b), strict=True)
+        combine, pairs = checked_combine(self.aggregation.aggregator), zip(to_python(a), to_python(b), strict=True)
         with self.where.calling("combine()"):
             combined = [combine(left, right) for left, right in pairs]
         return output_column(self.where, combined, self.accumulator).array()

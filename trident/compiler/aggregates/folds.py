@@ -23,6 +23,7 @@ from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import bundle_of
+from trident.operations.checked_aggregators import checked_combine, checked_init
 from trident.operations.sums import beyond_type
 from trident.operations.tuples import tuple_type
 
@@ -179,7 +180,7 @@ class Accumulators:
             self._gather(numbers, lists, aggregator.gathered)
             return
         tuples = made_tuples(tuple_type(self.member.where.inputs), lists, columns.rows)
-        self._fold(numbers, tuples, aggregator.init, lists)
+        self._fold(numbers, tuples, checked_init(aggregator), lists)
 
     def add_partials(self, numbers: list[int], partials: Column, count: int) -> None:
         """Merge partial accumulators into `values`. `numbers` are the numbers of their keys, all below `count`."""
@@ -214,7 +215,7 @@ class Accumulators:
         self._fold(list(rows), map(gathered, rows.values()), None, [])
 
     def _fold(self, numbers: list[int], items: Iterable[Any], init: Callable[[Any], Any] | None, lists: Any) -> None:
-        accumulators, combine = self.values, self.member.aggregation.aggregator.combine
+        accumulators, combine = self.values, checked_combine(self.member.aggregation.aggregator)
         row = 0
         with self.member.where.calling_rows(lists, lambda: row):
             for row, (number, item) in enumerate(zip(numbers, items, strict=True)):  # noqa: B007

@@ -7,6 +7,7 @@ all tuples of a group in one call.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from trident.compiler.columns.columns import Column, Columns, concat, made_tuple
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
+from trident.operations.checked_aggregators import reduce_value
 from trident.operations.tuples import tuple_type
 
 
@@ -207,7 +209,8 @@ class _ReduceRun:
             self._values.extend(init() for _ in range(count - len(self._values)))
 
     def add(self, numbers: list[int], columns: Columns) -> None:
-        where, states, reduce = self._member.where, self._values, self._member.reduction.aggregator.reduce
+        where, states = self._member.where, self._values
+        reduce = partial(reduce_value, self._member.reduction.aggregator)
         lists = columns.lists(where.inputs)
         tuples = made_tuples(self._make, lists, columns.rows)
         row = 0

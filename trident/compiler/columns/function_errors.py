@@ -18,6 +18,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, TridentError, UserFunctionError
 from trident.base.short_texts import short_repr
 from trident.base.values import NotAccepted
+from trident.operations.checked_aggregators import GaveNothingError
 
 _MARK = "TRIDENT-FAILURE "
 _OURS = os.path.dirname(__file__)
@@ -41,12 +42,12 @@ class Where:
         """
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
-        what = f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
+        what = described(cause)
         return self.error(f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what, cause)
 
     def calling(self, method: str) -> "Calling":
         """Return a context for calls of a user's method that gets no tuple, or many tuples at once."""
-        return Calling(lambda cause: self.error(f"raised {type(cause).__name__}: {cause} in {method}", cause))
+        return Calling(lambda cause: self.error(f"{described(cause)} in {method}", cause))
 
     def calling_rows(self, lists: Sequence[Sequence[Any]], row: Callable[[], int]) -> "Calling":
         """Return a context for calls of a user's function row by row. `row` returns the current row."""
@@ -93,6 +94,13 @@ class Calling:
         # a SystemExit in the user's code must not end a worker or the driver's thread
         if isinstance(cause, Exception | SystemExit) and not isinstance(cause, FailedException | UserFunctionError):
             raise self._error(cause) from cause
+
+
+def described(cause: BaseException) -> str:
+    """Return what a function did, in words for an error: it raised, or gave None for values."""
+    if isinstance(cause, GaveNothingError):
+        return str(cause)
+    return f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
 
 
 def short(value: object) -> str:

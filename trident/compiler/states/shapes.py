@@ -11,11 +11,12 @@ from trident.base.errors import FailedException, StateShapeError
 from trident.base.names import quote
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
-from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.function_errors import Where, described, short
 from trident.compiler.states.due_times import first_ends
 from trident.operations.aggregators import Aggregation, Native
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
+from trident.operations.checked_aggregators import combine_values
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.sums import wider_input
 from trident.operations.windows import SessionWindow, Timing
@@ -40,11 +41,11 @@ class Combining:
 
     def __call__(self, stored: Any, delta: Any) -> Any:
         try:  # not `Calling`: stores call this for every key, and entering a context costs more than most combines
-            return delta if stored is None else self.aggregation.aggregator.combine(stored, delta)
+            return delta if stored is None else combine_values(self.aggregation.aggregator, stored, delta)
         except FailedException:
             raise
         except (Exception, SystemExit) as cause:
-            what = f"raised {type(cause).__name__}: {cause}; combining {short(stored)} with {short(delta)}"
+            what = f"{described(cause)}; combining {short(stored)} with {short(delta)}"
             raise self.where.error(what, cause) from cause
 
 

@@ -20,6 +20,7 @@ from trident.compiler.columns.function_errors import Where, reason, typed
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
+from trident.operations.checked_aggregators import reduce_value
 from trident.operations.functions import Updating
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
@@ -71,7 +72,7 @@ def _reducing(step: PersistentReduce) -> RunUpdate:
         with where.calling_rows(lists, lambda: row):
             values = [reducer.init() if value is None else value for value in values]
             for row, (number, inputs) in enumerate(zip(numbers, rows, strict=True)):  # noqa: B007
-                values[number] = reducer.reduce(values[number], inputs)
+                values[number] = reduce_value(reducer, values[number], inputs)
         return Updated(keys.plus({output: _value(where, values, shape.value)}).table(leaving), None)
 
     return update

@@ -1,6 +1,7 @@
 """Calls of a window's aggregator over the window's tuples. Combiners, reducers and Aggregators are called alike."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from trident.compiler.columns.calls import ListCollector, output_column, output_
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
 from trident.operations.bundles import bundle_of
+from trident.operations.checked_aggregators import checked_combine, checked_init, reduce_value
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
@@ -61,7 +63,8 @@ _Run = Callable[[Rows, int, list[int]], list[tuple[Any, ...]]]
 
 
 def _combining(windowing: Windowing) -> _Run:
-    init, combine, present = windowing.aggregator.init, windowing.aggregator.combine, presenting(windowing)
+    init, combine = checked_init(windowing.aggregator), checked_combine(windowing.aggregator)
+    present = presenting(windowing)
     several = bundle_of(windowing.aggregation) is not None
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
@@ -78,7 +81,8 @@ def _combining(windowing: Windowing) -> _Run:
 
 
 def _reducing(windowing: Windowing) -> _Run:
-    init, reduce, present = windowing.aggregator.init, windowing.aggregator.reduce, presenting(windowing)
+    init, reduce = windowing.aggregator.init, partial(reduce_value, windowing.aggregator)
+    present = presenting(windowing)
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
         value = init()

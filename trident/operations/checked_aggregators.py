@@ -1,0 +1,86 @@
+"""Methods of users' aggregators, checked for the commonest slip of Python: a method without ``return``.
+
+A null accumulator means that there is none, so a ``combine`` that gives None would take the key's value away, silently.
+"""
+
+import dis
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from trident.base.callsite import site_of
+from trident.base.errors import TopologyError
+from trident.base.short_texts import short_repr
+from trident.base.step import Step
+from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
+from trident.operations.annotations import may_be_none
+from trident.operations.builtin_aggregators import BuiltinAggregator
+
+_WAY_OUT = "return the value, or annotate it as '-> ... | None' if a null is meant"
+
+
+class GaveNothingError(TypeError):
+    """A method of an aggregator gave None for values that are none."""
+
+
+def check_returns(method: Callable[..., Any], step: Step) -> None:
+    """Raise TopologyError if no path through a method returns a value."""
+    if _returns_nothing(method):
+        problem = f"{site_of(method)} returns no value: its result is always None. Write return before the value"
+        raise step.error(TopologyError, problem)
+
+
+def init_value(aggregator: CombinerAggregator, tuple: Any) -> Any:
+    """Call a combiner's `init`. Raises GaveNothingError if it gives None for a tuple without a null."""
+    value = aggregator.init(tuple)
+    if value is None and all(each is not None for each in tuple) and not _may_be_none(aggregator, "init"):
+        raise GaveNothingError(f"gave None in init for {short_repr(tuple)} ({_WAY_OUT})")
+    return value
+
+
+def combine_values(aggregator: CombinerAggregator, a: Any, b: Any) -> Any:
+    """Call a combiner's `combine`. Raises GaveNothingError if it gives None for two values."""
+    value = aggregator.combine(a, b)
+    if value is None and a is not None and b is not None and not _may_be_none(aggregator, "combine"):
+        raise GaveNothingError(f"gave None in combine for {short_repr(a)} and {short_repr(b)} ({_WAY_OUT})")
+    return value
+
+
+def reduce_value(aggregator: ReducerAggregator, curr: Any, tuple: Any) -> Any:
+    """Call a reducer's `reduce`. Raises GaveNothingError if it gives None for a value and a tuple without a null."""
+    value = aggregator.reduce(curr, tuple)
+    if value is not None or curr is None or any(each is None for each in tuple) or _may_be_none(aggregator, "reduce"):
+        return value
+    raise GaveNothingError(f"gave None in reduce for {short_repr(curr)} and {short_repr(tuple)} ({_WAY_OUT})")
+
+
+def checked_init(aggregator: CombinerAggregator) -> Callable[[Any], Any]:
+    """Return a combiner's `init` with the check of `init_value`, for a loop."""
+    return aggregator.init if isinstance(aggregator, BuiltinAggregator) else partial(init_value, aggregator)
+
+
+def checked_combine(aggregator: CombinerAggregator) -> Callable[[Any, Any], Any]:
+    """Return a combiner's `combine` with the check of `combine_values`, for a loop."""
+    return aggregator.combine if isinstance(aggregator, BuiltinAggregator) else partial(combine_values, aggregator)
+
+
+def _may_be_none(aggregator: object, method: str) -> bool:
+    return isinstance(aggregator, BuiltinAggregator) or may_be_none(getattr(aggregator, method))
+
+
+def _returns_nothing(method: Callable[..., Any]) -> bool:
+    function = getattr(method, "__func__", method)
+    if not inspect.isfunction(function) or inspect.isgeneratorfunction(function):
+        return False
+    steps = list(dis.get_instructions(function))
+    ends = [at for at, step in enumerate(steps) if step.opname in ("RETURN_VALUE", "RETURN_CONST")]
+    return bool(ends) and all(_is_none(steps, at) for at in ends)
+
+
+def _is_none(steps: list[dis.Instruction], at: int) -> bool:
+    """Return whether the return at this step gives None, whichever way the step is reached."""
+    if steps[at].opname == "RETURN_CONST":
+        return steps[at].argval is None
+    before = steps[at - 1]
+    return before.opname == "LOAD_CONST" and before.argval is None and not steps[at].is_jump_target
