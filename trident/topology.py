@@ -181,8 +181,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The shortest time between the beginnings of two batches.
         requireExactlyOnce : bool
             Refuse to start if any state is promised less than exactly once; `explain` shows the promise for each state.
-        maxAttempts : int
-            After this many failures of a batch, its batch group stops with the cause. Default 5.
+        maxAttempts : int or None
+            After this many failures of a batch, its batch group stops with the cause. Default 5; None tries for ever,
+            as Storm does. The pauses between attempts grow to a minute.
+        retrySecs : duration, optional
+            For how long a batch that fails is tried again, however often: the sum of the pauses. Without it 60 seconds
+            after an error of a connection or a timeout in your code, whose service is away, and no time after others.
         maxSpoutPending : int
             How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
         messageTimeoutSecs : duration

@@ -12,6 +12,7 @@ from trident.base.errors import BatchFailedError, FencedError, StateUnavailableE
 from trident.log.group_records import AttemptRecord, History
 from trident.run import events as on
 from trident.run.coordinator import Coordinator, Rules, Status
+from trident.run.retries import Retries
 
 EPOCH = 7
 
@@ -142,7 +143,7 @@ def test_a_spout_that_knows_its_position_only_after_emission_is_planned_from_wha
 
 
 def test_the_group_stops_with_the_cause_when_a_batch_fails_too_often_and_commits_what_is_frozen() -> None:
-    coordinator = made(pending=2, maxAttempts=2)
+    coordinator = made(pending=2, retries=Retries(2))
     coordinator.start()
     ready(coordinator, 1)
     coordinator.handle(planned(2))
@@ -244,7 +245,7 @@ def test_a_restart_repeats_success_commits_what_is_frozen_and_plans_the_rest_ane
 
 def test_a_batch_under_which_drivers_died_often_enough_stops_the_group_and_what_is_frozen_commits() -> None:
     history = History(0, {"s": {"end": 10}}, (1,), {2: AttemptRecord(4, 3, deaths=3)})
-    coordinator = made(pending=4, maxAttempts=3, history=history)
+    coordinator = made(pending=4, retries=Retries(3), history=history)
     actions = coordinator.start()
     assert of(on.Commit, actions) == [on.Commit(1, 0.0)] and of(on.Plan, actions) == []
     coordinator.handle(on.Committed(1))
@@ -266,7 +267,7 @@ def test_batches_under_which_drivers_died_run_one_after_the_other() -> None:
 
 
 def test_fewer_deaths_leave_a_batch_its_attempts() -> None:
-    coordinator = made(maxAttempts=3, history=History(attempts={1: AttemptRecord(4, 3, deaths=2)}))
+    coordinator = made(retries=Retries(3), history=History(attempts={1: AttemptRecord(4, 3, deaths=2)}))
     assert of(on.Plan, coordinator.start()) == [on.Plan(attempt(1, 5), {}, None, 0.0)]
 
 
@@ -287,7 +288,7 @@ class World:
         self.random = random.Random(seed)
         self.total, self.opaque, self.faults = total, opaque, faults
         self.pending = pending
-        self.coordinator = made(pending=pending, replans=opaque, maxAttempts=10**6, commitRetry=None)
+        self.coordinator = made(pending=pending, replans=opaque, retries=Retries(10**6), commitRetry=None)
         self.todo: list[on.Action] = []
         self.ran: dict[TransactionAttempt, tuple[int, int]] = {}
         self.cancelled: set[TransactionAttempt] = set()

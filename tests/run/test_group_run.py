@@ -17,6 +17,7 @@ from trident import Count, TridentTopology
 from trident.base.errors import AttemptCancelledError, BatchFailedError, StateUnavailableError, TridentError
 from trident.run import events as on
 from trident.run import group_run, registry
+from trident.run.retries import Retries
 from trident.spouts import BatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_an_attempt_that_stop_cancelled_is_no_failure_of_the_topology() -> None:
-    coordinator = made(pending=2, maxAttempts=1)
+    coordinator = made(pending=2, retries=Retries(1))
     coordinator.start()
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {"s": {"end": 10}}))  # its commit is under way
@@ -37,7 +38,7 @@ def test_an_attempt_that_stop_cancelled_is_no_failure_of_the_topology() -> None:
 
 
 def test_a_plan_that_fails_after_stop_is_no_failure_of_the_topology() -> None:
-    coordinator = made(pending=2, maxAttempts=1)
+    coordinator = made(pending=2, retries=Retries(1))
     coordinator.start()
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {"s": {"end": 10}}))

@@ -86,6 +86,9 @@ class UserFunctionError(TridentError):
     The message names the step, the function and the tuple.
     """
 
+    away: bool = False
+    """For the library: whether the function failed on a worker because a service that it needs did not answer."""
+
     row: int | None = None
     """For the library: the row of the tuple, among the tuples that one call of a step was for. None if no tuple is at
     fault alone."""

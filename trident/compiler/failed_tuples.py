@@ -146,7 +146,7 @@ def letter_table(output: Output, dead: Sequence[LetterRecord], attempt: Transact
     return pa.Table.from_arrays(columns, schema=output.schema)
 
 
-def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
+def check_read(nodes: Collection[Node], maxAttempts: int | None) -> None:
     """Check that each step can make its dead letters and that a stream reads them.
 
     Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
@@ -175,7 +175,7 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
                 "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
                 "that makes some"
             )
-        if policy.attempts >= maxAttempts:
+        if maxAttempts is not None and policy.attempts >= maxAttempts:
             raise TopologyError(
                 f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
                 f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or more maxAttempts="

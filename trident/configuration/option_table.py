@@ -58,6 +58,11 @@ def _limit(name: str, value: Any, *, zero: bool = False) -> Any:
     return unlimited
 
 
+def _attempts(name: str, value: Any) -> Any:
+    """Check a number of attempts, or "none" for no limit."""
+    return None if value in ("none", None) else at_least(1, name, value)
+
+
 def _duration(name: str, value: Any) -> Any:
     read_seconds(name, value)
     return value
@@ -135,7 +140,8 @@ OPTIONS: Mapping[str, Option] = {
     "requireExactlyOnce": Option(False, flag, _flag_of),
     "standby": Option(False, flag, _flag_of),
     "leaseSecs": Option(10.0, _duration, _duration_of),
-    "maxAttempts": Option(5, partial(at_least, 1), _number_of),
+    "maxAttempts": Option(5, _attempts, _number_of),
+    "retrySecs": Option(None, partial(_limit, zero=True), _duration_of),
     "maxSpoutPending": Option(2, partial(at_least, 1), _number_of),
     "messageTimeoutSecs": Option(300.0, _duration, _duration_of),
     "commitRetrySecs": Option(300.0, partial(_limit, zero=True), _duration_of),

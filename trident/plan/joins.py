@@ -88,12 +88,12 @@ def _check_places(mine: Sequence[str], theirs: Sequence[str], number: int, step:
     """Refuse a merge by position that would put a field's values under the name of another field, unless it is told."""
     for name, here in zip(theirs, mine, strict=True):
         if name in mine and name != here:
-            both = f"({', '.join(theirs)}) where stream 1 has ({', '.join(mine)})"
-            order = f"project({', '.join(mine)!r})" if set(mine) == set(theirs) else "project"
+            wanted = ", ".join(mine)
+            order = f"project({wanted!r})" if set(mine) == set(theirs) else "project"
             raise step.wrong(
-                f"stream {number} has {both}; a merge goes by position, and {name!r} would become {here!r}. To merge by "
-                f"name (unionByName), bring it into the order of stream 1 before with {order}; to merge by position all "
-                f"the same, name the result: outputFields={', '.join(mine)!r}"
+                f"stream {number} has ({', '.join(theirs)}) where stream 1 has ({wanted}); a merge goes by position, "
+                f"and {name!r} would become {here!r}. To merge by name (unionByName), bring it into the order of "
+                f"stream 1 before with {order}; to merge by position, name the result: outputFields={wanted!r}"
             )
 
 

@@ -34,7 +34,8 @@ class Settings:
     availableNow: bool = False
     processingTime: float | None = None
     maxSpoutPending: int = 2
-    maxAttempts: int = 5
+    maxAttempts: int | None = 5
+    retrySecs: float | None = None
     messageTimeoutSecs: float = 300.0
     commitRetrySecs: float | None = 300.0
     checkpointInterval: float = 1.0

@@ -16,6 +16,7 @@ from trident.reads.commit_times import CommitTimes
 from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.commit_errors import REPEATED, TRANSIENT
+from trident.run.retries import retries_of
 from trident.run.run_context import GroupContext
 from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
@@ -63,7 +64,7 @@ class CommitTurns:
             self.times.note(txid, summary.time)
             self.committed = txid
             self.waiting_for = None
-            self._code.tries = 0
+            self._code.settle()
             self.at_hand.pop(txid, None)
             self._trace.phase(self._name, txid, "commit", self._clock.monotonic() - began)
             self._context.sources.sizes.committed(txid, self._clock.monotonic())
@@ -89,7 +90,7 @@ class CommitTurns:
         try:
             self._committer.heal(state, self.committed)
             self.waiting_for = None
-            self._code.tries = 0
+            self._code.settle()
         except AttemptCancelledError:
             self._logger.debug("group %r: state %r is not healed: the run ends", self._name, state)
         except BaseException as error:
@@ -124,8 +125,8 @@ class CommitTurns:
             return True
         if isinstance(error, TridentError) and (error.hopeless or not isinstance(error, REPEATED)):
             return False
-        self._code.tries += 1
-        return self._code.tries < self._context.settings.maxAttempts
+        waited = self._code.count_try(self._clock.monotonic())
+        return not retries_of(self._context.settings).are_over(self._code.tries, waited, error)
 
     # --- in any thread -----------------------------------------------------------------------------------------
 

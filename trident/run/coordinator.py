@@ -23,8 +23,11 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
 from trident.log.group_records import BatchPlan, History, Positions, positions_after
 from trident.run import events as on
+from trident.run.commit_errors import TRANSIENT
 from trident.run.events import Action, Event
-from trident_spouts.wait_strategy import WaitStrategy, wait_of
+from trident.run.retries import Failures, deadly, longer
+from trident.run.rules import Rules as Rules
+from trident_spouts.wait_strategy import wait_of
 
 
 class Status(enum.Enum):
@@ -36,32 +39,6 @@ class Status(enum.Enum):
     FREEZING = "freezing"
     FROZEN = "frozen"
     COMMITTING = "committing"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings of a group's coordinator. Times are in seconds.
-
-    pending: batches in flight at most (Trident's max.spout.pending).
-    maxAttempts: attempts at one batch before the group stops; a `hopeless` error stops it at the first.
-    plans_ahead: whether a batch can be planned while the previous one is not frozen yet. False if a spout knows its
-        position only after emission.
-    replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
-    commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
-    idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
-    active: whether new batches are planned from the start on, and not only after ActivateAsked.
-    wait: asked instead of these two, and also while `pending` batches are in flight; None: a commit ends that wait.
-    """
-
-    pending: int = 2
-    maxAttempts: int = 5
-    plans_ahead: bool = True
-    replans: bool = False
-    commitRetry: float | None = 300.0
-    idleFirst: float = 0.001
-    idleMost: float = 0.5
-    active: bool = True
-    wait: WaitStrategy | None = None
 
 
 @dataclass(slots=True)
@@ -90,7 +67,7 @@ class Coordinator:
         self._history = history
         self._batches: dict[int, Batch] = {}
         self._attempts = {txid: last.number for txid, last in history.attempts.items()}
-        self._failures: dict[int, int] = {}
+        self._failures: dict[int, Failures] = {}
         self._actions: list[Action] = []
         self._succeeding = False
         self._planning = False
@@ -238,7 +215,9 @@ class Coordinator:
         if self._stopping:  # the next start commits the batch
             self._finish()
             return
-        if not event.transient or (limit is not None and self._commit_waited >= limit):
+        # The tries in user code and in Spark have limits of their own, which `transient` says.
+        ended = isinstance(event.error, TRANSIENT) and limit is not None and self._commit_waited >= limit
+        if not event.transient or ended:
             # Finish at once: `_finishing` would wait for the frozen batches after this one, and none of them may be
             # committed before it.
             self._stop(event.error)
@@ -364,8 +343,9 @@ class Coordinator:
         running = [other for other in self._batches if other > self.frozen]
         if running and (deaths or any(map(self._deaths, running))):
             return  # a batch at which drivers died runs alone, to tell which batch ends the process
-        if deaths >= self._rules.maxAttempts:
-            self._stop(_deadly(txid, deaths))
+        most = self._rules.retries.most
+        if most is not None and deaths >= most:
+            self._stop(deadly(txid, deaths))
         else:
             self._batches[txid] = Batch(self._next_attempt(txid), Status.PLANNING, previous)
             self._plan(self._batches[txid])
@@ -398,19 +378,19 @@ class Coordinator:
 
     def _delay(self, batch: Batch) -> float:
         """Return the seconds to wait before an attempt: none before the first replay, more before each later one."""
-        failures = self._failures.get(batch.attempt.txid, 0)
-        return 0.0 if failures <= 1 else min(5.0, 0.1 * 2 ** (failures - 2))
+        failures = self._failures.get(batch.attempt.txid)
+        return 0.0 if failures is None else failures.pause
 
     def _again(self, batch: Batch, error: BaseException) -> None:
         """Request another attempt at a batch that failed before it was frozen, or stop the group."""
         if self._stopping:  # the attempt was cancelled, or its spout closed
             return
         txid = batch.attempt.txid
-        self._failures[txid] = failures = self._failures.get(txid, 0) + 1
+        failures = self._failures.setdefault(txid, Failures())
         hopeless = isinstance(error, TridentError) and error.hopeless
-        if hopeless or failures >= self._rules.maxAttempts:
-            often = "and would fail again" if hopeless else f"{failures} times, the last time with"
-            failed = BatchFailedError(f"batch {txid} failed {often}: {error}")
+        if not failures.count(error, self._rules.retries) or hopeless:
+            often = "and would fail again" if hopeless else f"{failures.number} times, the last time with"
+            failed = BatchFailedError(f"batch {txid} failed {often}: {error}{longer(error)}")
             failed.__cause__ = error
             self._stop(failed)
             return
@@ -496,11 +476,3 @@ class Coordinator:
         on.GivenUp: _given_up,
         on.Broken: _broken,
     }
-
-
-def _deadly(txid: int, deaths: int) -> BatchFailedError:
-    return BatchFailedError(
-        f"the driver died {deaths} times in a row while batch {txid} was under way (maxAttempts={deaths}): too little "
-        f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
-        f"start tries it again"
-    )

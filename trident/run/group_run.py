@@ -41,6 +41,7 @@ from trident.run.commit_turns import CommitTurns
 from trident.run.coordinator import Coordinator, Rules
 from trident.run.log_retention import Trimming
 from trident.run.rests import Rests
+from trident.run.retries import retries_of
 from trident.run.run_context import GroupContext
 from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
@@ -73,7 +74,7 @@ class GroupRun:
         self._calls = sources.calls
         rules = Rules(
             pending=settings.maxSpoutPending,
-            maxAttempts=settings.maxAttempts,
+            retries=retries_of(settings),
             plans_ahead=sources.plans_ahead,
             replans=sources.replans,
             commitRetry=settings.commitRetrySecs,

@@ -25,7 +25,8 @@ class StartOptions(TypedDict, total=False):
     availableNow: bool
     processingTime: Duration | None
     requireExactlyOnce: bool
-    maxAttempts: int
+    maxAttempts: int | None
+    retrySecs: Duration | None
     maxSpoutPending: int
     messageTimeoutSecs: Duration
     commitRetrySecs: Duration | None

@@ -56,6 +56,17 @@ class UserCode:
         self.tries = 0
         """The number of commit turns since the last commit that failed in user code or in Spark. Limits grow with it.
         Only the commit thread changes it."""
+        self._failing_since: float | None = None
+
+    def count_try(self, now: float) -> float:
+        """Count a commit turn that failed in user code or in Spark. Return the seconds since the first such turn."""
+        self.tries += 1
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        return now - self._failing_since
+
+    def settle(self) -> None:
+        """Forget the turns that failed, because one has succeeded."""
+        self.tries, self._failing_since = 0, None
 
     def run_first(
         self,

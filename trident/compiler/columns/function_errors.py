@@ -16,6 +16,7 @@ from typing import Any
 from trident.base import errors
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, TridentError, UserFunctionError
+from trident.base.outages import is_away
 from trident.base.short_texts import short_repr
 from trident.base.values import NotAccepted
 from trident.operations.checked_aggregators import GaveNothingError
@@ -139,6 +140,8 @@ class WorkerFailure(Exception):
 def encoded(error: TridentError) -> WorkerFailure:
     """Return an error of the library in the form in which a worker raises it."""
     fields: dict[str, str] = {"type": type(error).__name__, "message": _cut(str(error))}
+    if is_away(error):
+        fields["away"] = "yes"
     if error.__cause__ is not None:
         fields["trace"] = _cut(_user_frames(error.__cause__))
     return WorkerFailure(_MARK + json.dumps(fields, ensure_ascii=True))
@@ -163,6 +166,8 @@ def decoded(text: str) -> TridentError | None:
             error = _by_name(fields["type"], fields["message"])
         except (ValueError, KeyError, TypeError):
             continue
+        if isinstance(error, UserFunctionError):
+            error.away = "away" in fields
         if fields.get("trace"):
             error.add_note(f"in the worker: {fields['trace']}")
         return error

@@ -1,0 +1,87 @@
+"""How often and how long a batch is tried again whose attempts fail, and the pauses between its attempts."""
+
+from dataclasses import dataclass
+
+from trident.base.errors import BatchFailedError
+from trident.base.outages import is_away
+from trident.recovery.settings import Settings
+
+OUTAGE_SECONDS = 60.0
+"""Seconds for which a batch is tried again by default while a service that the user's code needs is away."""
+
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The limits of one batch's attempts. The last one to be reached ends them.
+
+    most: failures, None for no limit. seconds: the sum of the pauses after any error; None: `OUTAGE_SECONDS` while a
+    service is away, and no time after other errors.
+    """
+
+    most: int | None = 5
+    seconds: float | None = None
+
+    def are_over(self, failures: int, waited: float, error: BaseException) -> bool:
+        """Return whether a batch that failed so often, after so many seconds of pauses, is given up."""
+        if self.most is None or failures < self.most:
+            return False
+        return waited >= self._seconds(error)
+
+    def pause(self, failures: int, waited: float, error: BaseException) -> float:
+        """Return the seconds before the next attempt: none before the first replay, up to a minute before later ones.
+
+        >>> [Retries().pause(n, 0.0, ValueError()) for n in (1, 2, 3, 4)]
+        [0.0, 0.1, 0.2, 0.4]
+        """
+        if failures <= 1:
+            return 0.0
+        pause = min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(failures - 2, 12))  # min: a higher power would overflow
+        if self.most is None or failures < self.most:
+            return pause
+        return min(pause, max(0.0, self._seconds(error) - waited))
+
+    def _seconds(self, error: BaseException) -> float:
+        if self.seconds is not None:
+            return self.seconds
+        return OUTAGE_SECONDS if is_away(error) else 0.0
+
+
+def retries_of(settings: Settings) -> Retries:
+    """Return the limits that the options of a run say."""
+    return Retries(settings.maxAttempts, settings.retrySecs)
+
+
+def longer(error: BaseException) -> str:
+    """Return the way out in the message about a batch that was given up while a service is away; "" otherwise."""
+    if not is_away(error):
+        return ""
+    return " (retrySecs= says how long a batch is tried again while a service is away, maxAttempts=None without an end)"
+
+
+def deadly(txid: int, deaths: int) -> BatchFailedError:
+    """Return the error for a batch under which drivers died as often as a batch is tried."""
+    return BatchFailedError(
+        f"the driver died {deaths} times in a row while batch {txid} was under way (maxAttempts={deaths}): too little "
+        f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
+        f"start tries it again"
+    )
+
+
+@dataclass(slots=True)
+class Failures:
+    """The failures of one batch: their number, the seconds of pauses so far, and the pause before the next attempt."""
+
+    number: int = 0
+    waited: float = 0.0
+    pause: float = 0.0
+
+    def count(self, error: BaseException, retries: Retries) -> bool:
+        """Count one more failure, and return whether the batch is tried again."""
+        self.number += 1
+        if retries.are_over(self.number, self.waited, error):
+            return False
+        self.pause = retries.pause(self.number, self.waited, error)
+        self.waited += self.pause
+        return True
