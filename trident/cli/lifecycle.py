@@ -1,5 +1,7 @@
 """``trident submit``, and what is done with a topology then: ``list activate deactivate rebalance kill resume``."""
 
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,8 +13,18 @@ import click
 
 from trident.base.errors import TopologyConditionError, TridentError
 from trident.cli.output import format_option, show
-from trident.cli.program_options import engine_option, log_at, log_option, log_to_stderr, program_options
+from trident.cli.program_options import (
+    engine_option,
+    log_at,
+    log_option,
+    log_to_stderr,
+    once,
+    pairs,
+    program_options,
+    spark_options,
+)
 from trident.cli.run import end_by_signals
+from trident.cli.secret_types import Setting
 from trident.cluster.stored_driver import drive
 from trident.cluster.stored_topology import Home, Report, StoredTopology
 from trident.cluster.submission import submit as stored_by_submit
@@ -20,6 +32,7 @@ from trident.plan.hints import named_hints
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_ENDED = ("FAILED", "STOPPED")
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 30.0
 """The seconds that a driver may take to end, beside the time for planned batches."""
@@ -34,30 +47,22 @@ def _at(home: Path | None) -> Home:
     return Home() if home is None else Home(home.absolute())
 
 
-def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    for name, sign, _ in pairs:
-        if not sign or not name:
-            raise click.UsageError(f"{option} {name}: expected name=value")
-    return {name: value for name, _, value in pairs}
-
-
 def _counts(given: Iterable[str]) -> dict[str, int]:
-    pairs = _pairs("partitions", given)
-    for name, count in pairs.items():
-        if not count.isdigit():
+    counts = pairs("partitions", given)
+    for name, count in counts.items():
+        if not (count.isascii() and count.isdigit()):
             raise click.UsageError(f"{name}={count}: expected a number of partitions")
-    return {name: int(count) for name, count in pairs.items()}
+    return {name: int(count) for name, count in counts.items()}
 
 
 @click.command()
 @program_options
 @engine_option
 @_home
-@click.option("--set", "settings", multiple=True, help="An option of the start: maxAttempts=3. May be repeated.")
-@click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of trident.toml. [env: TRIDENT_PROFILE]")
-@click.option("--master", help="The master of the driver's Spark: local[4], spark://host:7077, yarn, k8s://...")
-@click.option("--spark-conf", "confs", multiple=True, help="A setting of its Spark: spark.executor.instances=4.")
+@click.option(
+    "--set", "settings", type=Setting(), multiple=True, help="An option of the start: maxAttempts=3. May be repeated."
+)
+@spark_options
 @click.option("--include", multiple=True, help="A file or folder that is stored beside the program's own module.")
 @click.option("--inactive", is_flag=True, help="Start it INACTIVE.")
 @click.option("--no-start", is_flag=True, help="Only store it; `trident resume` starts a driver.")
@@ -84,30 +89,29 @@ def submit(
     Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from what is stored alone, so
     the program's own files may go. The checkpoint is in the home unless an option names another one.
     """
-    options = _pairs("--set", settings)
-    if checkpoint is not None:
-        options["checkpointLocation"] = checkpoint
-    if engine is not None:
-        options["engine"] = engine
+    options = pairs("--set", settings)
+    log = log_at(log_url, log_prefix)
+    once(options, checkpointLocation=checkpoint, engine=engine, log=log, active=False if inactive else None)
+    own = {"checkpointLocation": checkpoint, "engine": engine}
     place = _at(home)
     stored = stored_by_submit(
         place,
         program,
         name,
-        options,
-        log=log_at(log_url, log_prefix),
+        {**options, **{option: text for option, text in own.items() if text is not None}},
+        log=log,
         profile=profile,
         master=master,
-        confs=_pairs("--spark-conf", confs),
+        confs=pairs("--spark-conf", confs),
         include=include,
-        active=not inactive,
+        active=False if inactive else None,
     )
     if no_start:
         click.echo(f"topology {name!r} is stored in {stored.folder}", err=True)
         return
-    with stored.said.open("ab") as said:
+    with open(os.open(stored.said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as said:
         driver = subprocess.Popen(
-            [sys.executable, "-m", "trident", "resume", name, "--home", str(place.folder)],
+            [sys.executable, "-m", "trident", "resume", "--home", str(place.folder), "--", name],
             cwd=stored.folder,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -140,25 +144,39 @@ def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
 def list_(home: Path | None, form: str | None) -> None:
     """List the stored topologies: condition, driver, the last committed txid of each batch group, the last error.
 
-    DIED is a driver that ended without a word; `trident resume` goes on.
+    DIED is a driver that ended without a word; `trident resume` goes on. DAMAGED is one with an unreadable file.
     """
     columns = ["topology", "condition", "driver", "committed", "error"]
     show([line_of(stored) for stored in _at(home).all()], columns, form)
 
 
 def line_of(stored: StoredTopology) -> dict[str, Any]:
-    report, driven = stored.report(), stored.is_driven()
-    condition = "STARTING" if driven else "STORED"
-    if report is not None:
-        ended = report.condition in ("FAILED", "STOPPED")
-        condition = report.condition if driven or ended else "DIED"
+    """Return the line of a topology. What is damaged shows in its own line alone."""
+    condition, report, driver, error = "STORED", None, None, None
+    try:
+        driver, report = stored.driver(), stored.report()
+        condition = _condition(report, driver)
+        stored.submitted()
+        if driver is None and stored.is_killed():  # a kill was interrupted
+            condition = "KILLED"
+    except (TridentError, OSError) as damage:
+        condition, error = condition if driver else "DAMAGED", f"{type(damage).__name__}: {damage}"
+    host = report.host if report is not None else socket.gethostname()
     return {
         "topology": stored.name,
         "condition": condition,
-        "driver": f"{report.host}:{report.pid}" if report is not None and driven else None,
+        "driver": None if driver is None else f"{host}:{driver or (report.pid if report else '?')}",
         "committed": report.committed if report is not None else {},
-        "error": report.error if report is not None else None,
+        "error": error or (report.error if report is not None else None),
     }
+
+
+def _condition(report: Report | None, driver: int | None) -> str:
+    """Return the condition of a topology with this report and this driver (None: no driver, 0: it is not known)."""
+    if driver is None:
+        return "STORED" if report is None else report.condition if report.condition in _ENDED else "DIED"
+    spoke = report is not None and (driver in (0, report.pid) or report.host != socket.gethostname())
+    return report.condition if report is not None and spoke else "STARTING"
 
 
 @click.command()
@@ -211,15 +229,15 @@ def kill(name: str, wait: float, home: Path | None) -> None:
     """
     place = _at(home)
     stored = place.find(name)
-    place.change(name, kill=wait)
+    wish = place.change(name, kill=wait)
     until = time.monotonic() + wait + _END_SECONDS
-    while stored.is_driven() and stored.folder.is_dir():
+    while stored.is_killed(wish.id) and stored.is_driven():
         if time.monotonic() > until:
             raise TopologyConditionError(
                 f"the driver of topology {name!r} has not ended yet; it will as soon as it can: look at {stored.said}"
             )
         time.sleep(_LOOK_SECONDS)
-    stored.remove()  # for a topology without a driver
+    stored.remove(wish.id)  # for a topology without a driver
     click.echo(f"topology {name!r} is killed", err=True)
 
 
@@ -245,11 +263,11 @@ def _awaited(
     """Return the first report for which `told` is true. Raises TridentError if the driver ends or takes too long."""
     until = time.monotonic() + timeout
     while True:
-        ended = driver is not None and driver.poll() is not None
-        report = stored.report()
+        ended = driver.poll() is not None if driver is not None else not stored.is_driven()
+        report = stored.report()  # after that look: what the driver said at its end counts
         if report is not None and told(report):
             return report
-        if ended or (driver is None and not stored.is_driven()):
+        if ended:
             why = report.error if report is not None and report.error else f"{stored.said} says why"
             raise TridentError(
                 f"the driver of topology {stored.name!r} has ended: {why}. `trident resume` starts another one, "

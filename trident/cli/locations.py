@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 import click
 
+from trident.cli.program_options import log_at
+from trident.cli.secret_types import SecretUrl, StorageOptions
 from trident.configuration.option_table import pairs_of
-from trident.log import RedisLog
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -16,7 +17,9 @@ FILES_OPTIONS = (
         help="The filesLocation, if the files are on an object store or HDFS: s3://bucket/prefix, hdfs://namenode:8020/folder.",
     ),
     click.option(
-        "--files-storage", help="The options of an object store: region=eu-central-1,secret_access_key=env:NAME."
+        "--files-storage",
+        type=StorageOptions(),
+        help="The options of an object store: region=eu-central-1,secret_access_key=env:NAME.",
     ),
 )
 
@@ -24,12 +27,13 @@ _OPTIONS = (
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="The checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
     click.option(
         "--url",
+        type=SecretUrl(),
         envvar="TRIDENT_REDIS_URL",
         help="A server with states: redis://host:6379/0; or env:NAME or file:path to read the URL from there, so that "
         "no password is on the command line. [env: TRIDENT_REDIS_URL]",
     ),
     click.option("--prefix", default="trident", show_default=True, help="The prefix of all keys on the server."),
-    click.option("--log-url", help="The server of the log, if that is in Redis; like --url."),
+    click.option("--log-url", type=SecretUrl(), help="The server of the log, if that is in Redis; like --url."),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
     *FILES_OPTIONS,
 )
@@ -69,6 +73,6 @@ def read_locations(
     """
     if checkpoint is None and url is None and log_url is None:
         raise click.UsageError("give the location of the states: --checkpoint, --url or --log-url")
-    log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)
+    log = log_at(log_url, log_prefix)
     places = {"checkpointLocation": checkpoint, "url": url, "prefix": prefix, "log": log}
     return places | files_at(files_location, files_storage)

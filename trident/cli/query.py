@@ -11,6 +11,7 @@ from trident.base.names import did_you_mean
 from trident.base.short_texts import short_repr
 from trident.base.types import arrow_schema, parse_schema
 from trident.cli.output import format_option, show
+from trident.cli.secret_types import Secret
 from trident.client.drpc_client import DRPCClient
 from trident.reads.keys_from_json import is_written_plainly, key_of_text
 
@@ -23,7 +24,7 @@ NOT_FOUND = 3
 @click.option("--state", help="Ask for the values of keys in this state, instead of a function.")
 @click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
 @click.option("--by", help="With --top: the field of the value that ranks.")
-@click.option("--token", help="The server's token: env:NAME or file:path.")
+@click.option("--token", type=Secret(), help="The server's token: env:NAME or file:path.")
 @click.option("--ca", help="Who signed the server's certificate, a PEM file; the system's authorities if omitted.")
 @click.option("--cert", help="The certificate of this client, a PEM file, where the server asks for one.")
 @click.option("--key", help="The key of --cert, a PEM file.")
@@ -51,8 +52,6 @@ def query(
         raise click.UsageError("--top and --by need --state")
     if top is not None and words:
         raise click.UsageError("--top takes no keys")
-    if token is not None and not token.startswith(("env:", "file:")):
-        raise click.UsageError("--token: other users of the machine see a command line; write env:NAME or file:path")
     if (cert is None) != (key is None):
         raise click.UsageError("a certificate needs both --cert and --key")
     shown = None if cert is None or key is None else (cert, key)

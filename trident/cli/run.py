@@ -1,5 +1,7 @@
 """``trident run module:topology``: run a topology until SIGTERM, or stand by for another driver of it."""
 
+import contextlib
+import os
 import signal
 import sys
 from typing import Any
@@ -7,21 +9,28 @@ from typing import Any
 import click
 
 from trident.cli.program_options import (
-    check_secret,
+    came,
     client_options,
     engine_option,
     log_at,
     log_option,
     log_to_stderr,
+    pairs,
     program_options,
+    spark_options,
 )
+from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
+from trident.cluster.spark_confs import check_confs
+from trident.cluster.submission import check_spark
+from trident.configuration.layers import PROFILE, configured
 from trident.plan.topology_protocol import EngineName
 
 
 @click.command()
 @program_options
 @engine_option
+@spark_options
 @click.option("--standby", is_flag=True, help="Wait until the driver that holds the log has stopped or is silent.")
 @click.option("--lease-secs", type=float, help="The seconds of silence that a standby waits for.  [default: 10]")
 @click.option("--inactive", is_flag=True, help="Plan no batch; commit what is frozen, and answer.")
@@ -35,6 +44,9 @@ def run(
     log_url: str | None,
     log_prefix: str,
     engine: EngineName | None,
+    profile: str | None,
+    master: str | None,
+    confs: tuple[str, ...],
     standby: bool,
     lease_secs: float | None,
     inactive: bool,
@@ -51,8 +63,15 @@ def run(
     folder or the installed packages. Options that are left out come from the environment and trident.toml. --host and
     the options behind it are for --serve.
     """
-    check_secret("--token", token)
+    if port is None and came("host", "token", "allowed_host", "insecure"):
+        raise click.UsageError("--host, --token, --allowed-host and --insecure are for --serve: give that, too")
     log_to_stderr(log_json)
+    if profile is not None:
+        os.environ[PROFILE] = profile
+    settings = pairs("--spark-conf", confs)
+    check_confs(settings)
+    if master is not None or settings:
+        check_spark(engine or configured(name)["engine"].value, master, settings)
     topology = load_topology(program)
     end_by_signals()
     given = {
@@ -62,7 +81,11 @@ def run(
         "active": False if inactive else None,
     }
     options: Any = {option: value for option, value in given.items() if value is not None}
-    with topology.start(engine=engine, name=name, checkpointLocation=checkpoint, **options) as running:
+    with contextlib.ExitStack() as opened:
+        own = master is not None or settings
+        spark = opened.enter_context(driver_session(name, master, settings)) if own else None
+        started = topology.start(spark, engine=engine, name=name, checkpointLocation=checkpoint, **options)
+        running = opened.enter_context(started)
         if port is not None:
             server = running.serve(port, host=host, token=token, allowedHosts=allowed_host, insecure=insecure)
             click.echo(f"topology {name!r} is served at {server.url}", err=True)
@@ -70,6 +93,10 @@ def run(
 
 
 def end_by_signals() -> None:
-    """Let SIGTERM and Ctrl-C end the program with exit code 0, after its topology has stopped in good order."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    """Let SIGTERM, Ctrl-C and a closed terminal end the program with code 0, after its topology stopped in good order.
+
+    A program that `nohup` started goes on without its terminal.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: sys.exit(0))

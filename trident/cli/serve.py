@@ -1,9 +1,13 @@
 """``trident serve module:topology``: DRPC functions and states over HTTP, without the topology's driver."""
 
 import multiprocessing
+import multiprocessing.connection
+import os
 import signal
 import socket
-import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import click
@@ -12,6 +16,7 @@ from trident.access.opened_topology import openTopology
 from trident.base.errors import TopologyError
 from trident.cli.locations import files_at, files_options
 from trident.cli.program_options import client_options, log_at, log_option, log_to_stderr, program_options
+from trident.cli.run import end_by_signals
 from trident.cluster.program import load_topology
 from trident.server.http_server import bind, rules_for, url_of, uvicorn_server
 from trident.server.limits import Limits
@@ -75,19 +80,43 @@ def serve(
     if workers == 1:
         answer(listening, *settings)
         return
+    end_by_signals()
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=answer, args=(listening, *settings)) for _ in range(workers)]
-    for process in processes:
-        process.start()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    keep([context.Process(target=answer, args=(listening, *settings)) for _ in range(workers)])
+
+
+def keep(processes: Sequence[BaseProcess]) -> None:
+    """Start processes that answer, and end all of them when one ends or this process is asked to end.
+
+    Raises TopologyError if one ended with an error: a supervisor then starts all of them again.
+    """
     try:
         for process in processes:
-            process.join()
+            process.start()
+        multiprocessing.connection.wait([process.sentinel for process in processes])
+        ended = [process for process in processes if process.exitcode is not None]
     finally:
         for process in processes:
-            process.terminate()
-    if any(process.exitcode for process in processes):
+            if process.pid is not None:
+                process.terminate()
+        for process in processes:
+            if process.pid is not None:
+                process.join()
+    if any(process.exitcode for process in ended):
         raise TopologyError("a process that answered ended with an error; its own lines above say which")
+
+
+def _end_with_parent() -> None:
+    """Let this process end in good order when the one that started it is gone: nobody else would end it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, name="trident-parent", daemon=True).start()
 
 
 def answer(
@@ -106,7 +135,8 @@ def answer(
     audit: bool,
     files: dict[str, Any],
 ) -> None:
-    """Open the topology, and answer on a listening socket until a signal ends the process."""
+    """Open the topology, and answer on a listening socket until a signal or the parent's end ends the process."""
+    _end_with_parent()
     log_to_stderr(log_json, audit)
     log = log_at(log_url, log_prefix)
     topology = load_topology(program)

@@ -36,7 +36,10 @@ class _Member:
 
     running: RunningTopology | None = None
     killed: bool = False
-    removed: threading.Event = field(default_factory=threading.Event)
+    """Whether a kill was called. It stays so if the kill is interrupted, and the next one goes on."""
+    removed: bool = False
+    killing: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the one call that kills it now."""
 
     @property
     def condition(self) -> ClusterCondition:
@@ -135,18 +138,17 @@ class LocalCluster:
             options.setdefault("checkpointLocation", self._checkpoint)
         member = self._reserved(name)
         try:
-            running = topology.start(self._session(), engine=self._engine, name=name, **options)
-        except BaseException:
+            member.running = topology.start(self._session(), engine=self._engine, name=name, **options)
+            with self._lock:
+                over = self._over
+            if over:  # a shutdown came meanwhile, and did not find the run
+                raise self._shut_down()
+        except BaseException:  # also one that interrupts this call after the start
+            if member.running is not None:
+                member.running.stop()
             self._remove(name, member)
             raise
-        with self._lock:
-            member.running = running
-            over = self._over
-        if over:  # a shutdown came meanwhile, and did not find the run
-            running.stop()
-            self._remove(name, member)
-            raise self._shut_down()
-        return running
+        return member.running
 
     def killTopology(self, name: str, waitSecs: Duration | None = 30) -> None:
         """Stop a topology and remove it. Return when the name is free and nothing of the run is left.
@@ -166,17 +168,15 @@ class LocalCluster:
         limit = read_limit("waitSecs", waitSecs, zero=True)
         with self._lock:
             member = self._member(name)
-            first, member.killed = not member.killed, True
             running = member.running
             if running is None:
-                member.killed = False
                 raise TopologyConditionError(f"topology {name!r} is STARTING; kill it when submitTopology has returned")
-        if not first:  # another thread kills it already
-            member.removed.wait()
-            return
-        self._drain(running, limit)
-        running.stop()
-        self._remove(name, member)
+            member.killed = True
+        with member.killing:  # a call that waits here goes on with the kill if the first one was interrupted
+            if not member.removed:
+                self._drain(running, limit)
+                running.stop()
+                self._remove(name, member)
 
     def _drain(self, running: RunningTopology, limit: float | None) -> None:
         try:
@@ -221,9 +221,9 @@ class LocalCluster:
                 member.running.stop()
                 self._remove(name, member)
         with self._session_lock:
-            owned, self._owned = self._owned, None
-            if owned is not None:
-                owned.stop()
+            if self._owned is not None:
+                self._owned.stop()
+                self._owned = None
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -327,4 +327,4 @@ class LocalCluster:
         with self._lock:
             if self._members.get(name) is member:
                 del self._members[name]
-        member.removed.set()
+            member.removed = True

@@ -3,6 +3,8 @@
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 from trident.base.errors import TopologyError
@@ -46,3 +48,21 @@ def split(program: str) -> tuple[str, str]:
     if not module or not attribute:
         raise TopologyError(f"{program!r}: expected module:topology, such as counts:topology")
     return module, attribute
+
+
+def local_paths(topology: TridentTopology) -> list[str]:
+    """Return the paths on this machine that sources, states and outputs of a topology name, absolute and in order.
+
+    A relative path in the program means another place in another working folder, and this shows it.
+    """
+    texts = (
+        str(path) for each in _members(topology) if isinstance(path := getattr(each, "path", None), str | PurePath)
+    )
+    return sorted({os.path.abspath(os.path.expanduser(text)) for text in texts if "://" not in text})
+
+
+def _members(topology: TridentTopology) -> Iterator[object]:
+    for node in topology.nodes:
+        yield node
+        yield getattr(node, "spout", None)
+        yield getattr(getattr(node, "state", None), "factory", None)

@@ -6,15 +6,27 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trident.base.errors import FencedError, TopologyActiveError, TopologyConditionError, TopologyError, TridentError
+from trident.base.errors import (
+    FencedError,
+    TopologyActiveError,
+    TopologyConditionError,
+    TopologyError,
+    TopologyNotFoundError,
+    TridentError,
+)
 from trident.base.version import __version__
+from trident.cluster.bounded_output import BoundedOutput
 from trident.cluster.code_archive import code_of, digest, load_from
+from trident.cluster.driver_session import driver_session
+from trident.cluster.program import local_paths
 from trident.cluster.stored_topology import Report, StoredTopology, Submitted, Wish
 from trident.configuration.layers import FILE, PREFIX
 from trident.log import RedisLog
 from trident.run.running import RunningTopology
+from trident.topology import TridentTopology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +36,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 """Seconds between two looks of a driver at what operators want."""
 _REPORT_SECONDS = 1.0
+_UNREAD = -1
+"""Stands for the number of a wish when none was read yet."""
 
 
 def drive(stored: StoredTopology, standby: bool = False) -> None:
@@ -45,22 +59,29 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
         raise TopologyError(f"{stored.code} is not the code that was submitted; kill the topology, and submit it again")
     if submitted.versions["trident"] != __version__:
         logger.warning("topology %r was submitted with version %s", submitted.name, submitted.versions["trident"])
+    standby = standby or submitted.options.get("standby", False)
     with contextlib.ExitStack() as seat:
         if not standby:
             seat.enter_context(stored.driving())
-        wish = stored.wish()
+        wish = stored.wish(submitted.id)
         if wish is None or wish.kill is not None:
-            stored.remove()
+            if not (standby and stored.is_driven()):  # else its driver removes it, when it has committed
+                stored.remove(submitted.id)
             return
         reporter = _Reporter(stored, wish.number)
         started = not standby  # until it has started, a standby does not speak for the topology: another driver does
         try:
+            _work_in(submitted)
             with code_of(stored.code), _spark(submitted, stored) as spark:
                 _forget_layers()
                 topology = load_from(stored.code, submitted.program)
-                running = topology.start(spark, **_options(submitted, wish), standby=standby)
+                _check_paths(submitted, topology)
+                options = _options(submitted, wish)
+                if standby:  # operators may change what they want while it waits: it plans no batch before it looks
+                    options["active"], reporter.number = False, _UNREAD
+                running = topology.start(spark, **options, standby=standby)
                 started = True
-                _follow(stored, running, reporter, seat if standby else None)
+                _follow(stored, submitted.id, running, reporter, seat if standby else None)
         except BaseException as error:
             if started and not isinstance(error, FencedError):  # after a takeover the other driver speaks
                 asked = isinstance(error, SystemExit | KeyboardInterrupt)
@@ -75,15 +96,23 @@ def _forget_layers() -> None:
         del os.environ[variable]
 
 
-def _options(submitted: Submitted, wish: Wish) -> dict[str, Any]:
-    log = submitted.options["log"]
-    return {
-        **submitted.options,
-        "name": submitted.name,
-        "log": None if log is None else RedisLog(**log),
-        "active": wish.active,
-        "parallelismHints": wish.hints or None,
-    }
+def _work_in(submitted: Submitted) -> None:
+    """Work in the folder of the submit, if it is there, so that relative paths mean there what they meant."""
+    if submitted.folder is not None and Path(submitted.folder).is_dir():
+        os.chdir(submitted.folder)
+
+
+def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
+    """Raise TopologyError if the folder of the submit is gone, and paths of the program mean other places now."""
+    folder, paths = submitted.folder, local_paths(topology)
+    if folder is None or Path(folder).is_dir() or paths == submitted.paths:  # None: an earlier version stored it
+        return
+    moved = ", ".join(sorted({*submitted.paths} - {*paths}))
+    raise TopologyError(
+        f"the folder {folder}, in which topology {submitted.name!r} was submitted, is gone, and relative paths of the "
+        f"program do not mean {moved} any more: make the folder again, or kill the topology, and submit it with "
+        f"absolute paths over the same checkpoint, where it goes on"
+    )
 
 
 @contextlib.contextmanager
@@ -92,14 +121,20 @@ def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSessi
     if submitted.options["engine"] == "embedded":
         yield None
         return
-    from trident.compiler.spark.sessions import local_session
-
-    session = local_session(submitted.master, {"spark.app.name": submitted.name, **submitted.confs})
-    session.sparkContext.addPyFile(str(stored.code))
-    try:
+    with driver_session(submitted.name, submitted.master, submitted.confs) as session:
+        session.sparkContext.addPyFile(str(stored.code))
         yield session
-    finally:
-        session.stop()
+
+
+def _options(submitted: Submitted, wish: Wish) -> dict[str, Any]:
+    log = submitted.options["log"]
+    return {
+        **{option: value for option, value in submitted.options.items() if option != "standby"},
+        "name": submitted.name,
+        "log": None if log is None else RedisLog(**log),
+        "active": wish.active,
+        "parallelismHints": wish.hints or None,
+    }
 
 
 class _Reporter:
@@ -134,7 +169,11 @@ class _Reporter:
 
 
 def _follow(
-    stored: StoredTopology, running: RunningTopology, reporter: _Reporter, seat: contextlib.ExitStack | None
+    stored: StoredTopology,
+    id: str,
+    running: RunningTopology,
+    reporter: _Reporter,
+    seat: contextlib.ExitStack | None,
 ) -> None:
     """Carry out each new wish, until the run ends or a wish removes the topology.
 
@@ -142,38 +181,43 @@ def _follow(
     process is only suspended.
     """
     error: str | None = None
+    output = BoundedOutput(stored.said)
     try:
         with running:
             while True:
-                if seat is not None:
-                    with contextlib.suppress(TopologyActiveError):
-                        seat.enter_context(stored.driving())
-                        seat = None
-                reporter.committed = running.asOfTxid
-                reporter.tell(running.condition, error)
-                if running.awaitTermination(LOOK_SECONDS):
-                    break
-                wish = stored.wish()
+                try:
+                    wish = stored.wish(id)
+                except TopologyError as damage:  # the topology itself is well, and goes on
+                    wish, error = Wish(reporter.number), _told(damage)
                 if wish is None:
                     return
                 if wish.kill is not None:
-                    _kill(stored, running, reporter, wish.kill)
+                    _kill(stored, id, running, reporter, wish.kill)
                     return
                 if wish.number != reporter.number:
                     error = _carry_out(running, reporter, wish)
                     reporter.number = wish.number
+                if seat is not None:
+                    with contextlib.suppress(TopologyActiveError, TopologyNotFoundError):
+                        seat.enter_context(stored.driving())
+                        seat = None
+                reporter.committed = running.asOfTxid
+                reporter.tell(running.condition, error)
+                output.bound()
+                if running.awaitTermination(LOOK_SECONDS):
+                    break
     finally:
         with contextlib.suppress(FencedError):  # another driver speaks for the topology now
             reporter.committed = running.asOfTxid
     reporter.tell(running.condition, error)  # it has drained
 
 
-def _kill(stored: StoredTopology, running: RunningTopology, reporter: _Reporter, seconds: float) -> None:
+def _kill(stored: StoredTopology, id: str, running: RunningTopology, reporter: _Reporter, seconds: float) -> None:
     reporter.tell("KILLED")
     with contextlib.suppress(TopologyConditionError):  # it has just ended by itself
         running.deactivate(wait=seconds)
     running.stop()
-    stored.remove()
+    stored.remove(id)
 
 
 def _carry_out(running: RunningTopology, reporter: _Reporter, wish: Wish) -> str | None:

@@ -1,5 +1,7 @@
 """A stored topology: a folder with everything that a driver needs to start it, on any machine.
 
+All files are for their owner alone. Each file is read by itself, so a damaged one hides nothing but its own content.
+
 topology.json   the program's name, options, the plan in words, versions; written once
 code.zip        the program's code; written once
 wish.json       what operators want: active or not, numbers of partitions, killed
@@ -9,9 +11,9 @@ driver.log      what drivers print that were started by a submit
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +25,13 @@ import msgspec
 from trident.base.errors import TopologyActiveError, TopologyError, TopologyNotFoundError
 from trident.base.files import fsync_folder, make_folder
 from trident.base.names import check_name, did_you_mean
+from trident.cluster import process_lock
 
 FORMAT = 1
+
+_SUBMIT_LOCK = "submit.lock"
+_LOCK_SECONDS = 0.01
+"""Seconds between two tries to lock the home, whose lock is held for moments."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -45,15 +52,24 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     plan: str
     hints: dict[str, int]
     """The program's own numbers of partitions, by step."""
+    folder: str | None = None
+    """The folder of the submit, in which the program's relative paths mean what they say."""
+    paths: list[str] = []
+    """The local paths that the program's plan had there, absolute."""
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What operators want. `number` grows with each change; `kill` is the seconds to wait for planned batches."""
+class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What operators want. `number` grows with each change; `kill` is the seconds to wait for planned batches.
+
+    A field of a later version is not ignored, because an operator would wait for what no driver does.
+    """
 
     number: int = 0
     active: bool = True
     hints: dict[str, int] = {}
     kill: float | None = None
+    id: str = ""
+    """The submission that is meant, because another topology may have the name after a kill; "": not known."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,16 +107,26 @@ class StoredTopology:
 
     def submitted(self) -> Submitted:
         """Return what the submit stored. Raises TopologyError if the file is damaged, or written by a later version."""
+        form = self._read("topology.json", _Format)  # first, because a later format may have other fields
+        if form is not None and form.format != FORMAT:
+            raise TopologyError(f"{self.folder} has format {form.format}; this version reads format {FORMAT}")
         submitted = self._read("topology.json", Submitted)
         if submitted is None:
+            if self.folder.is_dir():
+                raise self._damaged("topology.json", "it is missing")
             raise TopologyNotFoundError(f"there is no stored topology in {self.folder}")
-        if submitted.format != FORMAT:
-            raise TopologyError(f"{self.folder} has format {submitted.format}; this version reads format {FORMAT}")
         return submitted
 
-    def wish(self) -> Wish | None:
-        """Return what operators want; None if the topology was removed."""
-        return self._read("wish.json", Wish)
+    def wish(self, id: str = "") -> Wish | None:
+        """Return what operators want. None if the topology was removed.
+
+        `id`: also return None if another submission has the name now. Raises TopologyError if the file is damaged or
+        missing.
+        """
+        wish = self._read("wish.json", Wish)
+        if wish is None and self.folder.is_dir() and not (self.folder / "wish.json").exists():
+            raise self._damaged("wish.json", "it is missing")
+        return None if wish is not None and id and wish.id not in ("", id) else wish
 
     def report(self) -> Report | None:
         """Return the last report of a driver; None if no driver ever wrote one."""
@@ -109,7 +135,7 @@ class StoredTopology:
     def write(self, name: str, content: msgspec.Struct, durable: bool = True) -> None:
         """Replace a file of the folder as a whole."""
         aside = self.folder / f".{name}.{uuid4().hex}"
-        with aside.open("xb") as file:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(content), indent=2))
             file.flush()
             if durable:
@@ -121,65 +147,89 @@ class StoredTopology:
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
             return msgspec.json.decode((self.folder / name).read_bytes(), type=kind)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except msgspec.MsgspecError as error:
-            raise TopologyError(f"{self.folder / name} is damaged: {error}") from None
+        except OSError as error:
+            raise self._damaged(name, f"it cannot be read: {error.strerror}") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._damaged(name, str(error)) from None
+
+    def _damaged(self, name: str, why: str) -> TopologyError:
+        way_out = "Put it back from a copy" if name != "report.json" else f"`trident resume {self.name}` writes another"
+        return TopologyError(
+            f"{self.folder / name} is damaged, or of a later version: {why}. {way_out}; or `trident kill {self.name}` "
+            f"removes the topology, whose states and log stay, and a submit goes on there"
+        )
 
     # --- the driver ----------------------------------------------------------------------------------------------
 
+    @property
+    def _lock(self) -> Path:
+        return self.folder / "driver.lock"
+
     @contextlib.contextmanager
     def driving(self) -> Iterator[None]:
-        """Hold the topology's lock for drivers within the block. Raises TopologyActiveError if a driver is running."""
-        with self._locked() as got:
+        """Hold the topology's lock for drivers within the block.
+
+        Raises TopologyActiveError if a driver is running, and TopologyNotFoundError if the topology was removed.
+        """
+        with contextlib.ExitStack() as undo:
+            try:
+                got = undo.enter_context(process_lock.locked(self._lock))
+            except FileNotFoundError:
+                raise TopologyNotFoundError(f"there is no stored topology in {self.folder} any more") from None
             if not got:
-                report = self.report()
-                where = f" (process {report.pid} on {report.host})" if report else ""
+                pid = self.driver()
+                where = f" (process {pid})" if pid else ""
                 raise TopologyActiveError(
                     f"topology {self.name!r} has a driver that lives{where}: stand by for it with --standby, or kill it"
                 )
             yield
 
+    def driver(self) -> int | None:
+        """Return the process of the driver; None if none is running. It is 0 on another machine or in a container.
+
+        The operating system frees a driver's lock when its process ends. This takes no lock, and creates no file.
+        """
+        return process_lock.holder_of(self._lock)
+
     def is_driven(self) -> bool:
-        """Return whether a driver is running. The operating system frees a driver's lock when its process ends."""
-        if not self.folder.is_dir():
-            return False
-        with self._locked() as got:
-            return not got
+        """Return whether a driver is running; see `driver`."""
+        return self.driver() is not None
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[bool]:
-        try:
-            lock = os.open(self.folder / "driver.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except FileNotFoundError:  # removed in this moment
-            yield True
-            return
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
+    def is_killed(self, id: str = "") -> bool:
+        """Return whether operators want this topology removed."""
+        wish = self.wish(id)
+        return wish is not None and wish.kill is not None
+
+    def remove(self, id: str = "") -> None:
+        """Free the name of a killed topology, then delete its folder. States and log stay.
+
+        Do nothing if the topology is gone, or if another one has the name now, which nobody killed.
+        """
+        home = Home(self.folder.parent.parent)
+        with home.locked():
+            if not self.is_killed(id):
                 return
-            yield True
-        finally:
-            os.close(lock)
-
-    def remove(self) -> None:
-        """Free the name, then delete the folder. States and log stay. Do nothing if the topology was removed."""
-        removed = self.folder.parent.parent / "removed"
-        make_folder(removed)
-        aside = removed / uuid4().hex
-        with contextlib.suppress(FileNotFoundError):
-            self.folder.rename(aside)
+            removed = home.folder / "removed"
+            make_folder(removed)
+            self.folder.rename(removed / uuid4().hex)
             fsync_folder(self.folder.parent)
+        for aside in removed.iterdir():  # also what removals left behind that were interrupted
             shutil.rmtree(aside, ignore_errors=True)
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
     """The folder with all stored topologies: ``--home``, or TRIDENT_HOME, or ``~/.trident``."""
 
-    folder: Path = field(default_factory=lambda: Path(os.environ.get("TRIDENT_HOME") or "~/.trident").expanduser())
+    folder: Path = field(
+        default_factory=lambda: Path(os.environ.get("TRIDENT_HOME") or "~/.trident").expanduser().absolute()
+    )
 
     @property
     def checkpoints(self) -> Path:
@@ -192,22 +242,26 @@ class Home:
         return StoredTopology(self.folder / "topologies" / name)
 
     def all(self) -> list[StoredTopology]:
-        """Return the stored topologies, by name."""
-        folders = sorted((self.folder / "topologies").glob("*/topology.json"))
-        return [StoredTopology(file.parent) for file in folders]
+        """Return the stored topologies, by name. Nothing of them is read, so a damaged one is listed too."""
+        return [StoredTopology(each) for each in sorted((self.folder / "topologies").glob("*")) if each.is_dir()]
 
     def find(self, name: str) -> StoredTopology:
         """Return a stored topology. Raises TopologyNotFoundError if no topology has this name."""
         stored = self.at(name)
-        if not (stored.folder / "topology.json").is_file():
+        if not stored.folder.is_dir():
             names = [each.name for each in self.all()]
             known = f"stored are {', '.join(names)}" if names else "there is none"
             raise TopologyNotFoundError(f"{self.folder} has no topology {name!r}{did_you_mean(name, names)}; {known}")
         return stored
 
     def check_free(self, name: str) -> None:
-        """Raise TopologyActiveError if a topology has this name."""
+        """Raise TopologyActiveError if a topology has this name, and TopologyError if a command line misreads it."""
         stored = self.at(name)
+        if name.startswith(("-", ".")):
+            raise TopologyError(
+                f"a stored topology cannot be named {name!r}: commands would read a name that begins with '-' as an "
+                f"option, and shells hide one that begins with '.'; begin it with a letter or a digit"
+            )
         if stored.folder.exists():
             raise TopologyActiveError(
                 f"{self.folder} has a topology {name!r} already: `trident kill {name}` removes it, "
@@ -218,12 +272,12 @@ class Home:
     def locked(self) -> Iterator[None]:
         """Lock the home within the block, so that only one process at a time changes what is stored."""
         make_folder(self.folder)
-        lock = os.open(self.folder / "home.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+        while True:
+            with process_lock.locked(self.folder / "home.lock") as got:
+                if got:
+                    yield
+                    return
+            time.sleep(_LOCK_SECONDS)
 
     @contextlib.contextmanager
     def staged(self, name: str) -> Iterator[StoredTopology]:
@@ -231,24 +285,38 @@ class Home:
 
         If the name was taken meanwhile, this raises TopologyActiveError and deletes the folder, as after any error.
         """
-        aside = self.folder / "staging" / uuid4().hex / name
-        make_folder(aside)
-        try:
+        staging = self.folder / "staging"
+        aside = staging / uuid4().hex / name
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, aside.parent, ignore_errors=True)
+            with self.locked():
+                make_folder(aside)
+                undo.enter_context(process_lock.locked(aside.parent / _SUBMIT_LOCK))
+                for left in staging.iterdir():  # by submits that were killed
+                    if process_lock.holder_of(left / _SUBMIT_LOCK) is None:
+                        shutil.rmtree(left, ignore_errors=True)
             yield StoredTopology(aside)
             with self.locked():
                 self.check_free(name)
                 make_folder(self.folder / "topologies")
                 aside.rename(self.at(name).folder)
                 fsync_folder(self.folder / "topologies")
-        finally:
-            shutil.rmtree(aside.parent, ignore_errors=True)
 
     def change(self, name: str, **changes: Any) -> Wish:
-        """Change what operators want of a topology, durably, and return the new wish. Raises TopologyNotFoundError."""
+        """Change what operators want of a topology, durably, and return the new wish. Raises TopologyNotFoundError.
+
+        A wish that is damaged can only be replaced by that to kill the topology.
+        """
+        killing = changes.get("kill") is not None
         with self.locked():
             stored = self.find(name)
-            before = stored.wish() or Wish()
-            if before.kill is not None and changes.get("kill") is None:
+            try:
+                before = stored.wish() or Wish()
+            except TopologyError:
+                if not killing:
+                    raise
+                before = Wish()
+            if before.kill is not None and not killing:
                 raise TopologyActiveError(f"topology {name!r} is KILLED: it can only be submitted again")
             wish = msgspec.structs.replace(before, number=before.number + 1, **changes)
             stored.write("wish.json", wish)

@@ -5,10 +5,12 @@ import io
 import os
 import platform
 import socket
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +21,8 @@ from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
 from trident.base.version import __version__
 from trident.cluster.code_archive import code_of, digest, load_from, pack
+from trident.cluster.program import local_paths
+from trident.cluster.spark_confs import check_confs
 from trident.cluster.stored_topology import Home, StoredTopology, Submitted, Wish
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program, hints_in_groups
@@ -36,8 +40,8 @@ from trident.run.options import folder
 from trident.topology import TridentTopology
 from trident_state.state_shape import StateIdentity
 
-OF_DRIVERS = ("standby", "active", "parallelismHints")
-"""The options of a start that depend on the driver, or on what operators want of the topology."""
+OF_WISHES = ("active", "parallelismHints")
+"""The options of a start that operators change later. Their values become the first wish."""
 
 _importing = threading.Lock()
 """Held by the one submit of this process that imports code, because imported modules belong to the whole process."""
@@ -57,7 +61,7 @@ def submit(
     master: str | None = None,
     confs: Mapping[str, str] | None = None,
     include: Iterable[str] = (),
-    active: bool = True,
+    active: bool | None = None,
     hints: Mapping[str, int] | None = None,
 ) -> StoredTopology:
     """Store a topology from which drivers can then start. Nothing is stored if a check fails.
@@ -69,7 +73,7 @@ def submit(
     log : where the transaction log is, if it is in Redis.
     master, confs : the Spark of the drivers.
     include : files and folders that are stored beside the program's own module or package.
-    active, hints : what operators want at the beginning.
+    active, hints : what operators want at the beginning; None: as the options say.
 
     Raises
     ------
@@ -82,6 +86,7 @@ def submit(
     chosen = _options(home, name, profile, options, log)
     kept = _stored(chosen)
     confs = dict(confs or {})
+    check_confs(confs)
     check_spark(chosen["engine"], master, confs)
     with home.staged(name) as stored:
         with _importing:
@@ -90,11 +95,14 @@ def submit(
                 topology = load_from(stored.code, program)
                 own = hints_in_groups(_checked(topology, name, chosen).groups)
                 plan = _explained(topology, chosen["engine"])
+                paths = local_paths(topology)
+        os.chmod(stored.code, 0o600)
+        id = uuid4().hex
         stored.write(
             "topology.json",
             Submitted(
                 name=name,
-                id=uuid4().hex,
+                id=id,
                 program=program,
                 submitted=datetime.now(UTC).isoformat(timespec="seconds"),
                 digest=digest(stored.code),
@@ -108,10 +116,12 @@ def submit(
                 },
                 plan=plan,
                 hints=own,
+                folder=os.getcwd(),
+                paths=paths,
             ),
         )
-        wanted = {**(chosen["parallelismHints"] or {}), **(hints or {})}
-        stored.write("wish.json", Wish(active=active, hints=named_hints("parallelismHints", wanted, own)))
+        wanted = named_hints("parallelismHints", {**(chosen["parallelismHints"] or {}), **(hints or {})}, own)
+        stored.write("wish.json", Wish(active=chosen["active"] if active is None else active, hints=wanted, id=id))
         with stored.code.open("rb") as file:
             os.fsync(file.fileno())
     return home.at(name)
@@ -143,7 +153,7 @@ def _options(
 
 def _stored(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as JSON. Raises TopologyError for a password, because others could read it in the file."""
-    kept = {option: value for option, value in options.items() if option not in OF_DRIVERS}
+    kept = {option: value for option, value in options.items() if option not in OF_WISHES}
     log = kept["log"]
     if log is not None:
         if redacted(log.url) != log.url:
@@ -187,12 +197,12 @@ def _check_log(name: str, log: RedisLog | None) -> None:
 
 
 def _check_folder(place: str) -> None:
+    """Raise LogError if a folder cannot be written or made. It is not made: the driver makes it, for its user alone."""
+    path = Path(place)
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
-        os.makedirs(place, exist_ok=True)
-        aside = os.path.join(place, f".{uuid4().hex}")
-        with open(aside, "xb"):
+        with tempfile.TemporaryDirectory(prefix=".trident-", dir=existing):
             pass
-        os.unlink(aside)
     except OSError as error:
         raise LogError(f"checkpointLocation {place} cannot be written: {error.strerror}") from None
 
@@ -206,9 +216,6 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
         if master is not None or confs:
             raise TopologyError("engine='embedded' runs without Spark: leave --master and --spark-conf out")
         return
-    for conf in confs:
-        if not conf.startswith("spark."):
-            raise TopologyError(f"--spark-conf {conf}: a setting of Spark begins with 'spark.'")
     if master is not None and master.startswith("sc://"):
         raise TopologyError(
             f"--master {master}: Spark Connect keeps code for each session, and a run makes sessions of its own; name "

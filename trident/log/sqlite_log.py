@@ -18,6 +18,7 @@ from typing import Any
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
+from trident.base.files import make_folder
 from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
@@ -84,7 +85,7 @@ class SqliteLog(LogBase):
             return
         fresh = not path.exists()
         if fresh:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with self._translated(), contextlib.ExitStack() as undo:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)

@@ -327,7 +327,6 @@ class RunningTopology:
             finally:
                 for run in self._runs.values() if self._active else ():
                     run.activate()
-                self._rebalancing = False
         self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
 
     @contextlib.contextmanager
@@ -346,7 +345,10 @@ class RunningTopology:
                 yield
                 return
             self._rebalancing = True
-        yield
+        try:
+            yield
+        finally:
+            self._rebalancing = False
 
     def _check_runs(self, verb: str) -> None:
         if self._ended.is_set() or self._stop_asked:

@@ -1,0 +1,69 @@
+"""The types of options whose value may be a secret. Other users of the machine see a command line.
+
+Each option of each command that may take a secret has one of these types; `tests/cli/test_secrets.py` walks them all.
+"""
+
+from typing import Any
+
+import click
+
+from trident.base.errors import TopologyError
+from trident.base.redis_address import redacted
+from trident.base.secrets import SOURCES
+from trident.configuration.option_table import pairs_of
+
+_SEEN = "other users of the machine see a command line; write env:NAME or file:path"
+
+
+class Secret(click.ParamType):
+    """A secret by its place: ``env:NAME`` or ``file:path``."""
+
+    name = "secret"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value. Fail, without showing it, if it is the secret itself."""
+        if not value.startswith(SOURCES):
+            self.fail(_SEEN, param, ctx)
+        return value
+
+
+class SecretUrl(click.ParamType):
+    """A url. One with a password may come from the environment, but not from the command line."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value. Fail, without showing it, if it has a password that others see."""
+        source = None if ctx is None or param is None else ctx.get_parameter_source(str(param.name))
+        if redacted(value) != value and source is click.core.ParameterSource.COMMANDLINE:
+            self.fail(f"the url has a password, and {_SEEN} that holds the url", param, ctx)
+        return value
+
+
+class Setting(click.ParamType):
+    """A setting ``name=value``, whose value may be a url."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the setting. Fail, without showing its value, if that is a url with a password."""
+        name, _, text = value.partition("=")
+        if "://" in text and redacted(text) != text:
+            self.fail(f"the url of {name} has a password, and {_SEEN} that holds the url", param, ctx)
+        return value
+
+
+class StorageOptions(click.ParamType):
+    """Options of an object store, ``name=value,name=value``, whose secrets are named by their places."""
+
+    name = "name=value,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the options. Fail, without showing its value, if one is a secret."""
+        from trident.files.object_options import Storage
+
+        try:
+            Storage.of(pairs_of(value), "--files-storage")
+        except TopologyError as error:
+            self.fail(str(error), param, ctx)
+        return value

@@ -1,0 +1,36 @@
+"""The output of a driver that a submit started, which is bounded: what is old goes."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+MOST_BYTES = 16 << 20
+"""The most bytes of the file. As many again are kept beside it."""
+
+
+class BoundedOutput:
+    """Keeps a file small into which this process and its children print, by descriptors that append.
+
+    The content is copied aside and the file is emptied, because renaming it would move the output of Spark's JVM and
+    of other children along. A line that is printed between the copy and the cut is lost.
+    """
+
+    def __init__(self, file: Path, most: int = MOST_BYTES) -> None:
+        self._file, self._most = file, most
+
+    @property
+    def former(self) -> Path:
+        """The file for what was printed before."""
+        return self._file.with_name(f"{self._file.name}.1")
+
+    def bound(self) -> None:
+        """Move the file's content aside if it is too long, and if this process prints into the file."""
+        try:
+            status = self._file.stat()
+            printing = os.path.samestat(status, os.fstat(sys.__stderr__.fileno())) if sys.__stderr__ else False
+        except (OSError, ValueError):  # the topology was removed, or stderr is closed
+            return
+        if printing and status.st_size > self._most:
+            shutil.copyfile(self._file, self.former)
+            os.truncate(self._file, 0)

@@ -1,0 +1,47 @@
+"""The settings of a driver's Spark. Those that are secrets are named where they lie, and read where the driver runs."""
+
+import re
+from collections.abc import Mapping
+
+from trident.base.errors import TopologyError
+from trident.base.redis_address import redacted
+from trident.base.secrets import SOURCES, read_secret
+
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""The names that Spark itself takes for secrets (spark.redaction.regex)."""
+
+_PLAIN = re.compile(r"secretKeyRef|[.]secrets[.]|(file|path|enabled|provider|class)$", re.IGNORECASE)
+"""The names of these that hold the place of a secret, or what to do with it."""
+
+_ASSIGNED = re.compile(r"(secret|password|token|access[.]?key)[^=\s]*=\S", re.IGNORECASE)
+"""A secret within a value, such as ``-Dpassword=...``."""
+
+
+def check_confs(confs: Mapping[str, str]) -> None:
+    """Raise TopologyError for a name that is not Spark's, and for a secret, which would be stored and shown."""
+    for conf, value in confs.items():
+        if not conf.startswith("spark."):
+            raise TopologyError(f"--spark-conf {conf}: a setting of Spark begins with 'spark.'")
+        if value.startswith("env:") or (_is_secret(conf) and value.startswith(SOURCES)):
+            continue
+        if _is_secret(conf) or _ASSIGNED.search(value) or ("://" in value and redacted(value) != value):
+            raise TopologyError(
+                f"--spark-conf {conf}: the value is a secret, which would be stored, and other users of the machine "
+                f"see a command line; write {conf}=env:NAME or, for a name such as spark.my.password, file:path. It is "
+                f"read where the driver runs"
+            )
+
+
+def read_confs(confs: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with the secrets that they name. Raises TopologyError if one is not there.
+
+    ``file:`` is the beginning of a url, too, so only the settings that are secrets are read from files.
+    """
+    return {
+        conf: read_secret(conf, value) if value.startswith("env:") or _is_secret(conf) else value
+        for conf, value in confs.items()
+    }
+
+
+def _is_secret(conf: str) -> bool:
+    return bool(_SECRET.search(conf)) and not _PLAIN.search(conf)
