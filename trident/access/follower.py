@@ -2,16 +2,20 @@
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 
 from trident.access.replica import MemoryReplica
-from trident.base.errors import LogError, StateError
+from trident.base.errors import LogError, StateError, StateNotFollowedError
 from trident.reads.commit_gate import CommitGate
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.01
 """Seconds between two looks at the log while nothing new is committed."""
+
+_CHECK_SECONDS = 1.0
+"""Seconds between two looks whether the log is still the one that was followed, while nothing new is committed."""
 
 _PAUSE_SECONDS = 0.5
 """Seconds after which a failed look is repeated."""
@@ -30,16 +34,29 @@ class GroupFollower:
         self.committed = min(replica.committed() for replica in replicas)
         """The last txid that all copies hold."""
         self.gate = CommitGate(lambda: self.committed)
-        self.error: StateError | LogError | None = None
+        self.error: BaseException | None = None
         """The reason why the last look failed; None if it did not fail."""
+        self._checked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"trident-{group}-follow", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise StateError if the states must not be read any more, because one of them was dropped or is lost."""
-        if isinstance(self.error, StateError):
-            raise self.error
+        """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.
+
+        If only the log is away, they can be read as of the last batch that was seen.
+        """
+        error = self.error
+        if isinstance(error, LogError):
+            return
+        if isinstance(error, StateError):
+            raise error
+        if error is not None or not (self._thread.is_alive() or self._ended.is_set()):
+            why = f"{type(error).__name__}: {error}" if error is not None else "the thread that follows it has ended"
+            raise StateNotFollowedError(
+                f"group {self._group!r} cannot be followed beyond txid {self.committed}, and its values get old: "
+                f"{why}; open the topology again"
+            ) from error
 
     def close(self) -> None:
         """End the thread."""
@@ -52,20 +69,20 @@ class GroupFollower:
             try:
                 pause = 0.0 if self._follow() else _LOOK_SECONDS
                 self.error = None
-            except (StateError, LogError) as error:
+            except BaseException as error:  # whatever it is, nobody else would hear of it
                 if type(error) is not type(self.error):
-                    logger.warning(
-                        "group %r cannot be followed, and its readers see txid %d: %s",
-                        self._group,
-                        self.committed,
-                        error,
-                    )
+                    text = "group %r cannot be followed beyond txid %d: %s: %s"
+                    logger.error(text, self._group, self.committed, type(error).__name__, error)
                 self.error, pause = error, _PAUSE_SECONDS
 
     def _follow(self) -> bool:
         """Apply the next batch, if there is one, to all copies, as soon as no reader needs the older values."""
         txid = self.committed + 1
         if txid > min(replica.reachable() for replica in self._replicas):
+            if time.monotonic() - self._checked >= _CHECK_SECONDS:  # `follow` does so for each batch
+                self._checked = time.monotonic()
+                for replica in self._replicas:
+                    replica.check()
             return False
         while not self.gate.wait(txid, _LOOK_SECONDS):
             if self._ended.is_set():

@@ -241,6 +241,7 @@ class _OpenedSource:
     def committed(self, group: str) -> int:
         """Return the last txid that every state of the group holds and the log has committed, as known just now."""
         if group in self._followers:
+            self._followers[group].check()
             return self._followers[group].committed
         txid = min(followed.committed() for followed in self._members[group])
         return txid if self._is_recorded(group, txid) else txid - 1
@@ -263,12 +264,15 @@ class _OpenedSource:
         States on a server cannot be held back.
         """
         if group in self._followers:
+            self._followers[group].check()
             with self._followers[group].gate.between() as txid:
                 yield txid
         else:
             yield self.committed(group)
 
     def store(self, state: str) -> ReadableStore:
+        if (group := self._groups.get(state)) in self._followers:
+            self._followers[group].check()
         return self._stores[state]
 
     def kind(self, state: str) -> StateKind:
@@ -277,8 +281,6 @@ class _OpenedSource:
     def check(self) -> None:
         if self.closed:
             raise StateClosedError(f"topology {self._name!r} was closed here; open it again")
-        for follower in self._followers.values():
-            follower.check()
 
     def changes(self, view: StateView, passing: bool) -> StateChanges:
         """Return the changes of a state. Raises StateError if no log says which keys each batch changed."""

@@ -8,9 +8,17 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import LogError, StateEndedError, StateError, StateLostError, StateShapeError
+from trident.base.errors import (
+    LogError,
+    StateEndedError,
+    StateError,
+    StateLostError,
+    StateNotFollowedError,
+    StateShapeError,
+)
 from trident.compiler.states.shapes import bundle_names
 from trident.files.store import FileStore
+from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident.recovery.settings import STATES
@@ -41,9 +49,9 @@ class MemoryReplica:
     combines a batch's value with the stored value. It is None if only the driver's code can do that; then the state can
     be read up to its last snapshot. Any thread may call.
 
-    A replica belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
-    raises a StateError, even if a new state of that name exists by then: a reader that went on with the new state would
-    see counts fall, and a copy of the old state must take no batch of the new one.
+    A replica belongs to one incarnation of the state, and to one history of its log. After the state was dropped, its
+    topology reset, or its log restored from an older copy, every call raises a StateError, whatever is there by then: a
+    reader that went on would see counts fall, and a copy must take no batch of another history.
     """
 
     def __init__(self, log: LogReading, files: FileStore, state: str, combine: Combine | None) -> None:
@@ -52,7 +60,12 @@ class MemoryReplica:
         self._text: bytes | None = None
         self._store: MemoryStore | None = None
         self._marker = -1
+        self._digest: str | None = None
+        """The digest of the batch at the marker; None if the log did not keep it."""
+        self._reached = -1
+        """The last txid that the log was seen to have committed."""
         self._lease: Lease | None = None
+        self._over: StateEndedError | None = None
         self._ended = False
         self._incarnation: _Incarnation | None = None
         self._group = ""
@@ -72,8 +85,21 @@ class MemoryReplica:
         return self.follow(None)
 
     def reachable(self) -> int:
-        """Return the last txid that the log has committed. `follow` could update the copy up to it."""
-        return self._log.last_committed(self._group)
+        """Return the last txid that the log has committed. `follow` could update the copy up to it.
+
+        Raises StateEndedError if the log has gone back.
+        """
+        last = self._log.last_committed(self._group)
+        if last < self._reached:
+            raise self._restored(f"is at txid {last}, and was at {self._reached}")
+        self._reached = last
+        return last
+
+    def check(self) -> None:
+        """Raise StateEndedError if the log has another batch at the copy's txid than the one that the copy applied."""
+        with self._lock:
+            self.reachable()
+            self._check_history()
 
     def follow(self, upTo: int | None) -> int:
         """Update the copy up to the batch `upTo`, which must be committed, and return the copy's txid; see `committed`.
@@ -91,6 +117,8 @@ class MemoryReplica:
                     self._text, self.manifest = self._read_manifest()
                 if error is None:
                     return self._marker
+                if isinstance(error, StateEndedError):
+                    raise error
                 behind = self._store is not None and self._marker < self.manifest.txid
                 if self._text == before and not behind:  # no newer snapshot explains the error
                     raise error
@@ -127,7 +155,9 @@ class MemoryReplica:
         replaced the files and batches meanwhile.
         """
         try:
-            last = self.reachable() if upTo is None else upTo
+            reachable = self.reachable()
+            last = reachable if upTo is None else upTo
+            self._check_history()
             if self._store is None:
                 self._store = self._load()
             for txid in range(self._marker + 1, last + 1):
@@ -137,6 +167,12 @@ class MemoryReplica:
                     return error
         except (StateError, LogError) as error:
             return error
+        except Exception as error:  # what code of the user's raises; the copy has the batches before
+            raise StateNotFollowedError(
+                f"state {self._state!r} cannot follow its driver beyond txid {self._marker}, and its values get old: "
+                f"{type(error).__name__}: {error}. It is tried again; if it stays so, give this process what the "
+                f"driver's has (code, packages, files), and open it again"
+            ) from error
         return None
 
     def _load(self) -> MemoryStore:
@@ -148,7 +184,27 @@ class MemoryReplica:
         # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
         self._marker, self._lease, self._ended = manifest.txid, manifest.lease, False
+        self._digest = batch_digest(self._log, self._group, self._marker)
         return store
+
+    def _check_history(self) -> None:
+        """Raise StateEndedError if the log was restored from a copy that is older than what was read of it.
+
+        The copy may be older than the lease under which the state was loaded, which it then did not issue; or it is of
+        the same driver, and another batch lies at the marker.
+        """
+        if self._over is not None:
+            raise self._over
+        if is_other_batch(self._log, self._group, self._marker, self._digest):
+            raise self._restored(f"has another batch {self._marker} now")
+        if self._store is None and self._lease is not None and not self._log.issued(self._lease):
+            raise self._restored(f"knows no driver of epoch {self._lease.epoch} that had it")
+
+    def _restored(self, what: str) -> StateEndedError:
+        return self._dropped(
+            f"state {self._state!r}: its log {what}: it was restored from an older copy while the state was open, and "
+            f"goes on from there; open it again, which shows what that log has"
+        )
 
     def _apply(self, store: MemoryStore, txid: int) -> StateError | None:
         try:
@@ -174,7 +230,7 @@ class MemoryReplica:
         # which then goes on as it is.
         assert self._lease is not None
         store.apply(self._lease, batches.update(txid, result))
-        self._marker = txid
+        self._marker, self._digest = txid, batch_digest(self._log, self._group, txid)
         return None
 
     def _read_manifest(self) -> tuple[bytes, Manifest]:
@@ -197,7 +253,8 @@ class MemoryReplica:
     def _dropped(self, message: str) -> StateEndedError:
         """Drop the copy, which may hold batches of another incarnation. Return a StateEndedError with this message."""
         self._store = None
-        return StateEndedError(message)
+        self._over = StateEndedError(message)
+        return self._over
 
 
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])

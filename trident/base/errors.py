@@ -238,6 +238,13 @@ class StateRecoveringError(StateError):
     """The store is behind the log and is being healed. Ask again shortly."""
 
 
+class StateNotFollowedError(StateRecoveringError):
+    """A reader's copy of a state cannot follow the driver's commits, so its values are old. The message says why.
+
+    Often code of the user's fails in the reader's process. The reader tries again, and answers when it succeeds.
+    """
+
+
 class StateValueError(StateError, ValueError):
     """The state cannot hold a value: it is too big, of the wrong type, or a number out of range."""
 

@@ -22,6 +22,7 @@ from trident.base.errors import (
     StateError,
 )
 from trident.files.store import FileStore
+from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import ttl_of
 from trident.log.protocol import Birth, LogReading
@@ -43,26 +44,32 @@ def expires(factory: StateFactory) -> bool:
 class Position(NamedTuple):
     """A place in the changes of a state: the state's incarnation (`life`; None: the current one), and a txid.
 
-    A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches.
+    A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches. So they do
+    after a log was restored from an older copy, within the same incarnation: `digest` says which batch is meant (None:
+    not known, as in the places of earlier versions).
     """
 
     life: str | None
     txid: int
+    digest: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.txid}" if self.life is None else f"{self.life}-{self.txid}"
+        if self.life is None:
+            return f"{self.txid}"
+        return f"{self.life}{'' if self.digest is None else f'.{self.digest}'}-{self.txid}"
 
     @classmethod
     def read(cls, text: str) -> "Position":
         """Return the position that a text describes. Raises ValueError if it describes none.
 
-        >>> Position.read("6f1c-1-0-12"), str(Position.read("12"))
-        (Position(life='6f1c-1-0', txid=12), '12')
+        >>> Position.read("6f1c-1-0.5be2-12"), str(Position.read("12"))
+        (Position(life='6f1c-1-0', txid=12, digest='5be2'), '12')
         """
-        life, _, txid = text.rpartition("-")
+        head, _, txid = text.rpartition("-")
         if not (txid.isascii() and txid.isdecimal() and len(txid) < 19):
             raise ValueError(text)
-        return cls(life or None, int(txid))
+        life, _, digest = head.partition(".")
+        return cls(life or None, int(txid), digest or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class Change:
     `entries`: key fields and values, as the state's `toArrow` shows them. `removed`: the keys that have no value any
     more. A part that is not the `last` of its change is exact only together with those that follow: a later part
     replaces the values of an earlier one. `snapshot`: the parts hold the whole state, so what a reader had before is
-    void.
+    void. `digest`: that of the batch `txid`, of the last part.
     """
 
     after: int
@@ -81,6 +88,7 @@ class Change:
     removed: pa.Table
     last: bool = True
     snapshot: bool = False
+    digest: str | None = None
 
     @property
     def empty(self) -> bool:
@@ -137,13 +145,15 @@ class StateChanges:
         """
         life, birth = self._life()
         if after is None:
-            return Position(life, max(self.committed(), birth.txid))
+            txid = max(self.committed(), birth.txid)
+            return Position(life, txid, batch_digest(self._log, birth.group, txid))
         if after.life not in (None, life) or after.txid < birth.txid:
             raise self._ended(f"began anew after txid {birth.txid}", str(after))
         frozen = self._log.history(birth.group).last_frozen
         if after.txid > frozen:
             raise self._ended(f"is at txid {frozen}: its log is an older copy, or began anew", str(after))
-        return Position(life, after.txid)
+        self._check_batch(after)
+        return Position(life, after.txid, after.digest)
 
     def _life(self) -> tuple[str, Birth]:
         birth = self._log.births().get(self._view.name)
@@ -156,6 +166,12 @@ class StateChanges:
         now, birth = self._life()
         if now != life:
             raise self._ended(f"began anew after txid {birth.txid}", f"{life}")
+
+    def _check_batch(self, place: Position) -> None:
+        """Raise StateEndedError if the log has another batch at a place than the one that its reader has read."""
+        if is_other_batch(self._log, self.group, place.txid, place.digest):
+            what = f"has another batch {place.txid} now: its log was restored from an older copy, and went on"
+            raise self._ended(what, str(place))
 
     def _ended(self, what: str, place: str) -> StateEndedError:
         return StateEndedError(
@@ -179,6 +195,7 @@ class StateChanges:
         StateRecoveringError, StateUnavailableError, SnapshotMovedError
             The changes cannot be read now; call again later.
         """
+        self._check_batch(place)
         yield from self._parts(place.life, place.txid, self._keys(place.txid, self.committed()), False)
 
     def snapshot(self) -> Iterator[Change]:
@@ -228,7 +245,8 @@ class StateChanges:
             pieces = _pieces(entries)
             for part in pieces[:-1]:
                 yield Change(after, txid, part, self._no_keys, False, snapshot)
-            yield Change(after, txid, pieces[-1], removed, True, snapshot)
+            digest = batch_digest(self._log, self.group, txid)
+            yield Change(after, txid, pieces[-1], removed, True, snapshot, digest)
             return
 
     def _values(self, keys: "_Keys") -> tuple[int, "_Keys", pa.Array]:

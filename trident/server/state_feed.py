@@ -167,7 +167,7 @@ class StateFeed:
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:
             if part.last:
-                reader.place = Position(reader.place.life, part.txid)
+                reader.place = Position(reader.place.life, part.txid, part.digest)
                 reader.snapshot = False
             yield part
 
