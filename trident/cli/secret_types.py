@@ -3,7 +3,7 @@
 Each option of each command that may take a secret has one of these types; `tests/cli/test_secrets.py` walks them all.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,10 +12,15 @@ from trident.base.redis_address import redacted
 from trident.base.secrets import SOURCES
 from trident.configuration.option_table import pairs_of
 
+if TYPE_CHECKING:
+    _Text = click.ParamType[str]
+else:
+    _Text = click.ParamType  # of which the lowest version that is allowed takes no arguments
+
 _SEEN = "other users of the machine see a command line; write env:NAME or file:path"
 
 
-class Secret(click.ParamType):
+class Secret(_Text):
     """A secret by its place: ``env:NAME`` or ``file:path``."""
 
     name = "secret"
@@ -27,7 +32,7 @@ class Secret(click.ParamType):
         return value
 
 
-class SecretUrl(click.ParamType):
+class SecretUrl(_Text):
     """A url. One with a password may come from the environment, but not from the command line."""
 
     name = "url"
@@ -40,7 +45,7 @@ class SecretUrl(click.ParamType):
         return value
 
 
-class Setting(click.ParamType):
+class Setting(_Text):
     """A setting ``name=value``, whose value may be a url."""
 
     name = "name=value"
@@ -53,7 +58,7 @@ class Setting(click.ParamType):
         return value
 
 
-class StorageOptions(click.ParamType):
+class StorageOptions(_Text):
     """Options of an object store, ``name=value,name=value``, whose secrets are named by their places."""
 
     name = "name=value,..."
