@@ -17,6 +17,7 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from tests.support.topologies import DeclaredSpout
 from trident import TridentTopology, publishedFiles
+from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
 from trident.errors import (
@@ -29,7 +30,9 @@ from trident.errors import (
 )
 from trident.files.disk import DiskFiles
 from trident.files.object_options import Storage
-from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
+from trident.outputs.parquet_folder import NewBatch
+from trident.outputs.parquet_outlet import ParquetOutlet
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import SpoutSource, WriteParquet
 from trident.spouts import FixedBatchSpout
 from trident.testing import crash_at, run_through
@@ -113,7 +116,8 @@ def test_rows_that_were_at_hand_and_rows_from_frozen_files_make_one_object(
 
 def test_a_batch_is_not_published_before_its_manifest_is_there(objects: Objects) -> None:
     driver = outlet(objects)
-    with driver._place.target(driver._owner, 1, 1) as target:
+    with driver._place.target(driver._owner, Lease(1, ""), 1) as target:
+        assert target is not None
         driver._write_files(words("dog", "cat"), target)
     assert at_a_glance(objects) == Counter(dog=1, cat=1) and in_manifests(objects) == Counter()
     driver.take(words("dog", "cat"), 1)
@@ -127,9 +131,11 @@ def test_a_driver_that_was_taken_over_adds_nothing_however_late_it_writes(object
     successor.take(words("cat", "cow"), 2)
     before = objects.names()
     sleeper.take(words("cat", "cow"), 2)  # the rows that the log froze, as every driver of the log reads them
-    with sleeper._place.target(sleeper._owner, 2, 1) as target:
+    with sleeper._place.target(sleeper._owner, Lease(1, ""), 2) as target:
+        assert target is not None
         parts = sleeper._write_files(words("cat", "cow"), target)
-        assert not sleeper._place.publish(target, sleeper._owner, 2, parts[:0]), "another manifest is refused"
+        other = NewBatch("0123456789", 2, tuple(parts[:0]))
+        assert not sleeper._place.publish(target, other), "another manifest is refused"
     assert objects.names() == before
     assert in_manifests(objects) == at_a_glance(objects) == Counter(dog=1, cat=1, cow=1)
 

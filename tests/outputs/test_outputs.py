@@ -119,7 +119,7 @@ def test_one_that_always_raises_stops_the_group_and_the_next_start_hands_the_bat
     running.stop()
     with start_local(topology, **options) as again:
         again.processAllAvailable(timeout=20)
-    assert taking.calls[3:] == [(1, 1, [("a",)])], "it may have been handed over before, so the attempt is not 0"
+    assert taking.calls[3:] == [(1, 3, [("a",)])], "the attempts go on: none has the number of an earlier one"
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("away"), TimeoutError(), OSError(28, "No space left")])

@@ -20,13 +20,16 @@ import trident
 from tests.compiler.stage_runner import table
 from tests.support.topologies import DeclaredSpout
 from trident import TridentTopology, publishedFiles
+from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
 from trident.compiler.spark.parquet_files import FolderTarget
 from trident.errors import GuaranteeError, OutputConflictError, OutputError, OutputUnavailableError, TopologyError
 from trident.files.disk import DiskFiles
 from trident.outputs import parquet_folder
-from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
+from trident.outputs.parquet_folder import NewBatch
+from trident.outputs.parquet_outlet import ParquetOutlet
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import SpoutSource, WriteParquet
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.testing.local import start_local
@@ -157,6 +160,19 @@ def test_a_driver_that_slept_while_another_log_got_the_folder_publishes_nothing(
     assert parquet_folder.txids(out) == [] and on_its_way(out) == []
 
 
+def staged_batch(
+    out: Path, writer: ParquetOutlet, batch: pyarrow.Table, epoch: int, repeated: bool = False
+) -> tuple[Path, NewBatch]:
+    """Return the folder of a batch of txid 1 that is sealed and not published, and the batch."""
+    staged = parquet_folder.make_staged_folder(out, "uuid", Lease(epoch, ""), 1)
+    assert staged is not None
+    new = NewBatch("uuid", 1, tuple(writer._write_files(batch, FolderTarget(staged))))
+    if repeated:
+        writer._write_files(batch, FolderTarget(staged))
+    parquet_folder.seal(staged, new)
+    return staged, new
+
+
 def test_a_batch_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     out, batch = tmp_path / "out", table("word string", ("a",), ("b",))
     outlet(out).take(batch, 1)
@@ -171,18 +187,15 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     """A driver stops in the middle of a batch; a later one writes it; the first wakes up and goes on."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     zombie = outlet(out)
-    staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parts = zombie._write_files(batch, FolderTarget(staged))
-    parquet_folder.seal(staged, 1, parts)
+    staged, first = staged_batch(out, zombie, batch, epoch=1)
     later = outlet(out, epoch=2)
     assert not staged.exists(), "what an earlier epoch has on its way is removed: it is written anew"
     later.take(batch, 1)
     with pytest.raises(FileNotFoundError):
-        parquet_folder.publish(out, staged, 1)
+        parquet_folder.publish(out, staged, first)
     before = publishedFiles(out)
-    again = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parquet_folder.seal(again, 1, zombie._write_files(batch, FolderTarget(again)))
-    assert parquet_folder.publish(out, again, 1) is False, "the first one to publish a batch has done it for all"
+    again, second = staged_batch(out, later, batch, epoch=2)
+    assert parquet_folder.publish(out, again, second) is False, "the first one to publish a batch has done it for all"
     zombie.take(batch, 1)
     assert publishedFiles(out) == before and rows(out) == [("a",)]
 
@@ -191,12 +204,9 @@ def test_files_that_nobody_listed_are_never_seen(tmp_path: Path) -> None:
     """A task that was repeated leaves its file in the batch's folder, before or after it is published."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     found = outlet(out)
-    staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
-    parts = found._write_files(batch, FolderTarget(staged))
-    found._write_files(batch, FolderTarget(staged))
-    parquet_folder.seal(staged, 1, parts)
+    staged, new = staged_batch(out, found, batch, epoch=1, repeated=True)
     found._write_files(batch, FolderTarget(staged))  # one that ends late
-    assert parquet_folder.publish(out, staged, 1)
+    assert parquet_folder.publish(out, staged, new)
     assert rows(out) == [("a",)]
     assert dataset.dataset(out, partitioning="hive").count_rows() == 1, "any other reader skips it, too"
 

@@ -101,6 +101,7 @@ class Driver:
                     pool,
                     unused,
                     notes,
+                    unused,
                     make_threads=self._threads,
                 )
                 run = start._group_run(group, context, sources)

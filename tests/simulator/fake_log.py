@@ -13,7 +13,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, Members
+from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress
 
 Outputs = dict[str, FrozenOutput]
 Undo = Callable[[], None]
@@ -51,6 +51,8 @@ class LogDisk:
     frozen: dict[tuple[str, int, int], Outputs] = field(default_factory=dict)
     times: dict[tuple[str, int], float] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
+    outputs: dict[str, OutputProgress] = field(default_factory=dict)
+    handed: dict[str, tuple[int, int]] = field(default_factory=dict)
     unsynced: list[Undo] = field(default_factory=list)
 
     def copy(self) -> "LogDisk":
@@ -65,6 +67,8 @@ class LogDisk:
             batches=dict(self.batches),
             frozen=dict(self.frozen),
             times=dict(self.times),
+            outputs=dict(self.outputs),
+            handed=dict(self.handed),
             unsynced=[],
         )
 
@@ -177,6 +181,28 @@ class FakeLog:
 
         self._write(lease, "log.enroll", write, durable=True)
 
+    def outputs(self) -> dict[str, OutputProgress]:
+        return dict(self._disk.outputs)
+
+    def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
+        def write(disk: LogDisk) -> Undo:
+            disk.outputs = dict(outputs)
+            return _nothing
+
+        self._write(lease, "log.keep_outputs", write, durable=True)
+
+    def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
+        last, number = self._disk.handed.get(output, (0, 0))
+        attempt = max(least, number + 1) if last == txid else least
+
+        def write(disk: LogDisk) -> Undo:
+            before = dict(disk.handed)
+            disk.handed[output] = txid, attempt
+            return lambda: _restore(disk.handed, before)
+
+        self._write(lease, "log.handing_over", write, durable=attempt > 0)
+        return attempt
+
     def attempts(self, group: str) -> dict[int, AttemptRecord]:
         return {txid: record for (name, txid), record in self._disk.attempts.items() if name == group}
 
@@ -235,18 +261,21 @@ class FakeLog:
     def commit_time(self, group: str, txid: int) -> float | None:
         return self._disk.times.get((group, txid))
 
-    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
+    def committed(
+        self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
+    ) -> None:
         def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.committed != txid - 1 or known.frozen < txid:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
-            known.committed = txid
+            known.committed, before = txid, dict(disk.outputs)
+            disk.outputs |= {name: replace(disk.outputs[name], last=txid) for name in took if name in disk.outputs}
             if time is not None:
                 disk.times[group, txid] = time
             self.committed_heard(group, txid)
 
             def back() -> None:
-                known.committed = txid - 1
+                known.committed, disk.outputs = txid - 1, before
                 disk.times.pop((group, txid), None)
 
             return back

@@ -208,8 +208,8 @@ FAULTS = [
         "restart",
         "a batch that was found frozen is handed over as for the first time",
         "trident/outputs/outlets.py",
-        "attempt = following if tried == txid else int(txid <= self._last_frozen)",
-        "attempt = following if tried == txid else 0",
+        "attempt = self._run.memory.attempt(self._sink.name, txid, int(txid <= self._run.last_frozen))",
+        "attempt = 0",
     ),
     Fault(
         LOOSE,

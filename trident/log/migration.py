@@ -89,6 +89,13 @@ def add_files_address(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE meta ADD COLUMN files TEXT NOT NULL DEFAULT ''")
 
 
+def add_output_tables(db: sqlite3.Connection, tables: str) -> None:
+    """Add the tables of how far outputs came to a log of a version that did not record it."""
+    known = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for name in {"served", "handed"} - known:
+        db.execute(f"CREATE TABLE {name} {tables.partition(f'CREATE TABLE {name} ')[2].partition(';')[0]}")
+
+
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
     return [
         (stream, row[0], json.dumps(position, separators=(",", ":")))

@@ -72,6 +72,24 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputProgress:
+    """How far the batches of a group came to one of its outputs.
+
+    `last`: the last txid with tuples that the output took. `until`: the last committed txid when a program left the
+    output out; None while programs have it. `missed`: the last txid that passed without the output (0: none).
+    """
+
+    last: int = 0
+    until: int | None = None
+    missed: int = 0
+
+    @property
+    def reached(self) -> int:
+        """The txid that a complete output has reached: it took `last`, and is to have what passed without it."""
+        return max(self.last, self.missed)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchRecord:
     """A frozen batch without its content.
 
@@ -182,9 +200,9 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last one that the log issued.
 
-    These writes are durable before they return: `keep_files_at`, `enroll`, `freeze`, `freeze_stage`, `born`, `founded`,
-    `forget`, `publish`, `sync`. Any other write survives the death of the process at once, but a power loss only
-    after the next durable write.
+    These writes are durable before they return: `keep_files_at`, `enroll`, `keep_outputs`, `freeze`, `freeze_stage`,
+    `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives the death of the process at once, but a
+    power loss only after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -218,6 +236,23 @@ class TransactionLog(LogReading, Protocol):
         """Replace the recorded streams and outputs by those of `members`, and create the groups that are new."""
         ...
 
+    def outputs(self) -> dict[str, OutputProgress]:
+        """Return how far each output came, by name; an output of which an earlier version kept nothing is missing."""
+        ...
+
+    def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
+        """Replace the progress of all outputs."""
+        ...
+
+    def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
+        """Record that an output is about to get a batch, and return the number of this attempt, `least` or more.
+
+        It must be called before the output is. No number is returned twice for one txid, whichever driver asks. The
+        first number of a batch may be lost with the power (`least` is 1 if the batch was frozen before this run),
+        later ones are durable.
+        """
+        ...
+
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
         """Record an attempt at a batch. It must be called before anything of the batch is emitted."""
         ...
@@ -244,8 +279,13 @@ class TransactionLog(LogReading, Protocol):
         """Record a later stage's results, unless results of the stage are recorded: the first freeze is valid."""
         ...
 
-    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
-        """Record that every state of the group holds the batch. `time` is when that was so, in seconds since 1970."""
+    def committed(
+        self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
+    ) -> None:
+        """Record that every state of the group holds the batch. `time` is when that was so, in seconds since 1970.
+
+        `took`: the outputs that took tuples of the batch.
+        """
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:

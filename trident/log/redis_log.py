@@ -10,7 +10,9 @@ All keys have one hash tag, so that a cluster keeps them on one server::
                                             attempts (a:<txid>), sizes (s:<txid>:<stage>)
     prefix:{topology}:log:f:<group>:<txid>  what a batch froze: for each stage an index (<stage>), and for each output a
                                             body (<stage>/<output>)
-    prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made
+    prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made; of
+                                            outputs how far they came (served:<output>, took:<output>), and the last
+                                            attempt to hand a batch over (handed:<output>)
 
 Every write is one script. The script refuses a write under another lease, or if a field differs from what this driver
 knows; else it makes the write as a whole. Writes are numbered under each lease: a write that arrives twice, or after a
@@ -32,7 +34,7 @@ from trident.log.base import LogBase, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
-from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
+from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
@@ -264,6 +266,32 @@ class RedisTransactionLog(LogBase):
                 self._last_frozen[group] = txid
         self._write(lease, write)
 
+    def outputs(self) -> dict[str, OutputProgress]:
+        fields, progress = self._hash(self._states), dict[str, OutputProgress]()
+        for output in _names(fields, "served:"):
+            until, missed = self._json(fields[f"served:{output}"])
+            progress[output] = OutputProgress(self._number(fields, f"took:{output}"), until, missed)
+        return progress
+
+    def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
+        fields = self._hash(self._states)
+        gone = [name for name in _names(fields, "served:") if name not in outputs]
+        kept: dict[str, bytes | str | int]
+        kept = {f"served:{name}": _text([progress.until, progress.missed]) for name, progress in outputs.items()}
+        kept |= {f"took:{name}": progress.last for name, progress in outputs.items()}
+        write = WriteRequest(self._meta).drop(
+            self._states, [f"{kind}:{n}" for n in gone for kind in ("served", "took")]
+        )
+        self._write(lease, write.set(self._states, kept))
+
+    def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
+        with self._lock:
+            (text,) = self._server.ask(command(b"HGET", self._states, f"handed:{output}".encode()))
+            last, attempt = (0, 0) if text is None else self._json(text)
+            attempt = max(least, attempt + 1) if last == txid else least
+            self._write(lease, WriteRequest(self._meta).set(self._states, {f"handed:{output}": _text([txid, attempt])}))
+        return attempt
+
     def attempts(self, group: str) -> dict[int, AttemptRecord]:
         fields = self._hash(self._group_key(group))
         return {txid: AttemptRecord(*self._json(fields[f"a:{txid}"])) for txid in _txids(fields, "a:")}
@@ -352,7 +380,9 @@ class RedisTransactionLog(LogBase):
             for (name, (files, rows, checksum)), body in zip(index.items(), bodies, strict=True)
         }
 
-    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
+    def committed(
+        self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
+    ) -> None:
         key = self._group_key(group)
         with self._lock:
             (last,) = self._server.ask(command(b"HGET", key, b"committed"))
@@ -362,7 +392,8 @@ class RedisTransactionLog(LogBase):
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             write = WriteRequest(self._meta).must(key, "committed", last).must(key, "frozen", b"%d" % frozen)
             times = {} if time is None else {f"c:{txid}": repr(time)}
-            self._write(lease, write.set(key, {"committed": txid, **times}))
+            write.set(key, {"committed": txid, **times})
+            self._write(lease, write.set(self._states, {f"took:{output}": txid for output in took}))
 
     # --- states ------------------------------------------------------------------------------------------------
 

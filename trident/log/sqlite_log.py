@@ -28,10 +28,11 @@ from trident.log.migration import (
     add_files_address,
     add_former_names,
     add_holder,
+    add_output_tables,
     batch_checksum,
     migrate,
 )
-from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members
+from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, OutputProgress
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
@@ -54,6 +55,8 @@ CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NO
   active INTEGER NOT NULL, began TEXT NOT NULL, feeds TEXT NOT NULL, parted TEXT NOT NULL,
   former TEXT NOT NULL DEFAULT '[]');
 CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
+CREATE TABLE served (output TEXT PRIMARY KEY, last INTEGER NOT NULL, until INTEGER, missed INTEGER NOT NULL);
+CREATE TABLE handed (output TEXT PRIMARY KEY, txid INTEGER NOT NULL, attempt INTEGER NOT NULL);
 CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
   deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
 CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, plan TEXT NOT NULL, time REAL NOT NULL,
@@ -121,11 +124,13 @@ class SqliteLog(LogBase):
                 migrate(self._db, self._where, TABLES, FORMAT)
                 add_holder(self._db)
                 add_files_address(self._db)
+                add_output_tables(self._db, TABLES)
             elif "streams" in tables:
                 add_former_names(self._db)
                 add_commit_times(self._db)
                 add_holder(self._db)
                 add_files_address(self._db)
+                add_output_tables(self._db, TABLES)
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -248,6 +253,23 @@ class SqliteLog(LogBase):
             founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
             db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)
 
+    def outputs(self) -> dict[str, OutputProgress]:
+        rows = self._rows("SELECT output, last, until, missed FROM served")
+        return {output: OutputProgress(*numbers) for output, *numbers in rows}
+
+    def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
+        rows = [(output, progress.last, progress.until, progress.missed) for output, progress in outputs.items()]
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM served")
+            db.executemany("INSERT INTO served VALUES (?, ?, ?, ?)", rows)
+
+    def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
+        rows = self._rows("SELECT attempt + 1 FROM handed WHERE output = ? AND txid = ?", output, txid)
+        attempt = max(least, *rows[0]) if rows else least
+        with self._write(lease, durable=attempt > 0) as db:
+            db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?)", (output, txid, attempt))
+        return attempt
+
     def attempts(self, group: str) -> dict[int, AttemptRecord]:
         rows = self._rows("SELECT txid, number, epoch, deaths, digests FROM attempts WHERE grp = ?", group)
         return {
@@ -321,7 +343,9 @@ class SqliteLog(LogBase):
         outputs.pop(_NO_OUTPUT, None)
         return outputs
 
-    def committed(self, lease: Lease, group: str, txid: int, time: float | None = None) -> None:
+    def committed(
+        self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
+    ) -> None:
         with self._write(lease) as db:
             moved = db.execute(
                 "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
@@ -330,6 +354,7 @@ class SqliteLog(LogBase):
             if moved.rowcount != 1:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             db.execute("UPDATE batches SET committed = ? WHERE grp = ? AND txid = ?", (time, group, txid))
+            db.executemany("UPDATE served SET last = ? WHERE output = ?", [(txid, output) for output in took])
 
     # --- states ------------------------------------------------------------------------------------------------
 

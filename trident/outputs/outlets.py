@@ -6,6 +6,7 @@ After a failure, a crash, or a lost commit, an output may get a batch again. It 
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +28,8 @@ from trident.files.store import FileStore
 from trident.outputs.best_effort import BatchListener, BestEffortOutlet
 from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.metric_outlet import MetricOutlet
-from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
+from trident.outputs.parquet_outlet import ParquetOutlet
+from trident.outputs.run_identity import ProcessMemory, RunIdentity
 from trident.plan.nodes import BestEffort, CountMetric, ForeachBatch, Sink, WriteKafka, WriteParquet
 
 HandOver = Callable[[Sink, Result, int], None]
@@ -111,16 +113,14 @@ class Outlets:
                 sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables
             )
         if not sink.frame:
-            return _FunctionOutlet(
-                sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run.last_frozen
-            )
+            return _FunctionOutlet(sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run)
         lend = self._frame_lender(sink, self._shared_frames(), self._scratch / "outputs")
-        return _FunctionOutlet(sink, lend, self._run.last_frozen)
+        return _FunctionOutlet(sink, lend, self._run)
 
     def _branch(self, sink: BestEffort) -> BestEffortOutlet:
         def open_outputs(group: Group) -> Outlets:
-            scratch = self._scratch / sink.name
-            return Outlets(group, self._engine, self._files, scratch, self._run, self._listener, self._metrics)
+            scratch, run = self._scratch / sink.name, replace(self._run, memory=ProcessMemory())
+            return Outlets(group, self._engine, self._files, scratch, run, self._listener, self._metrics)
 
         branch = BestEffortOutlet(
             sink,
@@ -168,17 +168,17 @@ Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
 
 
 class _FunctionOutlet:
-    """Calls a user's function with every batch. `last_frozen` is the last txid frozen before the run."""
+    """Calls a user's function with every batch."""
 
-    def __init__(self, sink: ForeachBatch, lend: Lend, last_frozen: int) -> None:
-        self._sink, self._lend, self._last_frozen = sink, lend, last_frozen
-        self._tried = (0, 0)
-        """The txid that is being handed over, and the number of its next attempt."""
+    def __init__(self, sink: ForeachBatch, lend: Lend, run: RunIdentity) -> None:
+        self._sink, self._lend, self._run = sink, lend, run
 
     def take(self, result: Result, txid: int) -> None:
-        attempt = self._attempt(txid)
         where = f"{self._sink.step}: {self._sink.function_site}"
         with self._lend(result) as rows:
+            # The last step before the call: the log refuses a driver that was taken over while it slept. A batch that
+            # an earlier run froze may have been handed over by a version that recorded no attempts.
+            attempt = self._run.memory.attempt(self._sink.name, txid, int(txid <= self._run.last_frozen))
             try:
                 check_ran(self._sink.function(rows, txid, attempt), "hand the rows over in the function itself")
             except (Exception, SystemExit) as error:
@@ -193,15 +193,6 @@ class _FunctionOutlet:
                 may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if may_pass else OutputError
                 raise _function_error(kind, where, cause, txid, attempt) from error
-
-    def _attempt(self, txid: int) -> int:
-        """Return the number of this attempt to hand over the batch. It is 0 only if no driver can have tried before."""
-        tried, following = self._tried
-        # A batch that an earlier run froze may have been handed over by that run, and there is no record of its
-        # attempts.
-        attempt = following if tried == txid else int(txid <= self._last_frozen)
-        self._tried = (txid, attempt + 1)
-        return attempt
 
 
 def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:

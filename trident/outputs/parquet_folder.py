@@ -1,12 +1,13 @@
 """The folder of a Parquet output. A batch becomes visible in it all at once, when its folder is renamed.
 
-    path/_trident/sink.json                 the owner: topology, output, log, fields
-    path/_trident/staging/<uuid>/7-2-<...>  a batch that is being written (uuid of the log; txid, epoch)
-    path/txid=7/_manifest.json              a published batch: its files with rows and bytes
+    path/_trident/sink.json                  the owner: topology, output, log, fields
+    path/_trident/writers/                   the driver that took the output last (`parquet_writers`)
+    path/_trident/staging/<lease>/7-<...>    a batch that is being written (uuid of the log, epoch, token; txid)
+    path/txid=7/_manifest.json               a published batch: its files with rows and bytes
     path/txid=7/part-<...>.parquet
 
-A rename onto an existing folder fails. So if two drivers publish one txid, only the first one does. It publishes the
-rows that the second would have published, because both read the rows that the log froze.
+A rename onto an existing folder fails. So if two drivers publish one txid, only the first one does. A driver that takes
+the output moves the staging folders of earlier ones away before it writes, so the rename of a sleeper fails, too.
 """
 
 import errno
@@ -14,11 +15,16 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
 from trident.base.files import fsync_folder
 from trident.compiler.spark.parquet_files import Part
@@ -29,6 +35,7 @@ FIELD = "txid"
 """The name of the field in the names of the batches' folders, such as ``txid=7``."""
 
 FORMAT = 1
+_GONE = ".gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +50,40 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch that is being published. `frozen`: the digest of its frozen files; "" if it was frozen as a table."""
+
+    log: str
+    txid: int
+    parts: tuple[Part, ...]
+    frozen: str = ""
+
+    def manifest(self, **more: Any) -> dict[str, Any]:
+        """Return the record of the batch and its files."""
+        files = [asdict(part) for part in sorted(self.parts, key=lambda part: part.name)]
+        frozen = {"frozen": self.frozen} if self.frozen else {}
+        return {"format": FORMAT, "txid": self.txid, **more, "files": files, **frozen}
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A published batch."""
 
     txid: int
     folder: Path
     parts: tuple[Part, ...]
+    frozen: str = ""
+    """The digest of the frozen files (`parquet_content`), if the batch was frozen as files."""
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of each file."""
+        check_files(self)
+        for part in self.parts:
+            yield pq.ParquetFile(self.folder / part.name).read()
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -113,7 +144,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
         raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise OutputConflictError(f"{folder / MANIFEST} is not what was published: {error}") from None
-    return Batch(txid, folder, parts)
+    return Batch(txid, folder, parts, str(manifest.get("frozen", "")))
 
 
 def check_files(batch: Batch) -> None:
@@ -144,12 +175,10 @@ def record_in(path: str, text: bytes) -> dict[str, Any]:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
+def own_folder(path: Path, owner: Owner) -> None:
     """Make this output the owner of the folder, or check that it is.
 
-    `last_frozen` is the last txid that the log froze.
-
-    Raises OutputConflictError if the folder has another owner, or is ahead of the log.
+    Raises OutputConflictError if the folder has another owner.
     """
     is_new = not path.exists()
     (path / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -163,9 +192,6 @@ def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
             )
         present = _write_owner(path, owner, is_new)
     check_owner(str(path), present, owner)
-    check_not_ahead(str(path), owner, max(txids(path), default=0), last_frozen)
-    _staging(path, owner.log).mkdir(parents=True, exist_ok=True)
-    _sweep(path, owner.log, epoch)
 
 
 def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
@@ -219,69 +245,96 @@ def check_owner(path: str, present: Owner, owner: Owner) -> None:
         )
 
 
-def _staging(path: Path, log: str) -> Path:
-    """Return the folder in which the batches of a log are written before they are published.
+def _staging(path: Path, log: str, lease: Lease) -> Path:
+    """Return the folder in which a driver writes batches before it publishes them.
 
-    Only a start that takes the output makes this folder. So a driver that slept while another log took the output
-    finds the folder gone, and publishes nothing.
+    Only a start that takes the output makes this folder, and a later one moves it away. So a driver that slept finds it
+    gone, and publishes nothing.
     """
-    return path / OWN_FOLDER / "staging" / log
+    return path / OWN_FOLDER / "staging" / f"{log}-{lease.epoch}-{lease.token}"
 
 
-def _sweep(path: Path, log: str, epoch: int) -> None:
-    """Remove unpublished batches of earlier epochs, which will be written again from the frozen rows.
+def open_staging(path: Path, log: str, lease: Lease) -> None:
+    """Make this driver's staging folder, and remove those of earlier drivers with their unpublished batches.
 
-    Version 0.1.0 wrote them into the parent of the log's staging folder.
+    Those batches will be written again from the frozen rows. Earlier versions had a folder for each log, with
+    the batches of all its drivers, and version 0.1.0 none.
     """
-    staging = _staging(path, log)
-    for folder in [*staging.iterdir(), *staging.parent.iterdir()]:
+    staging = _staging(path, log, lease)
+    staging.mkdir(parents=True, exist_ok=True)
+    former = staging.parent / log
+    for folder in [*staging.parent.iterdir(), *(former.iterdir() if former.is_dir() else ())]:
         parts = folder.name.split("-")
-        if len(parts) == 3 and parts[1].isdigit() and int(parts[1]) < epoch:
+        if parts[0] == _GONE:
             shutil.rmtree(folder, ignore_errors=True)
+        elif len(parts) == 3 and parts[1].isdigit() and int(parts[1]) < lease.epoch:
+            _remove_at_once(folder, staging.parent)
 
 
-def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
-    """Create a new folder to write a batch into.
+def _remove_at_once(folder: Path, parent: Path) -> None:
+    """Remove a folder whose driver may still be alive: it must not publish what is left in the middle of a removal."""
+    aside = parent / f"{_GONE}-{secrets.token_hex(8)}"
+    with suppress(FileNotFoundError):  # its driver was faster
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
-    Raises OutputConflictError if the output no longer belongs to this log.
-    """
-    folder = _staging(path, log) / f"{txid}-{epoch}-{secrets.token_hex(8)}"
+
+def make_staged_folder(path: Path, log: str, lease: Lease, txid: int) -> Path | None:
+    """Create a new folder to write a batch into; return None if this driver has no staging folder any more."""
+    folder = _staging(path, log, lease) / f"{txid}-{secrets.token_hex(8)}"
     try:
         folder.mkdir()
     except FileNotFoundError:
-        raise OutputConflictError(
-            f"the folder {path} is no longer this output's: {folder.parent} is gone; start the topology anew"
-        ) from None
+        return None
     return folder
 
 
-def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
-    """Complete a batch durably: give its files their final names, delete other files, and write the manifest.
+def seal(folder: Path, batch: NewBatch) -> None:
+    """Complete a batch durably, except for the names of its files: delete other files, and write the manifest.
 
     Other files are there if Spark repeated a task, whose first try leaves a file.
     """
-    hidden = {folder / part.hidden for part in parts}
+    hidden = {folder / part.hidden for part in batch.parts}
     for file in [*folder.rglob(".*")]:
         if file not in hidden:
             file.unlink(missing_ok=True)
-    for part in parts:
+    _write_json(folder / MANIFEST, batch.manifest())
+    _sync_folders(folder, batch.parts)
+
+
+def publish(path: Path, folder: Path, batch: NewBatch) -> bool:
+    """Make a sealed batch visible, all at once. Return False if the batch was published already.
+
+    Raises FileNotFoundError if another driver has moved the staging folder away.
+    """
+    published = path / f"{FIELD}={batch.txid}"
+    # Files get their names as late as possible: a driver that dies between these lines leaves names that a search for
+    # Parquet files finds.
+    for part in batch.parts:
         os.rename(folder / part.hidden, folder / part.name)
-    files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
-    _write_json(folder / MANIFEST, {"format": FORMAT, "txid": txid, "files": files})
-    for inner in sorted({(folder / part.name).parent for part in parts} | {folder}):
-        fsync_folder(inner)
-
-
-def publish(path: Path, folder: Path, txid: int) -> bool:
-    """Make a sealed batch visible, all at once. Return False if the batch was published already."""
     try:
-        os.rename(folder, path / f"{FIELD}={txid}")
+        os.rename(folder, published)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         return False
+    _sync_folders(published, batch.parts)
     fsync_folder(path)
     return True
+
+
+def complete_names(path: Path, txid: int) -> None:
+    """Give the files of a published batch their names, if a power loss took the names and left the batch."""
+    batch = batch_of(path, txid)
+    for part in () if batch is None else batch.parts:
+        assert batch is not None
+        if not (batch.folder / part.name).exists() and (batch.folder / part.hidden).exists():
+            os.rename(batch.folder / part.hidden, batch.folder / part.name)
+
+
+def _sync_folders(folder: Path, parts: Sequence[Part]) -> None:
+    for inner in sorted({(folder / part.name).parent for part in parts} | {folder}):
+        fsync_folder(inner)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

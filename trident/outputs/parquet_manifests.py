@@ -1,6 +1,7 @@
 """A Parquet output on an object store or on HDFS. A batch counts as soon as its manifest exists.
 
     path/_trident/sink.json                          the owner: topology, output, log, fields
+    path/_trident/writers/                           the driver that took the output last (`parquet_writers`)
     path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
     path/txid=7/part-00000-<...>.parquet             a file: number of the frozen file, start of the log's uuid
 
@@ -16,6 +17,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
 from trident.compiler.spark.parquet_files import ManifestTarget, Part, Target
 from trident.files.store import FileStore
@@ -23,8 +28,8 @@ from trident.outputs.parquet_folder import (
     FIELD,
     FORMAT,
     OWN_FOLDER,
+    NewBatch,
     Owner,
-    check_not_ahead,
     check_owner,
     gapless,
     owner_in,
@@ -53,8 +58,12 @@ class ManifestBatches:
         record = self._record(_OWNER)
         return None if record is None else owner_in(str(self), record)
 
-    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
-        """Make an output the owner of the prefix, or check that it is; see `ParquetPlace.take`."""
+    @property
+    def store(self) -> FileStore:
+        return self.place
+
+    def own(self, owner: Owner) -> None:
+        """Make an output the owner of the prefix, or check that it is; see `ParquetPlace.own`."""
         present = self.owner()
         if present is None:
             self._check_empty(owner)
@@ -63,7 +72,9 @@ class ManifestBatches:
             present = self.owner()
         assert present is not None
         check_owner(str(self), present, owner)
-        check_not_ahead(str(self), owner, max(self.txids(), default=0), last_frozen)
+
+    def open(self, owner: Owner, lease: Lease) -> None:
+        """Do nothing: a sleeper can create nothing but files that later drivers compare with theirs."""
 
     def _check_empty(self, owner: Owner) -> None:
         others = next((file.name for file in self.place.files() if not file.name.startswith(f"{OWN_FOLDER}/")), None)
@@ -75,31 +86,24 @@ class ManifestBatches:
     # --- writing --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
+    def target(self, owner: Owner, lease: Lease, txid: int) -> Iterator[Target | None]:
         """Return the place for the batch's files.
 
         They are not deleted after a failure, because a repeated write needs them.
         """
         yield ManifestTarget(self.place.below(f"{FIELD}={txid}"), owner.log[:_MARK])
 
-    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+    def seal(self, target: Target, batch: NewBatch) -> None:
         """Do nothing, because each file is durable and has its final name."""
 
-    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
+    def publish(self, target: Target, batch: NewBatch) -> bool:
         """Create the manifest; see `ParquetPlace.publish`."""
-        files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
-        return self.place.create(
-            _manifest(txid), _json({"format": FORMAT, "txid": txid, "log": owner.log, "files": files})
-        )
+        return self.place.create(_manifest(batch.txid), _json(batch.manifest(log=batch.log)))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def rows(self, txid: int) -> int | None:
-        parts = self.parts(txid)
-        return None if parts is None else sum(part.rows for part in parts)
-
-    def parts(self, txid: int) -> list[Part] | None:
-        """Return the files of a published batch by their names in its folder; None if the batch is not published.
+    def published(self, txid: int) -> "_Published | None":
+        """Return a published batch; None if it is not published.
 
         Raises OutputConflictError if the manifest is not this output's.
         """
@@ -112,9 +116,10 @@ class ManifestBatches:
         try:
             if record["format"] != FORMAT or record["txid"] != txid:
                 raise ValueError(f"it is of batch {record['txid']}")
-            return [Part(**part) for part in record["files"]]
+            parts = tuple(Part(**part) for part in record["files"])
         except (ValueError, KeyError, TypeError) as error:
             raise OutputConflictError(f"{name} is not what was published: {error}") from None
+        return _Published(self.place.below(f"{FIELD}={txid}"), parts, str(record.get("frozen", "")))
 
     def txids(self) -> list[int]:
         return gapless(self._list_txids)
@@ -134,7 +139,8 @@ class ManifestBatches:
         sizes = {file.name: file.size for file in self.place.files()}
         found: list[tuple[str, Part]] = []
         for txid in txids:
-            for part in self.parts(txid) or ():
+            batch = self.published(txid)
+            for part in () if batch is None else batch.parts:
                 name = f"{FIELD}={txid}/{part.name}"
                 if sizes.get(name) != part.bytes:
                     size = sizes.get(name)
@@ -151,6 +157,23 @@ class ManifestBatches:
         except FileNotFoundError:
             return None
         return record_in(self.place.path(name), text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """A published batch; see `parquet_place.Published`."""
+
+    place: FileStore
+    parts: tuple[Part, ...]
+    frozen: str
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def tables(self) -> Iterator[pa.Table]:
+        for part in self.parts:
+            yield pq.ParquetFile(pa.BufferReader(pa.py_buffer(self.place.read(part.name)))).read()
 
 
 def _manifest(txid: int) -> str:

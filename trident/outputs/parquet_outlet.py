@@ -1,7 +1,6 @@
 """The writer of a Parquet output. Every batch has its own files, which become visible all at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -13,19 +12,13 @@ from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import Part, Target, os_trouble, write_parts
 from trident.files.store import FileStore
-from trident.outputs.parquet_folder import Owner
-from trident.outputs.parquet_place import parquet_place
+from trident.log.protocol import OutputProgress
+from trident.outputs.parquet_content import digest_of, same_rows
+from trident.outputs.parquet_folder import NewBatch, Owner, check_not_ahead
+from trident.outputs.parquet_place import Published, parquet_place
+from trident.outputs.parquet_writers import check_no_copy, check_taken, last_writer, take_over
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteParquet
-
-
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
-    """The run that writes: its topology, the uuid of its log, its epoch, and the last txid frozen before the run."""
-
-    topology: str
-    log: str
-    epoch: int
-    last_frozen: int
 
 
 class ParquetOutlet:
@@ -41,41 +34,100 @@ class ParquetOutlet:
         self._place = parquet_place(sink.path, sink.storage)
         self._owner = Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         try:
-            self._place.take(self._owner, run.last_frozen, run.epoch)
+            self._take()
         except OSError as error:
             raise os_trouble(error, f"{sink.step}: the folder {self._place} cannot be written") from error
+
+    def _take(self) -> None:
+        """Take the output for this driver. All checks come before the record that fences out the driver before."""
+        run, place, progress = self._run, self._place, self._run.memory.progress(self._sink.name)
+        place.own(self._owner)
+        last, held = last_writer(place.store), max(place.txids(), default=0)
+        check_no_copy(str(place), self._sink.name, last, run)
+        check_not_ahead(str(place), self._owner, held, run.last_frozen)
+        # A place that holds nothing and was never taken begins here; so does one of an earlier version.
+        since = last.since if last is not None else 0 if held else progress.reached
+        self._check_complete(max(held, since), progress)
+        take_over(place.store, self._sink.name, since, run)
+        place.open(self._owner, run.lease)
+
+    def _check_complete(self, reached: int, progress: OutputProgress) -> None:
+        """Raise OutputConflictError if readers would find a gap between what the output holds and the next batch."""
+        if reached >= progress.reached:
+            return
+        left_out = f"the programs that committed the batches up to {progress.missed} did not have this output"
+        fell_back = (
+            f"the output took batch {progress.last}: the place was restored from an older copy, batches in it were "
+            f"deleted, or the output had another path meanwhile"
+        )
+        why = left_out if progress.missed > progress.last else fell_back
+        raise OutputConflictError(
+            f"{self._sink.step}: {self._place} of output {self._sink.name!r} holds the batches up to {reached}, and "
+            f"{why}. Readers are promised no gap. Put back what is missing; or give the output another path, or move "
+            f"away all that this one holds: then it begins after batch {progress.reached}. Nothing was written"
+        )
 
     def take(self, result: Result, txid: int) -> None:
         """Publish the batch, unless it is already published. An empty batch leaves no files."""
         try:
-            if self._is_published(txid, result.num_rows) or not result.num_rows:
+            if self._is_published(result, txid) or not result.num_rows:
                 return
-            if self._place.owner() != self._owner:
-                raise OutputConflictError(
-                    f"{self._sink.step}: the folder {self._place} is no longer this output's; start the topology anew"
-                )
+            self._check_ours()
             self._publish(result, txid)
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._place}") from error
 
-    def _is_published(self, txid: int, rows: int) -> bool:
-        """Return whether the batch is published. Raises OutputConflictError if it was published with other rows."""
-        published = self._place.rows(txid)
-        if published is not None and published != rows:
+    def _check_ours(self) -> None:
+        """Raise OutputConflictError or FencedError if the place is another output's now, or another driver's."""
+        if self._place.owner() != self._owner:
             raise OutputConflictError(
-                f"{self._sink.step}: batch {txid} in {self._place} has {published} rows, the log froze {rows}: one of "
-                "them is not this topology's. Restore the newest log, or give the output another path"
+                f"{self._sink.step}: the folder {self._place} is no longer this output's; start the topology anew"
             )
-        return published is not None
+        check_taken(self._place.store, self._sink.name, self._run)
+
+    def _is_published(self, result: Result, txid: int) -> bool:
+        """Return whether the batch is published. Raises OutputConflictError if it was published with other rows."""
+        published = self._place.published(txid)
+        if published is None:
+            return False
+        if published.rows != result.num_rows or not self._is_same(published, result):
+            self._check_ours()  # a copy of the log explains it better
+            count = "other rows" if published.rows == result.num_rows else f"{published.rows} rows"
+            raise OutputConflictError(
+                f"{self._sink.step}: batch {txid} in {self._place} has {count}, the log froze {result.num_rows}: one "
+                "of them is not this topology's. Restore the newest log, or give the output another path"
+            )
+        return True
+
+    def _is_same(self, published: Published, result: Result) -> bool:
+        if published.frozen and published.frozen == digest_of(result):
+            return True
+        frozen = [result] if isinstance(result, pa.Table) else read_frozen(self._files, result)
+        return same_rows(published.tables(), frozen, result.schema, self._sink.partitions)
 
     def _publish(self, result: Result, txid: int) -> None:
-        with self._place.target(self._owner, txid, self._run.epoch) as target:
+        with self._place.target(self._owner, self._run.lease, txid) as target:
+            if target is None:
+                raise self._taken(txid)
             parts = self._write_files(result, target)
-            self._place.seal(target, self._owner, txid, parts)
+            batch = NewBatch(self._run.log, txid, tuple(parts), digest_of(result))
+            self._place.seal(target, batch)
             reach("output.staged")
-            if not self._place.publish(target, self._owner, txid, parts):
-                self._is_published(txid, result.num_rows)
+            check_taken(self._place.store, self._sink.name, self._run)  # an object store cannot tell at the next step
+            try:
+                published = self._place.publish(target, batch)
+            except FileNotFoundError:
+                raise self._taken(txid) from None
+            if not published:
+                self._is_published(result, txid)
             reach("output.published")
+
+    def _taken(self, txid: int) -> Exception:
+        """Return the error for a driver that finds its staging folder gone."""
+        self._check_ours()
+        return OutputConflictError(
+            f"{self._sink.step}: what was written of batch {txid} is gone from {self._place}; start the topology anew"
+        )
 
     def _write_files(self, result: Result, target: Target) -> list[Part]:
         if isinstance(result, pa.Table):

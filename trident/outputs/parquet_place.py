@@ -8,17 +8,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+
+from trident.base.attempt import Lease
 from trident.base.errors import OutputError, TopologyError
 from trident.base.paths import local_path
-from trident.compiler.spark.parquet_files import FolderTarget, Part, Target
+from trident.compiler.spark.parquet_files import FolderTarget, Target
 from trident.files.disk import DiskFiles
 from trident.files.object_options import Storage
 from trident.files.store import FileStore
 from trident.files.urls import files_by_url, is_files_url
 from trident.outputs import parquet_folder
-from trident.outputs.parquet_folder import Owner
+from trident.outputs.parquet_folder import Batch, NewBatch, Owner
 from trident.outputs.parquet_manifests import ManifestBatches
 from trident.plan.nodes import WriteParquet
+
+
+class Published(Protocol):
+    """A published batch. `frozen`: the digest of its frozen files; "" if it was frozen as a table."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def frozen(self) -> str: ...
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of each file."""
+        ...
 
 
 class ParquetPlace(Protocol):
@@ -28,27 +45,42 @@ class ParquetPlace(Protocol):
         """Return the output that owns the place; None if no output owns it."""
         ...
 
-    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
+    @property
+    def store(self) -> FileStore:
+        """The files of the place."""
+        ...
+
+    def own(self, owner: Owner) -> None:
         """Make an output the owner of the place, or check that it is.
 
-        Raises OutputConflictError if another output owns the place, or if the place is ahead of the log.
+        Raises OutputConflictError if another output owns the place.
         """
         ...
 
-    def target(self, owner: Owner, txid: int, epoch: int) -> AbstractContextManager[Target]:
-        """Return a context with the target to which the files of a batch are written."""
+    def open(self, owner: Owner, lease: Lease) -> None:
+        """Prepare the place for the driver that took it, and keep earlier ones from publishing."""
         ...
 
-    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+    def target(self, owner: Owner, lease: Lease, txid: int) -> AbstractContextManager[Target | None]:
+        """Return a context with the target to which the files of a batch are written.
+
+        It is None if another driver took the place since `open`.
+        """
+        ...
+
+    def seal(self, target: Target, batch: NewBatch) -> None:
         """Complete a batch durably, once its files are written. `publish` makes it visible."""
         ...
 
-    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
-        """Make a batch visible, all at once. Return False if a batch of this txid was already visible."""
+    def publish(self, target: Target, batch: NewBatch) -> bool:
+        """Make a batch visible, all at once. Return False if a batch of this txid was already visible.
+
+        Raises FileNotFoundError if another driver took the place since `open`, and the place can tell.
+        """
         ...
 
-    def rows(self, txid: int) -> int | None:
-        """Return the number of rows of a published batch; None if it is not published."""
+    def published(self, txid: int) -> "Published | None":
+        """Return a published batch; None if it is not published."""
         ...
 
     def txids(self) -> list[int]:
@@ -75,29 +107,37 @@ class FolderBatches:
     def owner(self) -> Owner | None:
         return parquet_folder.owner_of(self.path) if self.path.is_dir() else None
 
-    def take(self, owner: Owner, last_frozen: int, epoch: int) -> None:
-        parquet_folder.take_folder(self.path, owner, last_frozen, epoch)
+    @property
+    def store(self) -> DiskFiles:
+        return DiskFiles(self.path)
+
+    def own(self, owner: Owner) -> None:
+        parquet_folder.own_folder(self.path, owner)
+
+    def open(self, owner: Owner, lease: Lease) -> None:
+        parquet_folder.open_staging(self.path, owner.log, lease)
+        parquet_folder.complete_names(self.path, max(self.txids(), default=0))
 
     @contextmanager
-    def target(self, owner: Owner, txid: int, epoch: int) -> Iterator[Target]:
+    def target(self, owner: Owner, lease: Lease, txid: int) -> Iterator[Target | None]:
         """Return a new folder. At the end it is deleted unless it was renamed; see `ParquetPlace.target`."""
-        staged = parquet_folder.make_staged_folder(self.path, owner.log, txid, epoch)
+        staged = parquet_folder.make_staged_folder(self.path, owner.log, lease, txid)
         try:
-            yield FolderTarget(staged)
+            yield None if staged is None else FolderTarget(staged)
         finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            if staged is not None:
+                shutil.rmtree(staged, ignore_errors=True)
 
-    def seal(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> None:
+    def seal(self, target: Target, batch: NewBatch) -> None:
         assert isinstance(target, FolderTarget)
-        parquet_folder.seal(target.folder, txid, parts)
+        parquet_folder.seal(target.folder, batch)
 
-    def publish(self, target: Target, owner: Owner, txid: int, parts: Sequence[Part]) -> bool:
+    def publish(self, target: Target, batch: NewBatch) -> bool:
         assert isinstance(target, FolderTarget)
-        return parquet_folder.publish(self.path, target.folder, txid)
+        return parquet_folder.publish(self.path, target.folder, batch)
 
-    def rows(self, txid: int) -> int | None:
-        batch = parquet_folder.batch_of(self.path, txid)
-        return None if batch is None else batch.rows
+    def published(self, txid: int) -> Batch | None:
+        return parquet_folder.batch_of(self.path, txid)
 
     def txids(self) -> list[int]:
         return parquet_folder.txids(self.path)

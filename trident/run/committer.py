@@ -57,6 +57,7 @@ from trident.run.event_time import EventTime
 from trident.run.executors import Executors, StageTables
 from trident.run.hottest_key import hottest_of
 from trident.run.operator_hooks import OperatorHooks
+from trident.run.output_memory import KEPT
 from trident.run.state_queries import StateQueries
 from trident.run.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
 from trident.run.updates import Updates
@@ -151,14 +152,15 @@ class Committer:
         # After the outputs: a driver that dies between the two hands the same rows over again. In the other order the
         # rows would be lost (tests/faults/test_kill_points_outputs.py).
         summary.time = self.clock.time()
-        self.log.committed(self.lease, self.group.name, txid, summary.time)
+        took = [sink.name for sink, result in to_sinks if isinstance(sink, KEPT) and result.num_rows]
+        self.log.committed(self.lease, self.group.name, txid, summary.time, took)
         reach("committed.after")
         self._hooks.committed(txid)
         return summary
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
         """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""
-        if self.log.lease() != self.lease:  # an output has no fence of its own
+        if self.log.lease() != self.lease:  # the output itself may not notice, or not before it has done something
             raise FencedError("the log was taken over by another driver; this one stops")
         reach("output.before")
         self.code.hand_over(sink, result, txid)

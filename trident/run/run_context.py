@@ -21,6 +21,7 @@ from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
+from trident.run.output_memory import LogMemory
 from trident.run.progress import Progress
 from trident.run.slots import Slots
 from trident.run.sources import Sources
@@ -44,6 +45,7 @@ class RunContext:
     """The threads that write to states. For a store of the user's own they wait for the store's lane."""
     progress: Progress
     trace: Trace
+    memory: LogMemory
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     """The states that no batch of this topology writes. They belong to no group."""
     make_threads: MakeThreads = Threads

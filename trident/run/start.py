@@ -31,8 +31,8 @@ from trident.files.store import FileStore
 from trident.log.protocol import LogBusyError, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
-from trident.outputs.parquet_outlet import RunIdentity
 from trident.outputs.parquet_place import check_outside
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import Hints, named_hints
 from trident.plan.nodes import WriteKafka, WriteParquet
@@ -54,6 +54,7 @@ from trident.run.committer import Committer
 from trident.run.executor_fit import check_writers
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, check_turn, files_place, flag, folder
+from trident.run.output_memory import LogMemory
 from trident.run.progress import Progress
 from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
@@ -236,7 +237,6 @@ def _start(
         undo.callback(_give_back, log, begun.lease)
         undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
-        _warn(begun, settings)
         statics = open_statics(begun.program)
         undo.callback(close_statics, statics)
         engine = engine_of(settings)
@@ -258,11 +258,12 @@ def _start(
             state_threads,
             progress,
             trace,
+            LogMemory.of(begun, log, settings.leaseSecs),
             statics,
             metrics=metrics,
             renewal=renewal,
         )
-        _log_start(context)
+        _tell(context)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
         committed = CommittedAnswers()
@@ -274,8 +275,8 @@ def _start(
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
             runs[group.name] = _group_run(group, context, sources, outlets[-1], committed)
-        # Last, when the states were brought up to the log: so the files that it names are there.
-        record_own_objects(settings, log, begun.lease, kept_at)
+        # Last, when the outputs are open and the states were brought up to the log: the files that it names are there.
+        _record(context, kept_at)
         source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
         committed.source = source
         running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
@@ -287,6 +288,12 @@ def _start(
     if waiting is not None:
         waiting.became(running)
     return running
+
+
+def _record(context: RunContext, kept_at: str) -> None:
+    """Record in the log what this start changes for outputs and files. Nothing refuses it any more."""
+    context.memory.keep()
+    record_own_objects(context.settings, context.log, context.begun.lease, kept_at)
 
 
 def _begin(
@@ -306,8 +313,9 @@ def _begin(
             logger.warning("topology %r cannot take over: %s; it stands by", settings.name, error)
 
 
-def _log_start(context: RunContext) -> None:
-    """Log that a run starts, and what it must recover."""
+def _tell(context: RunContext) -> None:
+    """Warn of what may surprise, and log that a run starts and what it must recover."""
+    _warn(context)
     begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
     known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
     where, epoch, engine = settings.log_at, begun.lease.epoch, context.engine.name
@@ -402,7 +410,8 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     """Open the group's outputs."""
     settings, begun = context.settings, context.begun
     last_frozen = begun.histories[group.name].last_frozen
-    run = RunIdentity(settings.name, context.log.uuid, begun.lease.epoch, last_frozen)
+    lease = begun.lease
+    run = RunIdentity(settings.name, context.log.uuid, lease.epoch, last_frozen, lease.token, context.memory)
     return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 
@@ -419,9 +428,11 @@ def _give_back(log: TransactionLog, lease: Lease) -> None:
         log.give_back(lease)
 
 
-def _warn(begun: Begun, settings: Settings) -> None:
+def _warn(context: RunContext) -> None:
     """Warn the caller of `start` of facts that may surprise later. Each text is shown once."""
-    warned = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
+    begun, settings = context.begun, context.settings
+    of_stores = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
+    warned = [*begun.warnings, *context.memory.warnings(begun), *of_stores]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(
             f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"

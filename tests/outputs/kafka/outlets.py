@@ -17,7 +17,7 @@ from trident.base.types import parse_schema
 from trident.outputs.kafka import outlet as kafka_outlet
 from trident.outputs.kafka.messages import Message, messages
 from trident.outputs.kafka.outlet import KafkaOutlet
-from trident.outputs.parquet_outlet import RunIdentity
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.kafka_target import KafkaTarget
 from trident.plan.nodes import SpoutSource, WriteKafka
 from trident.spouts import FixedBatchSpout

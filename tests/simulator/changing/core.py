@@ -31,6 +31,7 @@ from trident.run import attempt_runs, sources, start
 from trident.run import events as on
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
+from trident.run.output_memory import LogMemory
 from trident.run.query_answers import CommittedAnswers
 from trident.run.read_source import RunReadSource
 from trident.run.run_context import RunContext
@@ -112,12 +113,24 @@ def started(driver: "Driver") -> Started:
         unused: Any = None
         engine: Any = driver.engine
         trace: Any = driver.notes
+        memory = LogMemory.of(begun, log, world.settings.leaseSecs)
+        memory.keep()  # no output of the simulator refuses a start
         for group in begun.program.groups:
             mine: Any = OfGroup(log, driver, group.name)
             limit: Any = world.settings.messageTimeoutSecs
             calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)
             context = RunContext(
-                unused, world.settings, "", mine, begun, engine, pool, unused, trace, make_threads=driver.threads
+                unused,
+                world.settings,
+                "",
+                mine,
+                begun,
+                engine,
+                pool,
+                unused,
+                trace,
+                memory,
+                make_threads=driver.threads,
             )
             outlets = _Telling(start._outlets(group, context), driver, group.name)
             run = start._group_run(group, context, Sources(group.spouts, calls), outlets, looking)
@@ -148,7 +161,7 @@ class _Telling:
         self._outlets, self._driver, self._group = outlets, driver, group
 
     def __call__(self, sink: Any, result: Any, txid: int) -> None:
-        self._driver.handing(self._group)
+        self._driver.handing(self._group, sink.name)
         self._outlets(sink, result, txid)
 
 

@@ -41,7 +41,7 @@ class Driver:
         """When it was asked to stop."""
         self.hanging = set[str]()
         """The outputs whose function has not come back."""
-        self._handing = ""
+        self._handing: dict[str, str] = {}
         self._due: dict[Any, float] = {}
         self._looks = 1e18
         self._busy = set[Any]()
@@ -162,9 +162,9 @@ class Driver:
     def committed(self, label: Any, txid: int) -> None:
         self.world.heard(self, lambda history: history.committed(label, txid, self.shape))
 
-    def handing(self, group: str) -> None:
+    def handing(self, group: str, output: str) -> None:
         """A batch of this group is handed over now."""
-        self._handing = group
+        self._handing[output] = group
 
     def handed(self, output: str, table: Any, txid: int, attempt: int) -> None:
         if output in self.hanging:
@@ -173,9 +173,11 @@ class Driver:
             )
         if ("more" in table.column_names) != self.shape.wide:
             self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {table.column_names}, declared otherwise"))
-        label, counts = core.label_of(self, self._handing), None if self.world.taken_over(self) else attempt
+        label, counts = core.label_of(self, self._handing[output]), None if self.world.taken_over(self) else attempt
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        frozen = None if self.world.taken_over(self) else core.frozen_rows(self.world, self._handing, txid, output)
+        frozen = (
+            None if self.world.taken_over(self) else core.frozen_rows(self.world, self._handing[output], txid, output)
+        )
         if frozen is not None and Counter(frozen) != Counter(rows):
             self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {rows}, and {frozen} was frozen for it"))
         self.world.heard(self, lambda history: history.given_out(label, output, txid, counts, rows))

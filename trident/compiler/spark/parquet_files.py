@@ -1,8 +1,8 @@
 """Frozen rows as Parquet files, written by the driver or by the workers that read the frozen files.
 
-On a disk a file keeps a dot before its name until the driver has listed it, so that no reader sees files that cancelled
-or repeated tasks left. On an object store a file has its final name from the start: the name follows from the frozen
-rows, so that whoever writes them again, however late, finds the object there and leaves it.
+On a disk a file has a name that no reader looks for until its batch is published, so that nobody sees files that
+cancelled or repeated tasks left. On an object store a file has its final name from the start: the name follows from the
+frozen rows, so that whoever writes them again, however late, finds the object there and leaves it.
 """
 
 import errno
@@ -53,9 +53,9 @@ class Part:
 
     @property
     def hidden(self) -> str:
-        """The path of the file until the driver lists the file."""
+        """The path of the file until the batch is published. No pattern for Parquet files matches it."""
         folder, file = os.path.split(self.name)
-        return os.path.join(folder, f".{file}")
+        return os.path.join(folder, f".{file}.tmp")
 
 
 class Target(Protocol):
@@ -124,14 +124,14 @@ class ManifestTarget:
 
         Raises OutputConflictError if the object has other rows: then an old copy of the log is at work.
         """
-        content = _encoded(rows)
+        content = encoded(rows)
         name = f"{subfolder}/" if subfolder else ""
         name += f"part-{number:05}-{self.mark}.parquet"
         if self.files.create(name, content):
             return Part(name, rows.num_rows, len(content))
         present = self.files.read(name)  # perhaps of another version of Parquet's writer
         found = pq.ParquetFile(pa.BufferReader(pa.py_buffer(present))).read()
-        if found.num_rows != rows.num_rows or _encoded(found.cast(rows.schema)) != content:
+        if found.num_rows != rows.num_rows or encoded(found.cast(rows.schema)) != content:
             raise OutputConflictError(
                 f"{self.files.path(name)} is there with other rows than the log froze: the log is an old copy, or the "
                 f"object was changed. Restore the newest log, or give the output another path"
@@ -139,7 +139,7 @@ class ManifestTarget:
         return Part(name, rows.num_rows, memoryview(present).nbytes)
 
 
-def _encoded(rows: pa.Table) -> bytes:
+def encoded(rows: pa.Table) -> bytes:
     """Return rows as a Parquet file. Equal rows give equal bytes, as long as the version of the writer is the same."""
     sink = pa.BufferOutputStream()
     # In how many chunks the rows lie, and what was noted beside them, differs between the driver that froze them and
@@ -155,7 +155,7 @@ def write_parts(tables: Iterable[tuple[int, pa.Table]], target: Target, partitio
     """
     try:
         for number, table in tables:
-            for subfolder, rows in _split(table, partitions):
+            for subfolder, rows in split(table, partitions):
                 yield target.write(rows, number, subfolder)
     except OSError as error:
         raise os_trouble(error, f"the files of a batch could not be written to {target}") from error
@@ -172,7 +172,7 @@ def os_trouble(error: OSError, what: str) -> OutputError:
     return kind(f"{what}: {error}")
 
 
-def _split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+def split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the table's rows by subfolder."""
     if not partitions:
         if table.num_rows:

@@ -23,7 +23,7 @@ from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message, messages
 from trident.outputs.kafka.record import Record, RecordKeeper
 from trident.outputs.kafka.sender import Sender
-from trident.outputs.parquet_outlet import RunIdentity
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
 from trident_spouts.kafka.cluster import kafka_client
 from trident_spouts.kafka.options import client_options

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trident.base.errors import OutputConflictError
 from trident.outputs.kafka.cluster import OutputCluster
-from trident.outputs.parquet_outlet import RunIdentity
+from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
 
 _FORMAT = 1

@@ -1,0 +1,94 @@
+"""The drivers that write a Parquet output: a record of each at the output itself, which fences out the one before.
+
+    _trident/writers/00000000000000000003.json   the driver with the lease of epoch 3
+
+A copy of a checkpoint has the uuid of the log, but its leases have other tokens. So the record of a driver that the log
+did not start says that a copy of the log is at work. Records are created, never replaced, and the newest one counts.
+"""
+
+import contextlib
+import json
+from dataclasses import dataclass
+
+from trident.base.attempt import Lease
+from trident.base.errors import FencedError, FilesError, OutputConflictError
+from trident.files.store import FileStore
+from trident.outputs.parquet_folder import FORMAT, OWN_FOLDER, record_in
+from trident.outputs.run_identity import RunIdentity
+
+_WRITERS = f"{OWN_FOLDER}/writers"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A driver that took the output. `since`: the txid after which the output's batches lie in this place."""
+
+    lease: Lease
+    since: int
+
+
+def last_writer(place: FileStore) -> Writer | None:
+    """Return the driver that took the output last; None if only earlier versions of this library did."""
+    while (epoch := _last_epoch(place)) is not None:
+        name = _name(epoch)
+        with contextlib.suppress(FileNotFoundError):  # a later driver has deleted it: look again
+            record = record_in(place.path(name), bytes(place.read(name)))
+            try:
+                return Writer(Lease(int(record["epoch"]), str(record["token"])), int(record["since"]))
+            except (KeyError, ValueError, TypeError):
+                raise OutputConflictError(
+                    f"{place.path(name)} is not what was written there: {record!r:.100}"
+                ) from None
+    return None
+
+
+def check_no_copy(where: str, output: str, last: Writer | None, run: RunIdentity) -> None:
+    """Raise OutputConflictError if a driver took the output that the run's log did not start."""
+    if last is not None and (last.lease.epoch > run.epoch or not run.memory.issued(last.lease)):
+        raise OutputConflictError(
+            f"{where} of output {output!r} was taken by a driver of epoch {last.lease.epoch} that this log did not "
+            f"start (this driver's epoch is {run.epoch}): the log is an old copy, or a copy of it was started "
+            f"elsewhere. Start with the newest log and stop the copy; or give the output another path. Nothing was "
+            f"written"
+        )
+
+
+def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> None:
+    """Record that this driver takes the output. From now on an earlier driver is refused by `check_taken`."""
+    record = {"format": FORMAT, "epoch": run.epoch, "token": run.token, "since": since}
+    if not place.create(_name(run.epoch), json.dumps(record).encode()):
+        check_no_copy(place.address, output, last_writer(place), run)
+        raise FencedError(
+            f"{place.address}: another driver of epoch {run.epoch} took output {output!r}; this one stops"
+        )
+    earlier = [_name(epoch) for epoch in _epochs(place) if epoch < run.epoch]
+    with contextlib.suppress(FilesError, OSError):  # they are of no use, and harmless
+        place.delete(earlier)
+
+
+def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
+    """Raise FencedError if another driver took the output since; OutputConflictError if no record is there."""
+    epoch = _last_epoch(place)
+    if epoch is None or epoch < run.epoch:
+        raise OutputConflictError(
+            f"{place.address} is no longer output {output!r}'s: it does not say that this driver took it, so it was "
+            f"removed or restored from an older copy; start the topology anew"
+        )
+    if epoch > run.epoch:
+        raise FencedError(
+            f"another driver (epoch {epoch}, ours is {run.epoch}) took output {output!r} at {place.address}: this one "
+            f"stops. If no other driver of this log did, a copy of the checkpoint was started elsewhere"
+        )
+
+
+def _last_epoch(place: FileStore) -> int | None:
+    return max(_epochs(place), default=None)
+
+
+def _epochs(place: FileStore) -> list[int]:
+    names = [file.name.rpartition("/")[2].removesuffix(".json") for file in place.files(_WRITERS)]
+    return [int(name) for name in names if name.isdigit()]
+
+
+def _name(epoch: int) -> str:
+    return f"{_WRITERS}/{epoch:020}.json"

@@ -1,0 +1,64 @@
+"""The run that an output works for, and what the log of the run knows of its outputs."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from trident.base.attempt import Lease
+from trident.log.protocol import OutputProgress
+
+
+class OutputMemory(Protocol):
+    """What the run's log knows of its outputs."""
+
+    def issued(self, lease: Lease) -> bool:
+        """Return whether the log issued a lease. A copy of the log that was started elsewhere draws other tokens."""
+        ...
+
+    def progress(self, output: str) -> OutputProgress:
+        """Return how far the batches came to an output before this run."""
+        ...
+
+    def attempt(self, output: str, txid: int, least: int) -> int:
+        """Record an attempt to hand a batch over, and return its number; see `TransactionLog.handing_over`.
+
+        Raises FencedError if another driver took the log. The output must be called at once.
+        """
+        ...
+
+
+class ProcessMemory:
+    """The memory of outputs without a log of their own, such as those of a best-effort branch: it ends with the run."""
+
+    def __init__(self) -> None:
+        self._tried: dict[str, tuple[int, int]] = {}
+
+    def issued(self, lease: Lease) -> bool:
+        return True
+
+    def progress(self, output: str) -> OutputProgress:
+        return OutputProgress()
+
+    def attempt(self, output: str, txid: int, least: int) -> int:
+        tried, last = self._tried.get(output, (0, 0))
+        attempt = max(least, last + 1) if tried == txid else least
+        self._tried[output] = txid, attempt
+        return attempt
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """The run that writes.
+
+    Its topology, the uuid of its log, its lease (epoch and token), and the last txid frozen before the run.
+    """
+
+    topology: str
+    log: str
+    epoch: int
+    last_frozen: int
+    token: str = ""
+    memory: OutputMemory = field(default_factory=ProcessMemory)
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(self.epoch, self.token)

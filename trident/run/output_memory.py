@@ -1,0 +1,104 @@
+"""What a run's log knows of its outputs: how far they came, and which attempts were made to hand a batch over."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trident.base.attempt import Lease
+from trident.compiler.program import Group
+from trident.log.group_records import History
+from trident.log.protocol import OutputProgress, TransactionLog
+from trident.plan.nodes import ForeachBatch, Sink, WriteKafka, WriteParquet
+from trident.recovery.acquisition import Begun
+from trident.recovery.program_compatibility import Names
+
+KEPT = (ForeachBatch, WriteKafka, WriteParquet)
+"""The outputs whose progress the log keeps. Others end with the process, or may leave out batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMemory:
+    """The memory of outputs in the log; see `OutputMemory`.
+
+    `before`: their progress as the log has it. `known`: as this run is to record it.
+    """
+
+    log: TransactionLog
+    lease: Lease
+    leaseSecs: float
+    before: Mapping[str, OutputProgress]
+    known: Mapping[str, OutputProgress]
+
+    @classmethod
+    def of(cls, begun: Begun, log: TransactionLog, leaseSecs: float) -> "LogMemory":
+        before = log.outputs()
+        return cls(log, begun.lease, leaseSecs, before, _progress(begun, log, before))
+
+    def keep(self) -> None:
+        """Record the progress in the log. An output that refuses this program must find it as it was."""
+        if self.known != self.before:
+            self.log.keep_outputs(self.lease, self.known)
+
+    def issued(self, lease: Lease) -> bool:
+        return self.log.issued(lease)
+
+    def progress(self, output: str) -> OutputProgress:
+        return self.known.get(output, OutputProgress())
+
+    def attempt(self, output: str, txid: int, least: int) -> int:
+        """Record an attempt; see `OutputMemory.attempt`.
+
+        The write renews the lease. If this process slept so long meanwhile that a standby may have taken the log, it
+        asks again.
+        """
+        while True:
+            began = time.monotonic()
+            attempt = self.log.handing_over(self.lease, output, txid, least)
+            if time.monotonic() - began < self.leaseSecs / 2:
+                return attempt
+
+    def warnings(self, begun: Begun) -> list[str]:
+        """Return a warning for each output that comes back after batches that passed without it.
+
+        A Parquet output decides by itself: it refuses, or begins in an empty place.
+        """
+        sinks = [sink for group in begun.program.groups for _, sink in _kept(group)]
+        others = [sink.name for sink in sinks if not isinstance(sink, WriteParquet) and sink.name in self.before]
+        return [
+            f"output {name!r} is back in the program and did not get the batches {until + 1} to {missed}, which passed "
+            f"without it: its readers find a gap there"
+            for name in others
+            if (until := self.before[name].until) is not None and (missed := self.known[name].missed) > until
+        ]
+
+
+def _progress(begun: Begun, log: TransactionLog, before: Mapping[str, OutputProgress]) -> dict[str, OutputProgress]:
+    """Return how far each output of the log and of the program came, as this run is to record it."""
+    groups, progress = log.members().outputs, dict[str, OutputProgress]()
+    for name, last in before.items():
+        group = groups.get(name, "")
+        history = begun.histories.get(group)
+        committed = log.last_committed(group) if history is None else history.committed
+        progress[name] = replace(last, until=committed) if last.until is None else last
+    for running in begun.program.groups:
+        for output, sink in _kept(running):
+            last = before.get(sink.name, OutputProgress())
+            missed = _missed(output, last.until, begun.histories[running.name], begun.waiting[running.name])
+            progress[sink.name] = OutputProgress(last.last, None, max(last.missed, missed))
+    return progress
+
+
+def _missed(output: str, until: int | None, history: History, waiting: Mapping[int, Names]) -> int:
+    """Return the last batch that passes without an output; 0 if there is none. `until`: the last one before it left.
+
+    A waiting batch passes without it if the program that froze it did not have the output.
+    """
+    if until is None:
+        return 0
+    without = [txid for txid, names in waiting.items() if output not in names.values()]
+    return max([history.committed if history.committed > until else 0, *without])
+
+
+def _kept(group: Group) -> list[tuple[str, Sink]]:
+    """Return the outputs of a group whose progress the log keeps, each with the name of its frozen result."""
+    return [(output.name, output.step) for output in group.sinks if isinstance(output.step, KEPT)]
