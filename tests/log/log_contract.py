@@ -16,7 +16,16 @@ from trident.base.errors import FencedError, LogError
 from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import FrozenOutput, freeze, thaw
 from trident.log.group_records import AttemptRecord, History
-from trident.log.protocol import NO_LEASE, BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
+from trident.log.protocol import (
+    NO_LEASE,
+    BatchRecord,
+    Birth,
+    LogReading,
+    Members,
+    OutputProgress,
+    StreamRecord,
+    TransactionLog,
+)
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
 
@@ -416,3 +425,34 @@ class LogContract:
         with pytest.raises(FencedError):
             log.keep_files_at(former, "s3://others/t")
         assert log.files_address() == place.look().files_address() == place.open().files_address() == "s3://books/t"
+
+    def test_how_far_outputs_came_is_kept_and_replaced_as_a_whole(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.outputs() == {}
+        log.keep_outputs(lease, {"o": OutputProgress(), "gone": OutputProgress(1, 2, 0)})
+        for txid in (1, 2, 3):
+            frozen(log, lease, txid)
+            log.committed(lease, "g", txid, took=["o", "unknown"] if txid < 3 else ())
+        assert log.outputs() == {"o": OutputProgress(2), "gone": OutputProgress(1, 2, 0)}
+        log.keep_outputs(lease, {"o": OutputProgress(2, None, 3)})
+        log.close()
+        again = place.open()
+        assert again.outputs() == {"o": OutputProgress(2, None, 3)} and again.outputs()["o"].reached == 3
+        later = again.take()
+        with pytest.raises(FencedError):
+            again.keep_outputs(lease, {})
+        again.keep_outputs(later, {})
+        assert again.outputs() == {}
+
+    def test_no_number_of_an_attempt_is_given_out_twice_whichever_driver_asks(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert [log.handing_over(lease, "o", 1, 0) for _ in range(3)] == [0, 1, 2]
+        assert log.handing_over(lease, "other", 1, 0) == 0 and log.handing_over(lease, "o", 2, 0) == 0
+        later = place.open()
+        successor = later.take()
+        with pytest.raises(FencedError):
+            log.handing_over(lease, "o", 2, 0)
+        assert later.handing_over(successor, "o", 2, 1) == 1, "the first driver may be about to make its call"
+        assert [later.handing_over(successor, "o", 3, least) for least in (1, 1, 0)] == [1, 2, 3]

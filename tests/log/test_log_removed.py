@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from trident import TridentTopology
-from trident.base.errors import LogError
+from trident.base.errors import LogError, LogMismatchError
 from trident.run import registry
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
@@ -61,3 +61,23 @@ def test_a_driver_that_is_idle_notices_it_too(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "checkpoint")
     with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
         running.awaitTermination(timeout=30)
+
+
+@pytest.mark.parametrize("how", ["emptied", "without its last writes"])
+def test_a_start_over_an_empty_log_touches_nothing(how: str, tmp_path: Path) -> None:
+    handed: Any = []
+    running, fed = started("first", tmp_path / "checkpoint", handed)
+    fed.feed(["a"])
+    running.processAllAvailable(timeout=30)
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "checkpoint", copy)
+    running.stop()
+    log = copy / "t" / "log.sqlite"
+    if how == "emptied":
+        log.write_bytes(b"")
+    for end in ("-wal", "-shm"):  # as a copy of *.sqlite alone lacks them
+        log.with_name(f"log.sqlite{end}").unlink()
+    before = {path.name: path.read_bytes() for path in (copy / "t").iterdir() if path.is_file()}
+    with pytest.raises(LogMismatchError, match="log.sqlite in it is empty: it was emptied, or log.sqlite-wal, which"):
+        started("second", copy, handed)
+    assert {path.name: path.read_bytes() for path in (copy / "t").iterdir() if path.is_file()} == before

@@ -10,7 +10,7 @@ from trident.base.attempt import Holder
 from trident.base.errors import LogCorruptError, LogError
 from trident.log import sqlite_log
 from trident.log.frozen_results import thaw
-from trident.log.protocol import Birth, Members, StreamRecord
+from trident.log.protocol import Birth, Members, OutputProgress, StreamRecord
 from trident.log.sqlite_log import SqliteLog
 
 
@@ -154,6 +154,17 @@ def test_a_log_that_is_removed_or_replaced_under_its_driver_takes_nothing_more(t
         assert log.history("g").frozen == (1, 2)
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_log_whose_second_file_is_removed_under_its_driver_takes_nothing_more(tmp_path: Path, end: str) -> None:
+    log = opened(tmp_path)
+    lease = log.take()
+    frozen(log, lease, 1)
+    (tmp_path / f"log.sqlite{end}").unlink()
+    for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.renewals):
+        with pytest.raises(LogError, match=rf"removed or replaced while this driver runs \(log.sqlite{end}\)"):
+            use()
+
+
 def test_a_log_from_before_former_names_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
     path = tmp_path / "log.sqlite"
     log = SqliteLog(path, "t")
@@ -188,6 +199,22 @@ def test_a_log_from_before_times_of_commits_were_recorded_is_read_and_written_on
     frozen(log, lease, 2)
     log.committed(lease, "g", 2, 7.0)
     assert log.commit_time("g", 2) == 7.0
+    log.close()
+
+
+def test_a_log_from_before_outputs_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite"
+    SqliteLog(path, "topology").close()
+    db = sqlite3.connect(path)
+    for table in ("served", "handed"):
+        db.execute(f"DROP TABLE {table}")
+    db.commit()
+    db.close()
+    log = SqliteLog(path, "topology")
+    lease = log.take()
+    assert log.outputs() == {} and log.handing_over(lease, "o", 1, 1) == 1
+    log.keep_outputs(lease, {"o": OutputProgress(4)})
+    assert log.outputs() == {"o": OutputProgress(4)}
     log.close()
 
 

@@ -99,7 +99,7 @@ class SqliteLog(LogBase):
             self._sync_full = True  # the PRAGMA in force: it belongs to the connection, and `_write` sets it on change
             self._create(topology)
             undo.pop_all()
-        self._file = _file_identity(path)
+        self._files = _identities(path)
         self._own_lease: Lease | None = None
         self._wrote = False
         """True if something was written since the last `renew`."""
@@ -452,11 +452,18 @@ class SqliteLog(LogBase):
             raise
 
     def _check_file(self) -> None:
-        """Raise LogError if the file was removed or replaced: POSIX would let this driver write to the old one."""
-        if _file_identity(self._path) != self._file:
+        """Raise LogError if a file was removed or replaced: POSIX would let this driver write to the old one.
+
+        The last writes are in the WAL file, and the locks against other processes in the one of shared memory. SQLite
+        removes both when the last connection closes, and this one is open.
+        """
+        if (now := _identities(self._path)) != self._files:
+            pairs = zip(_files_of(self._path), now, self._files, strict=True)
+            gone = [path.name for path, one, other in pairs if one != other]
             raise LogError(
-                f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "
-                f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
+                f"{self._where} was removed or replaced while this driver runs ({', '.join(gone)}): what it writes "
+                f"would be lost. It stops; put the checkpoint back, or give up log and states with "
+                f"topology.reset(name, ...)"
             )
 
     def _check_lease(self, lease: Lease) -> None:
@@ -526,6 +533,24 @@ def _opened_to_read(path: Path, how: str) -> sqlite3.Connection:
 
 def _wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def _files_of(path: Path) -> tuple[Path, Path, Path]:
+    return path, _wal_of(path), path.with_name(f"{path.name}-shm")
+
+
+def _identities(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(map(_file_identity, _files_of(path)))
+
+
+def holds_no_log(path: Path) -> bool:
+    """Return whether the file is there and has no table: it was emptied, or lost the WAL file that had them."""
+    if not path.exists():
+        return False
+    try:
+        return _read_only(path, "SELECT count(*) FROM sqlite_master", ()) == [(0,)]
+    except sqlite3.DatabaseError:  # whatever opens it says what is wrong
+        return False
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from trident.compiler.spark.frozen_files import ANSWER, FROZEN, PROBE
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
+from trident.log.sqlite_log import holds_no_log
 from trident.recovery.settings import STATES, Settings
 
 OWNER = "log.uuid"
@@ -25,12 +26,23 @@ OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", PROBE, ANSWER)
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Raise LogMismatchError if the folder belongs to a log whose file is missing: no new log may begin there."""
-    owner = _owner(settings)
-    if owner is not None and not (settings.folder / file).exists():
+    """Raise LogMismatchError if the folder belongs to a log whose file is missing or empty: no new one may begin there.
+
+    Nothing is written.
+    """
+    owner, path = _owner(settings), settings.folder / file
+    if owner is None:
+        return
+    if not path.exists():
         raise LogMismatchError(
             f"{settings.folder} was written under a log (uuid {owner}) that is not in it: it was removed, or it is in "
             f"Redis. Start with the log=RedisLog(...) that belongs to it, or restore {file}; or {settings.way_out}"
+        )
+    if holds_no_log(path):
+        raise LogMismatchError(
+            f"{settings.folder} was written under a log (uuid {owner}), and {file} in it is empty: it was emptied, or "
+            f"{file}-wal, which held its last writes, was removed or not copied with it. Restore both from a copy that "
+            f"was taken of both; or {settings.way_out}. Nothing was touched"
         )
 
 

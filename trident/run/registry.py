@@ -11,6 +11,8 @@ from trident.user_calls.threads import await_left_behind
 
 _lock = threading.Lock()
 _running: "dict[str, Running | None]" = {}
+_reserved_by: dict[str, object] = {}
+"""The start that reserved each name. A name is reserved while `_running` has None for it."""
 _PATIENCE = 20.0
 """Seconds that an ending interpreter waits for all its topologies together to stop."""
 _LAST_PATIENCE = 5.0
@@ -60,8 +62,11 @@ def stop_all_soon() -> bool:
     return busy
 
 
-def reserve(name: str, replace: bool) -> None:
+def reserve(name: str, replace: bool, start: object) -> None:
     """Reserve a name for a start. With `replace`, first stop the running topology that has the name.
+
+    `start` is any object that stands for the start. An interrupt may come at any line, also after the name is reserved;
+    so the caller calls `unreserve` with the same object whenever its start fails.
 
     Raises TopologyActiveError if another topology of this process has the name.
     """
@@ -69,6 +74,7 @@ def reserve(name: str, replace: bool) -> None:
         holder = _running.get(name)
         taken = name in _running
         if not taken:
+            _reserved_by[name] = start  # first, so that `unreserve` finds it
             _running[name] = None
             return
     if not replace or holder is None:
@@ -77,7 +83,14 @@ def reserve(name: str, replace: bool) -> None:
             f"ones), start this one under another name=, or take its place with replace=True"
         )
     holder.stop()
-    reserve(name, False)
+    reserve(name, False, start)
+
+
+def unreserve(name: str, start: object) -> None:
+    """Free a name if this start has reserved it, and no run or standby has entered it since."""
+    with _lock:
+        if _reserved_by.get(name) is start and _running.get(name, start) is None:
+            del _running[name]
 
 
 def enter(name: str, running: "Running") -> None:
@@ -86,8 +99,8 @@ def enter(name: str, running: "Running") -> None:
         _running[name] = running
 
 
-def release(name: str, running: "Running | None") -> None:
-    """Free a name if `running` holds it. None stands for a start that has only reserved the name."""
+def release(name: str, running: "Running") -> None:
+    """Free a name if `running` holds it."""
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]

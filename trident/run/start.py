@@ -80,6 +80,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOG_FILE = "log.sqlite"
+_NOWHERE = Path("/")
+"""The folder in the settings of a run without a checkpointLocation, until a temporary folder is made."""
 FORMER_SCRATCH = "scratch"
 """The folder of scratch files that version 0.1.0 left."""
 
@@ -169,10 +171,9 @@ def start_on(
     check_read(topology.nodes, maxAttempts)
     check_turn(standby, takeover, checkpointLocation is not None or log is not None)
     lasting = checkpointLocation is not None
-    base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
     settings = Settings(
         name=name,
-        folder=base / name,
+        folder=_NOWHERE if checkpointLocation is None else folder(checkpointLocation) / name,
         lasting=lasting,
         objects=None if placed is None else placed.below(name),
         availableNow=flag("availableNow", availableNow),
@@ -192,20 +193,25 @@ def start_on(
         clock=clock or SystemClock(),
         log=log,
     )
-    registry.reserve(name, flag("replace", replace))
     waiting = Standby(settings) if standby else None
-    if waiting is not None:
-        registry.enter(name, waiting)
-    sigterm.watch()  # already here: from now on the start may hold the log
+    mine, replacing = object(), flag("replace", replace)
+    # Everything that must be given back is taken within the `try`: an interrupt may come at any line.
     try:
+        registry.reserve(name, replacing, mine)
+        if not lasting:
+            settings = replace_field(settings, folder=Path(tempfile.mkdtemp(prefix="trident-")) / name)
+        if waiting is not None:
+            registry.enter(name, waiting)
+        sigterm.watch()  # already here: from now on the start may hold the log
         return _start(topology, program, settings, engine_of, waiting)
     except BaseException:
-        registry.release(name, waiting)
+        registry.unreserve(name, mine)
         if waiting is not None:
+            registry.release(name, waiting)
             waiting.failed()
         sigterm.unwatch()
-        if not lasting:
-            shutil.rmtree(base, ignore_errors=True)
+        if settings.folder != _NOWHERE and not lasting:
+            shutil.rmtree(settings.folder.parent, ignore_errors=True)
         raise
 
 
@@ -232,11 +238,11 @@ def _start(
         renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
         undo.callback(renewal.stop)
         begun = _begin(program, log, settings, renewal, waiting)
-        for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
-            shutil.rmtree(left, ignore_errors=True)
         undo.callback(_give_back, log, begun.lease)
         undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
+        for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
+            shutil.rmtree(left, ignore_errors=True)
         statics = open_statics(begun.program)
         undo.callback(close_statics, statics)
         engine = engine_of(settings)
@@ -282,8 +288,9 @@ def _start(
         running = RunningTopology(context, runs, source, functools.partial(_close, context, outlets))
         if waiting is not None:
             waiting.check()
+        undo.callback(registry.release, settings.name, running)
+        registry.enter(settings.name, running)
         undo.pop_all()
-    registry.enter(settings.name, running)
     running.launch()
     if waiting is not None:
         waiting.became(running)

@@ -1,6 +1,10 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident.testing.clock import ManualClock as ManualClock
+from trident.testing.contracts.outputs import FunctionPlace as FunctionPlace
+from trident.testing.contracts.outputs import OutputContract as OutputContract
+from trident.testing.contracts.outputs import OutputLog as OutputLog
+from trident.testing.contracts.outputs import OutputPlace as OutputPlace
 from trident.testing.contracts.queues import MessageQueue as MessageQueue
 from trident.testing.contracts.queues import QueueContract as QueueContract
 from trident.testing.contracts.sources import ChangingSource as ChangingSource

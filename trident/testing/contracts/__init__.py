@@ -1,4 +1,4 @@
-"""The contracts of stores and of spouts, as pytest classes to inherit. The classes need pytest and hypothesis."""
+"""The contracts of stores, spouts and outputs, as pytest classes to inherit. They need pytest and hypothesis."""
 
 from trident.base.errors import MissingPackageError
 
@@ -13,4 +13,5 @@ except ImportError as error:
 
 # pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
 # they compared.
-pytest.register_assert_rewrite(*(f"{__name__}.{contract}" for contract in ("queues", "sources", "spouts", "stores")))
+_CONTRACTS = ("outputs", "queues", "sources", "spouts", "stores")
+pytest.register_assert_rewrite(*(f"{__name__}.{contract}" for contract in _CONTRACTS))
