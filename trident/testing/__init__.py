@@ -7,7 +7,8 @@
 - `ManualClock`: a clock that stands still until the test moves it;
 - `crash_at`, `kill_at`, `CRASH_POINTS`: drivers that die at a chosen point of the commit protocol;
 - `StoreContract`, `ExpiryContract`, `SpoutContract`, `SourceContract` (with `ChangingSource`), `QueueContract` (with
-  `MessageQueue`), `OutputContract` (with `OutputPlace`): what every store, spout and output must do, as tests to inherit.
+  `MessageQueue`), `OutputContract` (with `OutputPlace`): what every store, spout and output must do, as tests to
+  inherit.
 
 A name is imported when it is first used, because some need more packages: the contracts pytest and hypothesis (the
 extra ``testing``), `engines` pytest. The other names need neither.

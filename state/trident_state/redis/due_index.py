@@ -43,8 +43,19 @@ class DueIndex:
     ) -> Sequence[int]:
         """Return how many keys of each of the groups are due at or before `until`. Raises the errors of `read`."""
         upto = score(until)
-        reads = [(group, command(b"ZCOUNT", layout.due(group), b"-inf", upto)) for group in groups]
-        return self._asked(layout, reads, asOf, lease)
+        reads = [
+            (group, read)
+            for group in groups
+            for read in (command(b"ZCOUNT", layout.due(group), b"-inf", upto), command(b"ZCARD", layout.due(group)))
+        ]
+        metas, replies = self._asked(layout, reads, asOf, lease)
+        for group, entries in zip(groups, replies[1::2], strict=True):
+            if metas[group].dues not in (None, str(entries)):
+                raise StateRecoveringError(
+                    f"{self._where}: {entries} of {metas[group].dues} entries are left of a group's index of due "
+                    f"times: somebody removed the others. The next start builds the index anew"
+                )
+        return replies[::2]
 
     def read(
         self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
@@ -62,13 +73,13 @@ class DueIndex:
                 for group, count in counts.items()
                 if count > start
             ]
-            for members in self._asked(layout, reads, asOf, lease):
+            for members in self._asked(layout, reads, asOf, lease)[1]:
                 yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
 
     def _asked(
         self, layout: Layout, reads: Sequence[tuple[int, bytes]], asOf: int, lease: Lease | None
-    ) -> Sequence[Any]:
-        """Return the replies to reads of groups."""
+    ) -> tuple[Sequence[Meta], Sequence[Any]]:
+        """Return the meta hashes of all groups, and the replies to reads of groups."""
         buckets = [(layout.buckets_of(group)[0], read) for group, read in reads]
         metas, replies = self._reader.snapshot(layout, buckets)
         self._reader.check(layout, metas, asOf, lease)
@@ -80,15 +91,17 @@ class DueIndex:
                 )
             if not meta.indexed:
                 raise StateRecoveringError(f"{self._where}: the server has lost a part of the index of due times")
-        return replies
+        return metas, replies
 
-    def is_complete(self, layout: Layout, metas: Sequence[Meta]) -> bool:
-        """Return whether the index fits the records. It does not if an earlier version of this library wrote them."""
-        exists = [
-            (layout.buckets_of(group)[0], command(b"EXISTS", layout.due(group))) for group in range(layout.groups)
-        ]
-        _, found = self._reader.snapshot(layout, exists)
-        return all(meta.indexed and (meta.keys == "0" or there) for meta, there in zip(metas, found, strict=True))
+    def is_complete(self, layout: Layout) -> bool:
+        """Return whether the index fits the records.
+
+        It does not if an earlier version of this library wrote them, or if somebody removed entries of it, as an expiry
+        or a clean-up would. The number of entries stands in the meta hash, and the same script changes both.
+        """
+        counts = [(layout.buckets_of(group)[0], command(b"ZCARD", layout.due(group))) for group in range(layout.groups)]
+        metas, found = self._reader.snapshot(layout, counts)
+        return all(meta.indexed and meta.dues == str(entries) for meta, entries in zip(metas, found, strict=True))
 
     def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
         """Build the index from the records, as they are now. Nobody else writes the state meanwhile."""

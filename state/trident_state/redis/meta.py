@@ -37,6 +37,8 @@ class Meta(msgspec.Struct, frozen=True):
     moved: str | None
     expiry: str | None
     due: str | None
+    dues: str | None
+    """The number of entries of the index of due times; None if a version that did not count them wrote it."""
 
     @property
     def absent(self) -> bool:

@@ -1,6 +1,7 @@
 """The Lua scripts that run inside the server. Their text is constant: they get data only as KEYS and ARGV."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,8 +19,15 @@ class Script:
 
     @classmethod
     def of(cls, name: str, *parts: Traversable) -> "Script":
-        """Return the script whose text is the content of the given files, one after the other."""
-        source = b"\n".join(part.read_bytes() for part in parts)
+        """Return the script whose text is the content of the given files, one after the other.
+
+        It begins with a question for the rights that it needs. Commands of sorted sets are left out: only states with
+        an index of due times need them (due.lua asks).
+        """
+        text = b"\n".join(part.read_bytes() for part in parts)
+        names = {name for name in re.findall(rb"redis\.call\('([A-Z]+)'", text) if not name.startswith(b"Z")}
+        asked = b"ask({%s})\n" % b", ".join(b"'%s'" % name for name in sorted(names))
+        source = b"\n".join([(_LUA / "rights.lua").read_bytes(), asked, text])
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 

@@ -106,14 +106,18 @@ class RedisStore:
         keys = [[layout.packed_metas[group]] for group in missing]
         if self._due is not None:
             keys = [[layout.packed_metas[group], layout.packed_dues[group]] for group in missing]
-            fields += [b"due", b"%d" % birth]
+            fields += [b"due", b"%d" % birth, b"dues", b"0"]
         self._call_groups(CREATE, lease, birth, fields, keys)
         self._lease, self._stored_layout = lease, layout
 
     def acquire(self, lease: Lease) -> None:
         layout, metas = self._with_layout(self._reader.current_with_all_keys)
         self._call_groups(ACQUIRE, lease, 0, [self._identity.log.encode()], [[name] for name in layout.packed_metas])
-        if self._due is not None and not self._due.is_complete(layout, metas):
+        if self._due is not None and not self._due.is_complete(layout):
+            text = (
+                "%s: its index of due times is not complete (an earlier version wrote it, or entries are gone); it is"
+            )
+            _log.warning(text + " built anew from the stored values", self._where)
             with self._writing:
                 self._due.build(self._link, layout, metas, lease)
         self._lease, self._expiries = lease, self._expiries_of(metas)

@@ -12,9 +12,10 @@ from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, SHAPE, con
 from tests.state.redis.test_due_index import as_it_is
 from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer
-from trident.base.errors import StateError, StateUnavailableError
+from trident.base.errors import LogError, StateError, StateUnavailableError
 from trident.base.redis_address import Address, read_url, redacted
 from trident.log import RedisLog
+from trident.log.protocol import BatchRecord, Members, StreamRecord
 from trident_state.redis.server import check_server
 from trident_state.state_shape import replacing
 
@@ -24,6 +25,7 @@ WRITER = "~trident:* -@all +@connection +@read +@hash +@sortedset +@keyspace +@s
 WRITER += " +info +cluster|slots"
 LOG = "+config|get"
 READER = "%R~trident:* -@all +@connection -@dangerous +hmget +hscan +type +multi +exec +info +cluster|slots"
+DUE = replace(SHAPE, combine=replacing(), due=as_it_is)
 
 
 # --- rights --------------------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ def test_the_writers_rules_are_enough_for_all_that_a_driver_does(
 
 
 def test_the_writers_rules_are_enough_for_due_times(redis_server: RedisServer) -> None:
-    with started(user(redis_server, "writer", WRITER), replace(SHAPE, combine=replacing(), due=as_it_is)) as store:
+    with started(user(redis_server, "writer", WRITER), DUE) as store:
         store.apply(LEASE, update(1, {1: 5, 2: 7}))
         redis_server.client.delete(*redis_server.client.keys("*:due"))
         store.acquire(SECOND)
@@ -75,13 +77,63 @@ def test_a_put_that_may_note_no_due_times_writes_nothing(redis_server: RedisServ
     """The rules of a former version lack sorted sets. Once they are given, the same batch is put as a whole."""
     grant(redis_server, "writer", WRITER.replace(" +@sortedset", ""))
     url = redis_server.url.replace("redis://", "redis://writer:secret@")
-    with started(url, replace(SHAPE, combine=replacing(), due=as_it_is)) as store:
+    with started(url, DUE) as store:
         with pytest.raises(StateError, match="refuses us"):
             store.apply(LEASE, update(1, {1: 5, 2: 7}))
         grant(redis_server, "writer", WRITER)
         store.apply(LEASE, update(1, {1: 5, 2: 7}))
         store.acquire(SECOND)
         assert contents(store, 1) == {"w1": 5, "w2": 7}
+
+
+KINDS = {"server": SHAPE, "python": PYTHON, "due": DUE}
+
+
+@pytest.mark.parametrize("command", ["hset", "hdel", "hincrby", "hlen", "hmget", "zadd", "zrem"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_right_that_is_taken_away_while_a_driver_runs_leaves_nothing_half_written(
+    redis_server: RedisServer, kind: str, command: str
+) -> None:
+    """A script that the server stops keeps what it wrote; so none begins that could be stopped."""
+    grant(redis_server, "writer", WRITER)
+    url = redis_server.url.replace("redis://", "redis://writer:secret@")
+    shape, batch = KINDS[kind], dict.fromkeys(range(200), 1)
+    with started(url, shape, buckets=2) as store:
+        store.apply(LEASE, update(1, dict.fromkeys(range(60), 1)))
+        keys = redis_server.client.keys("*:b:*")
+        before = {key: redis_server.client.hgetall(key) for key in keys}
+        redis_server.client.execute_command("ACL", "SETUSER", "writer", f"-{command}")  # type: ignore[no-untyped-call]
+        try:
+            store.apply(LEASE, update(2, batch))
+        except StateError as error:
+            assert "refuses us" in str(error) and command in str(error).lower()
+            assert {key: redis_server.client.hgetall(key) for key in keys} == before
+        else:
+            assert kind != "due" and command.startswith("z"), "only these are not needed"
+        grant(redis_server, "writer", WRITER)
+        store.apply(LEASE, update(2, batch))
+        assert store.report().reached == 2 and store.count() == 200
+        store.acquire(SECOND)
+        assert len(contents(store, 2)) == 200
+
+
+@pytest.mark.parametrize("command", ["hset", "hdel", "unlink", "exists"])
+def test_a_right_that_is_taken_away_leaves_no_half_write_in_the_log(redis_server: RedisServer, command: str) -> None:
+    grant(redis_server, "writer", f"{WRITER} {LOG}")
+    log = RedisLog(redis_server.url.replace("redis://", "redis://writer:secret@"), requireDurable=False).open("wc")
+    lease = log.take()
+    log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 0}))
+    keys = sorted(redis_server.client.keys("*"))
+    before = [redis_server.client.hgetall(key) for key in keys]
+    redis_server.client.execute_command("ACL", "SETUSER", "writer", f"-{command}")  # type: ignore[no-untyped-call]
+    with pytest.raises(LogError, match=f"permissions to run the '{command}' command"):
+        log.freeze(lease, "g", 1, BatchRecord({"s": 1}, 0.5), {"s": 1}, {})
+    assert sorted(redis_server.client.keys("*")) == keys
+    assert [redis_server.client.hgetall(key) for key in keys] == before
+    grant(redis_server, "writer", f"{WRITER} {LOG}")
+    log.freeze(lease, "g", 1, BatchRecord({"s": 1}, 0.5), {"s": 1}, {})
+    assert log.history("g").frozen == (1,)
+    log.close()
 
 
 def test_the_writers_rules_and_one_more_are_enough_for_the_log(redis_server: RedisServer) -> None:

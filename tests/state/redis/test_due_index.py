@@ -175,6 +175,28 @@ def test_an_index_that_somebody_deleted_is_built_again(shared_redis: RedisServer
         assert due(store, 1, 8) == ["w1"]
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_an_index_some_of_whose_entries_were_removed_is_told_and_built_again(
+    shared_redis: RedisServer, later: bool
+) -> None:
+    with started(shared_redis.url, SHAPE) as store:
+        store.apply(LEASE, puts(1, {1: 5, 2: 9}))
+        store.apply(LEASE, puts(2, {1: 6, 2: None, 3: 7}))
+        assert due(store, 2, 9) == ["w1", "w3"]
+        (index,) = shared_redis.client.keys("*:due")
+        shared_redis.client.zremrangebyrank(index, 0, 0)
+        with pytest.raises(StateRecoveringError, match="1 of 2 entries are left of a group's index of due times"):
+            store.due(2, 9)
+        if later:  # a put of another key makes the index anew, if it was removed as a whole
+            shared_redis.client.delete(index)
+            store.apply(LEASE, puts(3, {4: 8}))
+    held = {1: 6, 3: 7, 4: 8} if later else {1: 6, 3: 7}
+    with opened(shared_redis.url, SHAPE) as store:
+        store.report()
+        store.acquire(SECOND)
+        assert due(store, 2 + later, 9) == expected(dict(held), 9)
+
+
 def test_an_index_that_was_built_in_part_is_built_again(
     shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

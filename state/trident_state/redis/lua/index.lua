@@ -6,6 +6,7 @@ local refused = fenced()
 if refused then return refused end
 if ARGV[4] == 'first' then
   redis.call('HDEL', KEYS[1], 'due')
+  redis.call('HSET', KEYS[1], 'dues', 0)
   redis.call('DEL', KEYS[2])
 end
 local count = #ARGV[6] / 8

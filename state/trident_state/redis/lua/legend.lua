@@ -5,6 +5,15 @@
 local SHORT = 32 -- number of fields up to which the list is as fast, and takes less memory
 local TEXT = 'A bucket of a Trident state: every other field is one of its keys, with what is stored for it.'
 
+-- To be called before the first write: on a server before Redis 7, find out by calls without an effect whether the
+-- counts can be written, and a bucket's length be read.
+local function probe()
+  if not redis.acl_check_cmd then
+    redis.call('HINCRBY', KEYS[1], 'moved', 0)
+    redis.call('HLEN', KEYS[1])
+  end
+end
+
 -- To be called after `fresh` new keys were put into a bucket. A list that is turned as soon as it is long enough makes
 -- a table that lies close together in memory.
 local function add_legend(bucket, fresh)

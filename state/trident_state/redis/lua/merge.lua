@@ -94,6 +94,7 @@ for b = 2, #KEYS do
   end
   n, upto[b] = n + count, k
 end
+probe()
 local from, created = 0, 0
 for b = 2, #KEYS do
   if upto[b] > from then redis.call('HSET', KEYS[b], unpack(puts, from + 1, upto[b])) end

@@ -40,7 +40,8 @@ for b = 2, buckets do
   n, moved = n + count, moved + k / 2
   writes[b] = out
 end
--- first, because a script that is stopped by its first write (rights, a foreign key) has written nothing
+probe()
+-- first, because a script that is stopped by its first write (memory, a foreign key) has written nothing
 if dues then note_dues(KEYS[#KEYS], names, dues) end
 for b = 2, buckets do
   if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
