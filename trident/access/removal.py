@@ -24,7 +24,7 @@ from trident.log.protocol import TransactionLog
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.settings import STATES
 from trident.run import registry
-from trident.run.reset import drop_store
+from trident.run.reset import check_drops, drop_store
 from trident_state.store import StateFactory
 
 _FENCED_SECONDS = 2.0
@@ -191,6 +191,10 @@ def _drop_under(
     in_store: bool,
     with_files: bool,
 ) -> None:
+    for state in states if in_store else ():
+        if (store := open_to_drop(location, topology, state)) is not None:
+            with contextlib.closing(store):
+                check_drops([store])
     for state in states:
         if in_store and (store := open_to_drop(location, topology, state)) is not None:
             with contextlib.closing(store):
@@ -227,6 +231,7 @@ def _drop_without_log(location: StateLocation, topology: str, state: str, force:
                 f"location too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was "
                 f"touched"
             )
+        check_drops(stores)
         for store in stores:
             epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
             # The newer lease fences out a running driver, because that driver would heal the state during the drop.

@@ -5,7 +5,7 @@ import logging
 import secrets
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,11 +114,20 @@ def _drop_states(
     States in `foreign` (state name -> uuid of the log that owns it) are dropped without a lease. All others are dropped
     under `ours`, this topology's log and lease, or without a lease if `ours` is None.
     """
+    check_drops(stores.values())
     for state, store in stores.items():
         if ours is None or state in foreign:
             store.drop()
         else:
             drop_store(store, *ours)
+
+
+def check_drops(stores: Iterable[Store]) -> None:
+    """Raise StateError if a state cannot be dropped, as far as its store can tell. Call it before the first drop."""
+    for store in stores:
+        check = getattr(store, "check_drop", None)
+        if check is not None:
+            check()
 
 
 def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:

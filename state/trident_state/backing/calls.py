@@ -68,9 +68,14 @@ class MapCalls:
             raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
         return done
 
-    def check_listed(self) -> None:
-        """Raise StateError if the map cannot list and remove its keys."""
-        self._listed_map()
+    def check_removable(self) -> None:
+        """Raise StateError if the map cannot list and remove its keys, or says itself that it cannot be emptied now.
+
+        A map says so by a method `checkRemovable`, which it need not have.
+        """
+        check = getattr(self._listed_map(), "checkRemovable", None)
+        if check is not None:
+            self._call(check)
 
     def keys(self) -> list[bytes]:
         """Return the keys of all entries except the meta entry. Raises StateError if the map cannot list its keys."""

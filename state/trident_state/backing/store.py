@@ -264,6 +264,12 @@ class BackingStore:
 
     # --- end -------------------------------------------------------------------------------------------------
 
+    def check_drop(self) -> None:
+        """Raise StateError if the state cannot be dropped as a whole. A reset asks all states before it drops one."""
+        with self._writing:
+            if self._meta() is not None:
+                self._calls.check_removable()
+
     def drop(self, lease: Lease | None = None) -> None:
         with self._writing:
             if not self._begin_drop(lease):
@@ -286,7 +292,7 @@ class BackingStore:
             self._check_ours(meta)
             if lease is not None:
                 check_newest(self._where, meta.lease, lease)
-            self._calls.check_listed()  # before the write: a state that cannot be dropped stays as it is
+            self._calls.check_removable()  # before the write: a state that cannot be dropped stays as it is
             if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):
                 return True
         raise StateUnavailableError(

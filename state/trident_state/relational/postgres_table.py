@@ -76,10 +76,25 @@ class PostgresTable:
         def remove(connection: Any) -> None:
             connection.execute(f"delete from {self._name} where key = any(%b::bytea[])", (keys,))
             if connection.execute(f"select 1 from {self._name} limit 1").fetchone() is None:
-                connection.execute(f"drop view if exists {quoted(self._table.view)}")
-                connection.execute(f"drop table {self._name}")
+                self._drop(connection)
 
         self._write(remove)
+
+    def checkRemovable(self) -> None:
+        """Raise StateError if the table and the view cannot be dropped: somebody's view builds on them, or rights lack.
+
+        The server is asked by a drop that is taken back.
+        """
+
+        def attempt(connection: Any) -> None:
+            self._drop(connection)
+            connection.execute("rollback")
+
+        self._write(attempt)
+
+    def _drop(self, connection: Any) -> None:
+        connection.execute(f"drop view if exists {quoted(self._table.view)}")
+        connection.execute(f"drop table {self._name}")
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about settings by which the server may lose a confirmed commit."""
@@ -160,6 +175,11 @@ class PostgresTable:
             return StateUnavailableError(
                 f"{where} is read-only, as a standby is; the url must lead to the primary (several hosts and "
                 f"target_session_attrs=read-write)"
+            )
+        if error.sqlstate == "2BP01":
+            return StateError(
+                f"{where} answered: {said(error)}. Drop first what was built on the table {self._name} or its view "
+                f"{self._table.view} ({error.diag.message_detail}); of the state, nothing was touched"
             )
         if error.sqlstate == "42501":
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")

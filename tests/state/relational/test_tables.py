@@ -396,3 +396,32 @@ def test_a_reply_that_is_lost_after_the_commit_is_resolved_by_the_marker(databas
     assert setting.apply(store, 1, {1: 7}).written == 0
     assert setting.read(store, [1], 1) == [7]
     store.close()
+
+
+def test_a_view_that_builds_on_a_state_keeps_it_from_being_dropped_and_nothing_is_touched(
+    database: str, tmp_path: Path
+) -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout("k string, v string", [[("a", "1"), ("b", "2")]]))
+    first, second = (PostgresMapState.opaque(database) for _ in range(2))
+    rows.toTable("k", first, name="first")
+    rows.toTable("v", second, name="second")
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+    with psycopg.connect(database) as connection:
+        connection.execute("create view report as select count(*) from wc_second")
+    says = "view report depends on view wc_second.*; of the state, nothing was touched"
+    with pytest.raises(StateError, match=f"Drop first what was built on the table .*wc_second.*{says}"):
+        dropState("wc", "second", tmp_path, factory=second)
+    with pytest.raises(StateError, match=says):
+        topology.reset("wc", tmp_path)
+    with psycopg.connect(database) as connection:
+        for table in ("wc/first", "wc/second"):
+            assert connection.execute(f'select count(*) from "{table}"'.encode()).fetchone() == (3,)
+        connection.execute("drop view report")
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+    dropState("wc", "second", tmp_path, factory=second)
+    topology.reset("wc", tmp_path)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*) from pg_tables where tablename like 'wc/%'").fetchone() == (0,)
