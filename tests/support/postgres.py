@@ -37,7 +37,7 @@ def programs() -> Path | None:
     on_path = shutil.which("initdb")
     beside = [folder for place in _PLACES for folder in sorted(Path(place).parent.glob(f"{Path(place).name}*/*/bin"))]
     beside += [folder for place in _PLACES for folder in sorted(Path(place).parent.glob(f"{Path(place).name}*/bin"))]
-    folders = [Path(given)] if given else [*([Path(on_path).parent] if on_path else []), *reversed(beside)]
+    folders = [Path(given)] if given else [*([Path(on_path).resolve().parent] if on_path else []), *reversed(beside)]
     return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
 
 
@@ -79,6 +79,7 @@ class PostgresServer:
         # Not below pytest's folder, which only its owner may enter.
         self._folder = Path(tempfile.mkdtemp(prefix="trident-postgres-"))
         self._data = self._folder / "data"
+        self._copy = self._folder / "copy"
         password = self._folder / "password"
         password.write_text(PASSWORD)
         self._as: dict[str, Any] = {"cwd": self._folder}
@@ -94,8 +95,9 @@ class PostgresServer:
         assert folder is not None
         return str(folder / name)
 
-    def _run(self, name: str, *words: str) -> None:
-        ended = subprocess.run([self._program(name), *words], capture_output=True, text=True, timeout=60, **self._as)
+    def _run(self, name: str, *words: str, **options: Any) -> None:
+        options = {"capture_output": True, "text": True, "timeout": 60, **self._as, **options}
+        ended = subprocess.run([self._program(name), *words], **options)
         assert ended.returncode == 0, f"{name} failed: {ended.stdout[-1000:]} {ended.stderr[-2000:]}"
 
     @property
@@ -152,6 +154,23 @@ class PostgresServer:
     def restart(self) -> None:
         """Kill it and start it again."""
         self.kill()
+        self.start()
+
+    def copy(self) -> None:
+        """Take a copy of the running server's data, as a backup does."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        words = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(self._copy), "--checkpoint=fast"]
+        self._run("pg_basebackup", *words, env={**os.environ, "PGPASSWORD": PASSWORD})
+
+    def restore(self, *, timeline: bool = False) -> None:
+        """Put the data back to the last copy, and start on them; with `timeline` as a recovery from an archive does."""
+        self.kill()
+        subprocess.run(["rm", "-rf", self._data], check=True)
+        subprocess.run(["cp", "-a", self._copy, self._data], check=True)
+        if timeline:
+            with (self._data / "postgresql.auto.conf").open("a") as settings:
+                settings.write("restore_command = 'false'\n")
+            (self._data / "recovery.signal").touch()
         self.start()
 
     @contextmanager

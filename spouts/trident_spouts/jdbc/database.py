@@ -60,6 +60,26 @@ class Session:
             found = cursor.description or []
             return [ColumnType(each.name, each.type_code, each.precision, each.scale) for each in found]
 
+    def origins(self, query: str) -> list[tuple[int, int, int]]:
+        """Return table, column and type modifier for each column of a query, which is not run.
+
+        A column that is not one of a table or a view as it is has the table 0. A type without modifier has -1.
+        """
+        libpq, client = self._connection.pgconn, postgres_client()
+        for result in (libpq.prepare(b"", query.encode()), libpq.describe_prepared(b"")):
+            if result.status != client.pq.ExecStatus.COMMAND_OK:
+                raise client.errors.error_from_result(result)
+        return [(result.ftable(at), result.ftablecol(at), result.fmod(at)) for at in range(result.nfields)]
+
+    def view_origins(self, definition: str) -> list[tuple[int, int, int]]:
+        """Return the same for the definition of a view; nothing if the user may not use what stands in it."""
+        self._connection.execute(b"savepoint view")
+        try:
+            return self.origins(definition)
+        except postgres_client().errors.InsufficientPrivilege:
+            self._connection.execute(b"rollback to savepoint view")
+            return []
+
     def csv(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query as CSV, in chunks of whole rows; see `copied`."""
         return copied(self._connection, query)

@@ -3,8 +3,8 @@
 A row gets its value before its transaction commits, so a row with a smaller value may appear after a row with a greater
 value. A value that was seen is final once every transaction has ended that may have taken a smaller one:
 
-- a number comes from a sequence during the insertion of the row, for which the transaction has locked the table.
-  The transactions in question hold such a lock when the value is seen;
+- a number is taken while the transaction holds a lock on its sequence, or for writing on the table. The transactions in
+  question hold such a lock when the value is seen: on any sequence if the catalogue does not tell which one it is;
 - a time is usually that of the transaction's beginning. The transactions in question are all that run.
 
 Locks are listed after the value was seen. The rows of a transaction that ended before are visible to later statements.
@@ -12,12 +12,12 @@ Locks are listed after the value was seen. The rows of a transaction that ended 
 
 import logging
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from trident.base.errors import TopologyError
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn, Value
-from trident_spouts.jdbc.relation import Relation, Source, literal
+from trident_spouts.jdbc.relation import literal
 
 _log = logging.getLogger("trident.spouts")
 
@@ -34,42 +34,58 @@ _WRITERS = f"""
 select distinct virtualtransaction from pg_locks
 where locktype = 'relation' and database = {_HERE} and granted and pid is distinct from pg_backend_pid()
   and mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-  and relation in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
-                   and database = {_HERE} and relation >= 16384)
+  and (relation in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
+                    and database = {_HERE} and relation >= 16384) or relation in ({{sequences}}))
 """
+# The locks come first: a transaction that is prepared meanwhile stands in the second list.
 _ALL = f"""
 select distinct virtualtransaction from pg_locks left join pg_stat_activity using (pid)
 where locktype = 'virtualxid' and mode = 'ExclusiveLock' and granted and pid <> pg_backend_pid()
   and (datid is null or datid = {_HERE}) and backend_type is distinct from 'autovacuum worker'
-union select '{_PREPARED}' || gid from pg_prepared_xacts where database = current_database()
+union all select '{_PREPARED}' || transaction from pg_prepared_xacts where database = current_database()
 """
 
 
-def under_way(session: Session, by_clock: bool) -> frozenset[str]:
+class Moment(NamedTuple):
+    """A moment by two clocks: one of this process that never goes back, and the server's. Both in seconds."""
+
+    steady: float
+    server: float
+
+
+def under_way(session: Session, by_clock: bool, sequences: Iterable[int]) -> frozenset[str]:
     """Return the transactions that may still add rows with values below those that this transaction has seen.
 
-    This transaction must have read the source before, because its own locks name the tables below a view.
+    `sequences` are those that give the values, if they are known. This transaction must have read the source before,
+    because its own locks name the tables below a view.
     """
-    return frozenset(number for (number,) in session.rows(_ALL if by_clock else _WRITERS))
+    known = ", ".join(map(str, sequences)) or "select oid from pg_class where relkind = 'S'"
+    query = _ALL if by_clock else _WRITERS.format(sequences=known)
+    return frozenset(number for (number,) in session.rows(query))
 
 
-def check_sequence(session: Session, relation: Relation, source: Source, column: str, lag: float) -> None:
-    """Raise TopologyError if sessions reserve numbers of the column in advance (CACHE) and `lag` is 0."""
-    if lag or not relation.versioned or source.table is None:
-        return
-    sequence = f"pg_get_serial_sequence({literal(source.table)}, {literal(column)})::regclass"
-    for (cached,) in session.rows(f"select seqcache from pg_sequence where seqrelid = {sequence} and seqcache > 1"):
-        raise TopologyError(
-            f"JdbcSpout: {source.name}: {column} takes its numbers from a sequence with CACHE {cached}: a session may "
-            f"insert rows with smaller numbers at any later time. Give the sequence CACHE 1, or say with isolationLag= "
-            f"for how long rows are to be kept back"
-        )
+def oldest(session: Session, transactions: frozenset[str]) -> tuple[int | None, str | None]:
+    """Return the greatest age of the transactions' numbers, and the earliest beginning of one; None if unknown.
+
+    A transaction without a number has written nothing yet. The beginnings of other users' transactions are seen with
+    the role pg_read_all_stats; that of a prepared one is not known.
+    """
+    known = ", ".join(literal(number) for number in sorted(transactions))
+    numbered, age = session.one(
+        f"select count(distinct virtualtransaction), max(age(transactionid)) from pg_locks where granted "
+        f"and locktype = 'transactionid' and mode = 'ExclusiveLock' and virtualtransaction in ({known})"
+    )
+    begun, first = session.one(
+        f"select count(xact_start), min(xact_start)::text from pg_locks join pg_stat_activity using (pid) "
+        f"where locktype = 'virtualxid' and mode = 'ExclusiveLock' and virtualtransaction in ({known})"
+    )
+    return (age if numbered == len(transactions) else None, first if begun == len(transactions) else None)
 
 
 class _Seen(NamedTuple):
     text: str
     value: Value
-    time: float
+    moment: Moment
     transactions: frozenset[str]
 
 
@@ -82,7 +98,7 @@ class Finality:
         self._waiting: deque[_Seen] = deque()
         self._warned = False
 
-    def of(self, greatest: str, transactions: frozenset[str], time: float) -> str | None:
+    def of(self, greatest: str, transactions: frozenset[str], moment: Moment) -> str | None:
         """Return the greatest final value; None if no value is final.
 
         `greatest` is the greatest value that was seen, and `transactions` those that were running after that.
@@ -90,26 +106,31 @@ class Finality:
         value = self._column.value(greatest)
         last = self._waiting[-1].value if self._waiting else self._final[1] if self._final else None
         if (last is None or value > last) and len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(_Seen(greatest, value, time, transactions))
+            self._waiting.append(_Seen(greatest, value, moment, transactions))
+        if any(seen.moment.server > moment.server for seen in self._waiting):  # the server's clock was set back
+            self._waiting = deque(seen._replace(moment=moment) for seen in self._waiting)
         prepared = {number for number in transactions if number.startswith(_PREPARED)}
-        while self._waiting and self._ended(self._waiting[0], transactions, prepared, time):
+        while self._waiting and self._ended(self._waiting[0], transactions, prepared, moment):
             seen = self._waiting.popleft()
             self._final = seen.text, seen.value
             self._warned = False
-        self._warn(time)
+        self._warn(moment)
         return self._final[0] if self._final else None
 
-    def _ended(self, seen: _Seen, transactions: frozenset[str], prepared: set[str], time: float) -> bool:
+    def _ended(self, seen: _Seen, transactions: frozenset[str], prepared: set[str], moment: Moment) -> bool:
         if seen.transactions and (seen.transactions & transactions or prepared):
             return False
-        return time - seen.time >= self._lag
+        # A clock that was set forward must not shorten the lag.
+        waited = min(moment.steady - seen.moment.steady, moment.server - seen.moment.server)
+        return not self._lag or waited >= self._lag
 
-    def _warn(self, time: float) -> None:
-        if self._waiting and not self._warned and time - self._waiting[0].time >= self._lag + _WARN_SECS:
+    def _warn(self, moment: Moment) -> None:
+        waited = moment.steady - self._waiting[0].moment.steady if self._waiting else 0
+        if waited >= self._lag + _WARN_SECS and not self._warned:
             self._warned = True
             _log.warning(
                 "JdbcSpout: %s: rows up to %s=%s wait since %d s for %d transactions that may still add rows below. A "
                 "long transaction, or a session that is idle in transaction, holds the stream up (pg_stat_activity)",
                 self._column.source.name, self._column.name, self._waiting[0].text,
-                time - self._waiting[0].time, len(self._waiting[0].transactions),
+                waited, len(self._waiting[0].transactions),
             )  # fmt: skip

@@ -40,6 +40,10 @@ class OrderColumn(NamedTuple):
     source: Source
     name: str
     type_name: str
+    digits: int = 6
+    """The decimal places of the seconds of a time."""
+    utc: bool = False
+    """True if a time without time zone is one of UTC."""
 
     @property
     def sql(self) -> str:
@@ -55,13 +59,21 @@ class OrderColumn(NamedTuple):
 
         No later transaction gets such a value from the clock.
         """
-        if not self.type.by_clock:
-            return "true"
-        clock = "now()"
-        if self.type_name != "timestamp with time zone":
+        return self.before("now()") if self.type.by_clock else "true"
+
+    def before(self, moment: str) -> str:
+        """Return the SQL condition for rows with a time that the column gets only before a moment, an SQL expression.
+
+        A type that rounds may give a row a time that is earlier than the clock, by half a unit.
+        """
+        if self.digits < 6:
+            moment = f"{moment} - interval '{5 * 10 ** -(self.digits + 1):.7f} seconds'"
+        if self.utc:
+            moment = f"(({moment}) at time zone 'UTC')"
+        elif self.type_name != "timestamp with time zone":
             # The zone of sessions that set none, unlike ours.
-            clock = "(now() at time zone (select reset_val from pg_settings where name = 'TimeZone'))"
-        return f"{self.sql} < {clock}{'::date' if self.type_name == 'date' else ''}"
+            moment = f"(({moment}) at time zone (select reset_val from pg_settings where name = 'TimeZone'))"
+        return f"{self.sql} < ({moment}){'::date' if self.type_name == 'date' else ''}"
 
     def literal(self, text: str) -> str:
         """Return a value as an SQL literal. `text` is the value as the database wrote it."""
@@ -87,6 +99,13 @@ class OrderColumn(NamedTuple):
             f"JdbcSpout: {self.source.name}: column {self.name!r} has the value {text}, which cannot be compared; "
             f"leave such rows out by query="
         )
+
+    def epoch(self, text: str) -> float | None:
+        """Return a time as seconds since 1970; None if it is a local one."""
+        value = self.value(text)
+        if self.type_name == "date" or not (value.tzinfo or self.utc):
+            return None
+        return float((value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).timestamp())
 
     def amount(self, text: str | None) -> int:
         """Return a value as a number of units (`unit`) from the origin of its type."""

@@ -55,7 +55,7 @@ class Source(NamedTuple):
     @property
     def sql(self) -> str:
         """The source as an item after FROM."""
-        return self.table if self.table is not None else f"(\n{self.query}\n) as query"
+        return f"{self.table if self.table is not None else f'({chr(10)}{self.query}{chr(10)})'} as source"
 
 
 class Relation(NamedTuple):

@@ -18,9 +18,10 @@ from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
 from trident_spouts.jdbc.columns import fields_of
 from trident_spouts.jdbc.database import Database
-from trident_spouts.jdbc.executor import JdbcExecutor, JdbcSource
-from trident_spouts.jdbc.planner import LATEST, OnDataLoss
+from trident_spouts.jdbc.executor import JdbcExecutor
+from trident_spouts.jdbc.losses import OnDataLoss
 from trident_spouts.jdbc.relation import Source, look_up, table_sql
+from trident_spouts.jdbc.source import LATEST, JdbcSource
 from trident_spouts.rows import read_schema
 
 Mode = Literal["incremental", "snapshot"]
@@ -64,8 +65,9 @@ class JdbcSpout:
         type, a wider one, or ``string`` for its text. Without `schema`, all columns are read, and the database is asked
         for their types when the topology is built.
     orderBy : str
-        The column whose values only grow: an integer from a sequence, a numeric, a date or a timestamp. In the mode
-        "snapshot", any column by which the table can be divided, even a text column. It should have an index.
+        The column whose values only grow: a number from a sequence, or a time with time zone from the clock. What the
+        catalogue does not show to grow is refused without `isolationLag`. In the mode "snapshot", any
+        column by which the table can be divided, even a text column. It should have an index.
     query : str, optional
         In place of `table`: a SELECT.
     mode : "incremental" or "snapshot"
@@ -83,9 +85,9 @@ class JdbcSpout:
         database gives when a row is inserted (identity, serial, ``now()``). If programs choose the values, give the
         longest time between the choice of a value and the commit.
     onDataLoss : "fail" or "warn"
-        What happens if the table was dropped and created again, or ends before rows that were read. "fail":
-        DataLossError stops the stream. "warn": a warning is logged, and reading continues after the rows that were
-        read.
+        What happens if the table is not the one that was read: dropped and created again, emptied and filled again, or
+        on a server that was restored from an older copy. "fail": DataLossError stops the stream. "warn": a warning is
+        logged, and reading continues after the rows that were read. Likewise for another `query`, with a TopologyError.
     maxRowsPerBatch : int
         The rows in a batch; more only if more rows have the same value of `orderBy`.
     numPartitions : int

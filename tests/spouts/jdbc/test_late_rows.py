@@ -9,8 +9,12 @@ import pytest
 
 from tests.spouts.jdbc.reads import column, drained, emitted, planned
 from tests.support.postgres import PostgresServer
+from tests.support.waiting import wait_until
 from trident.errors import SourceUnreadableError, TopologyError
 from trident.spouts import JdbcSpout
+from trident_spouts.jdbc.isolation import Finality, Moment
+from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.relation import Source
 
 
 def numbered(postgres: PostgresServer, table: str) -> str:
@@ -115,8 +119,8 @@ def test_a_time_that_is_still_to_come_is_read_when_it_is_past(postgres: Postgres
 
 def test_rows_of_one_time_come_in_one_batch(postgres: PostgresServer, table: str) -> None:
     postgres.run(
-        f"create table {table} (n int, at timestamp not null)",
-        f"insert into {table} select n, '2026-01-01'::timestamp + (n / 10) * interval '1 us' "
+        f"create table {table} (n int, at timestamptz not null)",
+        f"insert into {table} select n, '2026-01-01'::timestamptz + (n / 10) * interval '1 us' "
         "from generate_series(0, 39) n",
     )
     executor = opened(postgres, table, orderBy="at", maxRowsPerBatch=15)
@@ -131,23 +135,42 @@ def test_rows_of_one_time_come_in_one_batch(postgres: PostgresServer, table: str
 def test_isolation_lag_keeps_rows_back_beside_what_the_database_tells(postgres: PostgresServer, table: str) -> None:
     """Numbers that a program gives: one that was taken earlier is inserted later."""
     postgres.run(f"create table {table} (id int primary key)", f"insert into {table} values (5)")
-    executor = opened(postgres, table, isolationLag="10 seconds")
-    assert planned(executor, time=100.0) is None
+    executor = opened(postgres, table, isolationLag=0.3)
+    assert planned(executor) is None
     postgres.run(f"insert into {table} values (4)")
-    assert planned(executor, time=109.0) is None
-    assert drained(executor, time=110.0)[0] == [4, 5]
+    read: list[Any] = []
+    wait_until(lambda: bool(read.extend(drained(executor)[0]) or read))
+    assert read == [4, 5]
     executor.close()
 
 
+def test_a_lag_runs_on_the_slower_of_two_clocks(postgres: PostgresServer, table: str) -> None:
+    """A clock that is set forward shortens no lag, and one that is set back begins the lag anew."""
+    column = OrderColumn(Source(table, table, None), "id", "bigint")
+
+    def waiting() -> Finality:
+        finality = Finality(column, 10)
+        assert finality.of("5", frozenset(), Moment(100, 1000)) is None
+        return finality
+
+    assert waiting().of("6", frozenset(), Moment(109, 9000)) is None
+    assert waiting().of("6", frozenset(), Moment(900, 1009)) is None
+    assert waiting().of("6", frozenset(), Moment(110, 1010)) == "5"
+    back = waiting()
+    assert back.of("6", frozenset(), Moment(111, 500)) is None
+    assert back.of("6", frozenset(), Moment(121, 510)) == "6"
+
+
 def test_a_stream_that_a_transaction_holds_up_is_told_once(
-    postgres: PostgresServer, table: str, caplog: pytest.LogCaptureFixture
+    postgres: PostgresServer, table: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert = numbered(postgres, table)
     executor = opened(postgres, table)
     with postgres.transaction(insert), caplog.at_level(logging.WARNING, "trident.spouts"):
         postgres.run(insert)
         for time in (0.0, 59.0, 61.0, 200.0):
-            assert planned(executor, time=time) is None
+            monkeypatch.setattr("trident_spouts.jdbc.planner.monotonic", lambda time=time: time)
+            assert planned(executor) is None
     (told,) = caplog.messages
     assert told.startswith(f"JdbcSpout: table {table}: rows up to id=2 wait since 61 s for 1 transactions")
     executor.close()
@@ -210,7 +233,7 @@ def test_a_start_must_be_a_value_of_the_column(
     postgres: PostgresServer, table: str, kind: str, starting: Any, fits: bool
 ) -> None:
     postgres.run(f"create table {table} (at {kind} not null)")
-    executor = opened(postgres, table, orderBy="at", startingFrom=starting)
+    executor = opened(postgres, table, orderBy="at", startingFrom=starting, isolationLag=1)
     if fits:
         assert planned(executor) is None
     else:

@@ -92,7 +92,7 @@ def test_a_table_that_lost_what_was_read_stops_the_stream(
     with caplog.at_level(logging.WARNING, "trident.spouts"):
         for _ in range(2):
             assert planned(patient, position) is None
-    assert len(caplog.messages) == 1 and "Reading goes on behind what was read" in caplog.messages[0]
+    assert ["Reading goes on behind what was read" in message for message in caplog.messages].count(True) == 1
     postgres.run(f"insert into {table} values (11, 11)")
     assert drained(patient, position)[0] == [11]
     patient.close()

@@ -1,0 +1,132 @@
+"""Whether a column only grows as far as the database tells it, by the origin of its values. If not, it is refused.
+
+What the database can tell is exact: numbers that a sequence gives one by one, and times that it takes from its clock.
+For the rest there is one way out, `isolationLag`: the user says for how long a smaller value may still come.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from trident.base.errors import TopologyError
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.origin import Origin
+
+_log = logging.getLogger("trident.spouts")
+
+# Times of one clock, in no zone: as the server writes these defaults.
+CLOCKS = ("now()", "CURRENT_TIMESTAMP", "clock_timestamp()", "statement_timestamp()", "transaction_timestamp()")
+UTC_CLOCKS = tuple(
+    text
+    for clock in CLOCKS
+    for zone in ("UTC", "utc")
+    for text in (f"timezone('{zone}'::text, {clock})", f"({clock} AT TIME ZONE '{zone}'::text)")
+)
+
+_KINDS = {
+    "m": "a materialized view, which a REFRESH fills with rows that were committed late",
+    "f": "a foreign table: the transactions of its server are not known here",
+}
+
+
+def in_utc(origin: Origin) -> bool:
+    """Return whether a column without time zone holds times of UTC, because its defaults give it such times."""
+    return bool(origin.defaults) and all(default in UTC_CLOCKS for default in origin.defaults)
+
+
+# The relations of this transaction's own queries, also those below a view.
+_RELATIONS = """
+select oid::regclass::text, relkind::text, oid in (select srrelid from pg_subscription_rel) from pg_class
+where oid in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
+              and database = (select oid from pg_database where datname = current_database()) and relation >= 16384)
+  and relkind in ('r', 'p', 'm', 'f') order by 1
+"""
+
+
+class Growth:
+    """The check of one column: whether new rows get values above those that were read."""
+
+    def __init__(self, column: OrderColumn, origin: Origin, lag: float) -> None:
+        self._column, self._origin, self._lag = column, origin, lag
+
+    def check(self, session: Session) -> None:
+        """Raise TopologyError if the column does not grow, or if only the user can tell when values are final.
+
+        This transaction must have read the source before, because its own locks name the tables below a view.
+        """
+        source = f"JdbcSpout: {self._column.source.name}"
+        for problem in self._shrinks(self._column.name):
+            raise TopologyError(f"{source}: {problem}. To read the rows once, take mode='snapshot'")
+        if self._lag:
+            return
+        for problem in self._not_told(session):
+            raise TopologyError(
+                f"{source}: {problem}. Accepted are a number from one sequence (identity, serial, nextval) and a "
+                f"time with time zone from the clock (default now()), of ordinary tables. Otherwise say with "
+                f"isolationLag= for how long rows are to be kept back; a row that comes later than that is left out"
+            )
+
+    def warn(self) -> None:
+        """Warn if programs give the values, because the database does not tell in which order."""
+        if not self._lag and self._origin.members and not self._origin.defaults:
+            _log.warning(
+                "JdbcSpout: %s: no default and no identity gives %s its values, so programs do. If one takes a value "
+                "and begins its transaction later, after a greater value was read, its row is left out. isolationLag= "
+                "says for how long rows are to be kept back",
+                self._column.source.name, self._column.name,
+            )  # fmt: skip
+
+    def _shrinks(self, name: str) -> Iterator[str]:
+        for sequence in self._origin.sequences:
+            if sequence.increment < 0:
+                yield f"{name} takes its numbers from {sequence.name}, which counts down (a negative INCREMENT)"
+            if sequence.cycles:
+                yield (
+                    f"{name} takes its numbers from {sequence.name}, which begins again at its end (CYCLE). "
+                    f"ALTER SEQUENCE {sequence.name} NO CYCLE lets it only grow"
+                )
+
+    def _not_told(self, session: Session) -> Iterator[str]:
+        name = self._column.name
+        for table, kind, subscribed in session.rows(_RELATIONS):
+            if kind in _KINDS:
+                yield f"the rows come from {table}, {_KINDS[kind]}"
+            if subscribed:
+                yield f"the rows come from {table}, which replication fills in another server's order of commits"
+        for sequence in self._origin.sequences:
+            if sequence.cache > 1:
+                yield (
+                    f"{name} takes its numbers from a sequence with CACHE {sequence.cache} ({sequence.name}): a "
+                    f"session may insert rows with smaller numbers at any later time. CACHE 1 avoids that"
+                )
+        if len(self._origin.sequences) > 1:
+            names = ", ".join(sequence.name for sequence in self._origin.sequences)
+            yield f"{name} takes its numbers from several sequences ({names}), which do not grow together"
+        yield from self._times(name) if self._column.type.by_clock else self._numbers(name)
+
+    def _numbers(self, name: str) -> Iterator[str]:
+        yield from self._computed(name)
+        for member in self._origin.members:
+            if member.default is not None and member.sequence is None:
+                yield f"{name} takes its values from {member.default}, and nothing tells that they grow"
+
+    def _times(self, name: str) -> Iterator[str]:
+        yield from self._computed(name)
+        if self._column.type_name == "date":
+            yield f"{name} is a date: more rows of the same day come after it was read"
+        local = self._column.type_name == "timestamp without time zone"
+        if local and not self._column.utc:
+            yield (
+                f"{name} is a local time (timestamp without time zone), which goes back with the clocks in autumn, and "
+                "depends on the time zone of the session. With the default timezone('utc', now()) it does not"
+            )
+        for default in () if local else self._origin.defaults:
+            if default not in CLOCKS:
+                yield f"{name} takes its values from {default}, and nothing tells that they grow"
+
+    def _computed(self, name: str) -> Iterator[str]:
+        if not self._origin.members or any(member.generated for member in self._origin.members):
+            yield (
+                f"{name} is computed, by the query, a view or the table, and nothing tells that it grows. Order by a "
+                "column as it is in its table"
+            )

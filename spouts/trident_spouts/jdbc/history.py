@@ -1,0 +1,167 @@
+"""Compares a position's proof with the server as it is now: does it belong to this table, and to its history."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.order import OrderColumn
+from trident_spouts.jdbc.origin import Origin
+from trident_spouts.jdbc.place import Place, last_checkpoint
+from trident_spouts.jdbc.proof import LastRows, Proof, Row
+from trident_spouts.jdbc.relation import quoted
+
+_log = logging.getLogger("trident.spouts")
+
+_CYCLE = 2**32
+"""The system column xmin has the last 32 bits of a transaction's number."""
+
+
+class History:
+    """The comparison, for the source of one run. A place that was found in order is not compared again."""
+
+    def __init__(self, column: OrderColumn, origin: Origin, last_rows: LastRows) -> None:
+        self._column, self._origin, self._last_rows = column, origin, last_rows
+        self._trusted: tuple[object, ...] | None = None
+        self._warned = False
+
+    def loss(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
+        """Return why the position `to` does not belong to the table's history; None if it may."""
+        before = proof.place
+        problem = next(self._numbers(before, now, to), None)
+        problem = problem or next(self._attached(session, before, now, to), None)
+        if problem is None and now.history not in (before.history, self._trusted):
+            problem = self._changed(session, proof, now)
+            if problem is None:
+                self._trusted = now.history
+        return problem
+
+    def only_deleted(self, proof: Proof | None, now: Place, to: str) -> bool:
+        """Return whether rows at the end can only be gone because they were deleted: new ones come behind them."""
+        if proof is None or now.table is None:
+            return False
+        before = proof.place
+        if before.timeline != now.timeline or now.xid < before.xid or now.wal < before.wal:
+            return False
+        if self._column.type.by_clock:
+            return bool(self._origin.defaults)
+        numbers = [last for _, _, last in now.sequences if last is not None]
+        same = [sequence[:2] for sequence in before.sequences] == [sequence[:2] for sequence in now.sequences]
+        return same and bool(numbers) and all(Decimal(last) >= self._column.value(to) for last in numbers)
+
+    def another(self, before: Place, now: Place) -> Iterator[str]:
+        """Yield why this is another table than before."""
+        if before.system != now.system:
+            yield f"is on another server (system identifier {before.system} before, {now.system} now)"
+        if before.database != now.database:
+            yield f"is in another database (number {before.database} before, {now.database} now)"
+        if before.table != now.table:
+            yield f"was dropped and made anew (number {before.table} before, {now.table} now)"
+        if before.views != now.views:
+            yield f"was defined anew, or a view below it was (digest {before.views} before, {now.views} now)"
+
+    def _numbers(self, before: Place, now: Place, to: str | None) -> Iterator[str]:
+        """Yield why new rows get values up to `to`: the clock or a sequence is there."""
+        name = self._column.name
+        if to is None:
+            return
+        if self._column.type.by_clock:
+            if (moment := self._column.epoch(to)) is not None and now.clock <= moment < before.clock:
+                yield f"was read up to {name}={to}, and the clock of the server has gone back behind that"
+            return
+        last = {number: value for number, _, value in before.sequences}
+        names = {each.oid: each.name for each in self._origin.sequences}
+        for number, _, value in now.sequences:
+            if value is not None and value != last.get(number) and value <= self._column.value(to):
+                came = f" ({last[number]} before)" if last.get(number) is not None else ""
+                yield f"was read up to {name}={to}, and its sequence {names[number]} has come to {value}{came} only"
+
+    def _attached(self, session: Session, before: Place, now: Place, to: str | None) -> Iterator[str]:
+        """Yield which tables became members, as partitions or by inheritance, with rows up to `to`."""
+        joined = {number for number, _ in now.files} - {number for number, _ in before.files}
+        if to is None or not joined or now.history == self._trusted or not self._origin.readable:
+            return
+        named = ", ".join(map(str, sorted(joined)))
+        column = self._column._replace(name=self._origin.column)
+        for (table,) in session.rows(f"select oid::regclass::text from pg_class where oid in ({named}) order by 1"):
+            if session.one(f"select exists(select from {table} where {column.between(None, to)})")[0]:
+                yield (
+                    f"was read up to {quoted(column.name)}={to}, and {table}, which became a part of it since, has "
+                    f"rows with values up to there"
+                )
+
+    def _changed(self, session: Session, proof: Proof, now: Place) -> str | None:
+        """Compare the rows that were read last, because the server was restarted or the table has new files."""
+        before, rows = proof.place, self._last_rows.again(session, proof)
+        same = [row for row in proof.rows if self._same(row, proof, rows)]
+        last = [row for row in proof.rows if row.value == proof.rows[0].value]
+        if last and all(row in same for row in last):
+            return None
+        back = next(self._went_back(session, proof, now, rows), None)
+        if back is not None:
+            return f"{back}: the server was restored from an older copy"
+        files = dict(before.files)
+        made_anew = any(files.get(number, file) != file for number, file in now.files)
+        restarted = [sequence[1] for sequence in before.sequences] != [sequence[1] for sequence in now.sequences]
+        crashed = self._origin.unlogged and before.life != now.life
+        if not proof.rows or same:
+            pass
+        elif restarted or ((made_anew or crashed) and not self._rewritten(proof, rows)):
+            why = "its sequence began anew" if restarted else "it has new files"
+            why = why if restarted or made_anew else "a crash of the server empties it, because it is unlogged"
+            return (
+                f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as they "
+                f"were read, and {why}: it was emptied and filled again"
+            )
+        self._warn(proof)
+        return None
+
+    def _same(self, row: Row, proof: Proof, rows: list[Row]) -> bool:
+        if proof.fields == self._last_rows.fields:
+            return row in rows
+        return any(row[:2] == other[:2] for other in rows)
+
+    def _went_back(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> Iterator[str]:
+        """Yield what cannot come about in one history of a server."""
+        before = proof.place
+        if proof.rows and now.timeline != before.timeline:
+            yield f"is on timeline {now.timeline} ({before.timeline} before), without the last row that was read"
+        if now.xid < before.xid or now.wal < before.wal:
+            yield f"is on a server whose next transaction is number {now.xid} ({before.xid} before)"
+        checkpoint = last_checkpoint(session)
+        if checkpoint and checkpoint[0] > before.clock + 1 and checkpoint[1] < before.xid:
+            yield f"is on a server that was at transaction {checkpoint[1]} after it had been at {before.xid}"
+        known = Counter(row.value for row in proof.rows)
+        for value, count in Counter(row.value for row in rows).items():
+            if count > known[value]:  # rows of one value, of which the proof holds some
+                continue
+            versions = {row.version: row.digest for row in proof.rows if row.value == value}
+            for other in (row for row in rows if row.value == value):
+                if self._impossible(other, versions, proof, now):
+                    yield (
+                        f"has at {self._column.name}={value} a row of transaction {other.version}, which had ended "
+                        f"when another one was read there"
+                    )
+
+    def _impossible(self, row: Row, versions: dict[str, str], proof: Proof, now: Place) -> bool:
+        """Return whether a row was there when another one was read in its place."""
+        if row.version in versions:
+            fields = proof.fields == self._last_rows.fields and self._last_rows.versioned
+            return fields and row.digest != versions[row.version] and len(versions) == 1
+        numbers = [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
+        return bool(numbers) and all(2 < number < proof.finished for number in numbers)
+
+    def _rewritten(self, proof: Proof, rows: list[Row]) -> bool:
+        """Return whether one statement has written all rows again, as ALTER TABLE ... TYPE does."""
+        known = {(row.value, row.digest) for row in proof.rows}
+        return {(row.value, row.digest) for row in rows} == known and len({row.version for row in rows}) == 1
+
+    def _warn(self, proof: Proof) -> None:
+        if proof.rows and not self._warned:
+            self._warned = True
+            _log.warning(
+                "JdbcSpout: %s: the server was restarted, and the row at %s=%s is gone or was updated since. If the "
+                "server was restored from a copy, rows up to there that came since are left out",
+                self._column.source.name, self._column.name, proof.rows[0].value,
+            )  # fmt: skip

@@ -1,0 +1,119 @@
+"""The origin of a column's values: the table that they come from, and what gives a new row its value, by the catalogue.
+
+The server tells for each column of a query whether it is a column of a table as it is. The definition of a view is
+asked in the same way, so views over views lead to their table, and no SQL is parsed here.
+"""
+
+from typing import NamedTuple
+
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.relation import Relation, Source, literal
+
+_MOST_VIEWS = 32
+
+# nextval('ids'::regclass), or nextval(('ids'::text)::regclass), which looks the name up at each call.
+_NEXTVAL = r"^nextval\(\(?''((?:[^'']|'''')*)''::(?:text\)::)?regclass\)$"
+
+
+class Sequence(NamedTuple):
+    """A sequence, as the catalogue describes it."""
+
+    oid: int
+    name: str
+    cache: int
+    increment: int
+    cycles: bool
+    start: int
+
+
+class Member(NamedTuple):
+    """A table of the origin: the table itself, a partition, or a table that inherits from it."""
+
+    oid: int
+    name: str
+    kind: str
+    unlogged: bool
+    default: str | None
+    """What gives the column its value if a program gives none, as SQL; None if nothing does."""
+    generated: bool
+    sequence: int | None
+    """The number of the sequence from which the default, or the identity, takes its values as they are."""
+
+
+class Origin(NamedTuple):
+    """The table from whose column the values come. `members` is empty if the values are computed."""
+
+    members: tuple[Member, ...]
+    column: str
+    sequences: tuple[Sequence, ...]
+    readable: bool
+    """Whether the user may read the table itself, and with it the versions of rows that a view shows."""
+    digits: int
+    """The decimal places of the seconds that a time in the column has, 6 unless its type rounds."""
+
+    @property
+    def table(self) -> int | None:
+        return self.members[0].oid if self.members else None
+
+    @property
+    def unlogged(self) -> bool:
+        return any(member.unlogged for member in self.members)
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What gives a new row its value. A partition may have no default, because rows come through the table."""
+        return tuple(dict.fromkeys(each.default for each in self.members if each.default is not None))
+
+
+def origin_of(session: Session, relation: Relation, source: Source, column: str) -> Origin:
+    """Return the origin of a column of the source."""
+    at = [each.name for each in relation.columns].index(column)
+    table, number, digits = session.origins(f"select * from {source.sql}")[at]
+    for _ in range(_MOST_VIEWS):
+        kind = session.rows(f"select relkind::text, pg_get_viewdef(oid) from pg_class where oid = {table}")
+        if not kind or kind[0][0] != "v":
+            break
+        table, number, _ = (*session.view_origins(kind[0][1]), *[(0, 0, 0)] * number)[number - 1]
+    digits = 6 if digits < 0 else digits
+    if not table:
+        return Origin((), column, (), False, digits)
+    name, readable = session.one(
+        f"select attname, has_table_privilege({table}, 'select') from pg_attribute "
+        f"where attrelid = {table} and attnum = {number}"
+    )
+    members = tuple(Member(*row) for row in session.rows(_members(table, name)))
+    return Origin(members, name, _sequences(session, members), readable, digits)
+
+
+def members_sql(table: int) -> str:
+    """Return the query of the numbers of a table, its partitions, and the tables that inherit from it."""
+    return (
+        f"with recursive members(oid) as (select {table}::oid union "
+        f"select inhrelid from pg_inherits join members on inhparent = members.oid) select oid from members"
+    )
+
+
+def _members(table: int, column: str) -> str:
+    identity = (
+        "(select s.objid from pg_depend s where s.classid = 'pg_class'::regclass and s.deptype = 'i' "
+        "and s.refclassid = 'pg_class'::regclass and s.refobjid = c.oid and s.refobjsubid = a.attnum)"
+    )
+    named = f"to_regclass(replace(substring(e.text from '{_NEXTVAL}'), '''''', ''''))"
+    return (
+        f"select c.oid::bigint, c.oid::regclass::text, c.relkind::text, c.relpersistence = 'u', "
+        f"case when a.attidentity <> '' then 'identity' else e.text end, a.attgenerated <> '', "
+        f"case when a.attidentity <> '' then {identity} else {named} end::oid::bigint "
+        f"from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = {literal(column)} "
+        f"left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum, "
+        f"lateral (select pg_get_expr(d.adbin, d.adrelid) as text) e "
+        f"where c.oid in ({members_sql(table)}) order by c.oid <> {table}, c.oid"
+    )
+
+
+def _sequences(session: Session, members: tuple[Member, ...]) -> tuple[Sequence, ...]:
+    numbers = ", ".join(sorted({str(member.sequence) for member in members if member.sequence is not None}))
+    if not numbers:
+        return ()
+    asked = "seqrelid::bigint, seqrelid::regclass::text, seqcache, seqincrement, seqcycle, seqstart"
+    rows = session.rows(f"select {asked} from pg_sequence where seqrelid in ({numbers}) order by 1")
+    return tuple(Sequence(*row) for row in rows)

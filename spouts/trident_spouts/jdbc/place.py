@@ -1,0 +1,95 @@
+"""The place of a position: what tells one table, and one history of a server, from another."""
+
+from typing import Any, NamedTuple
+
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.origin import Origin, members_sql
+
+_SERVER = """
+select (select case when has_function_privilege('pg_control_system()', 'execute')
+               then (select system_identifier::text from pg_control_system()) end),
+  (select oid::bigint from pg_database where datname = current_database()),
+  left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+  concat(pg_postmaster_start_time(), ' ', (select stats_reset from pg_stat_bgwriter)),
+  (select md5(string_agg(md5(ev_action::text), ',' order by ev_class)) from pg_rewrite
+   where ev_type = '1' and ev_class in (select relation from pg_locks where locktype = 'relation'
+     and pid = pg_backend_pid() and database = (select oid from pg_database where datname = current_database())
+     and relation >= 16384)),
+  txid_snapshot_xmax(txid_current_snapshot()),
+  pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, extract(epoch from clock_timestamp())::float8
+"""
+
+_CHECKPOINT = """
+select extract(epoch from checkpoint_time)::float8, split_part(next_xid, ':', 1)::bigint * 4294967296
+  + split_part(next_xid, ':', 2)::bigint from pg_control_checkpoint()
+"""
+
+
+class Place(NamedTuple):
+    """The server and the table at one moment. The log keeps it with each batch."""
+
+    system: str | None
+    """The number that the server got when its data was made; None if the user may not see it."""
+    database: int
+    timeline: str
+    """A new one begins when a standby takes over, or a server is recovered up to a point in time."""
+    life: str
+    """The time of the server's start, and of its statistics, which a crash resets."""
+    views: str | None
+    """A digest of the definitions of the views that are read."""
+    xid: int
+    """The number of the next transaction."""
+    wal: int
+    """How many bytes the server has written to its log of changes."""
+    clock: float
+    query: str | None
+    table: int | None
+    """The table that the values of orderBy come from; None if they are computed."""
+    files: tuple[tuple[int, int | None], ...]
+    """Each member of the table with the number of its file, which TRUNCATE and VACUUM FULL change."""
+    sequences: tuple[tuple[int, int | None, int | None], ...]
+    """Each sequence with the number of its file, which RESTART changes, and its last number if the user may see it."""
+
+    @property
+    def history(self) -> tuple[Any, ...]:
+        """What stays as it is as long as the server runs and nobody makes new files of the table."""
+        kept = self.system, self.database, self.timeline, self.life, self.views, self.query, self.table
+        return (*kept, self.files, tuple(sequence[:2] for sequence in self.sequences))
+
+    def logged(self) -> list[Any]:
+        """Return the place as JSON."""
+        return list(self)
+
+
+def place_from(stored: list[Any]) -> Place:
+    """Return a place that the log has kept."""
+    *rest, files, sequences = stored
+    return Place._make((*rest, tuple(map(tuple, files)), tuple(map(tuple, sequences))))
+
+
+def place_of(session: Session, origin: Origin, query: str | None) -> Place:
+    """Return the place. This transaction must have read the source before: its own locks name the views."""
+    files: list[Any] = []
+    if origin.table is not None:
+        members = members_sql(origin.table)
+        files = session.rows(
+            f"select oid::bigint, pg_relation_filenode(oid)::bigint from pg_class where oid in ({members}) order by oid"
+        )
+    last = "coalesce(pg_sequence_last_value({0}), {1})"
+    sequences = [
+        session.one(
+            f"select {each.oid}::bigint, pg_relation_filenode({each.oid})::bigint, case when "
+            f"has_sequence_privilege({each.oid}, 'usage, select') then "
+            f"{last.format(each.oid, each.start - each.increment)} end"
+        )
+        for each in origin.sequences
+    ]
+    return Place._make((*session.one(_SERVER), query, origin.table, tuple(files), tuple(sequences)))
+
+
+def last_checkpoint(session: Session) -> tuple[float, int] | None:
+    """Return the time of the last checkpoint, and the number that the next transaction had then, if the user may."""
+    if not session.one("select has_function_privilege('pg_control_checkpoint()', 'execute')")[0]:
+        return None
+    time, xid = session.one(_CHECKPOINT)
+    return float(time), int(xid)

@@ -1,0 +1,69 @@
+"""The plan of a batch: the ranges of the order column that it reads, and all that a later run needs to continue."""
+
+from typing import Any, NamedTuple
+
+from trident_spouts.jdbc.pages import Page
+from trident_spouts.jdbc.proof import Proof, proof_from
+
+_LEAST_PAGE = 10_000
+"""The least rows that are worth a partition: for fewer rows, a connection and a Spark task cost more."""
+
+
+class Plan(NamedTuple):
+    """A batch. The log keeps the plan as a JSON object; its last value is where the next batch begins."""
+
+    table: int | None
+    """The number of the table, which changes if the table is re-created; None for a query."""
+    after: str | None
+    """The value after which the batch begins; None at the beginning of the table."""
+    pages: tuple[Page, ...]
+    left: tuple[Page, ...] | None = None
+    """The pages of a snapshot that later batches read; None if the table is read incrementally."""
+    read: int = 0
+    """The number of rows that a snapshot's batches have read, including this batch."""
+    proof: Proof | None = None
+    """What the next plan compares with the table; None in plans of earlier versions of this library."""
+
+    @property
+    def to(self) -> str | None:
+        """The value of the order column at which the batch ends."""
+        return self.pages[-1].to if self.pages else self.after
+
+    def logged(self, order: str) -> dict[str, Any]:
+        """Return the plan as JSON. `order` is the name of the order column."""
+        stored: dict[str, Any] = {"orderBy": order, "table": self.table, "from": self.after}
+        stored["pages"] = [page[1:] for page in self.pages]
+        if self.left is not None:
+            stored |= {"left": [page[1:] for page in self.left], "read": self.read}
+        if self.proof is not None:
+            stored["proof"] = self.proof.logged()
+        return stored
+
+
+def plan_from(stored: dict[str, Any]) -> Plan:
+    """Return a plan that the log has kept. Raises KeyError, TypeError or ValueError if it is none."""
+    after, pages = stored["from"], _pages(stored["from"], stored["pages"])
+    to = pages[-1].to if pages else after
+    left = _pages(to, stored["left"]) if "left" in stored else None
+    proof = proof_from(stored["proof"]) if "proof" in stored else None
+    return Plan(stored["table"], after, pages, left, stored.get("read", 0), proof)
+
+
+def page_rows(limit: int, partitions: int) -> int:
+    """Return the rows of a page if a batch holds up to `limit` rows.
+
+    >>> page_rows(200_000, 8), page_rows(20_000, 8), page_rows(5, 8)
+    (25000, 10000, 5)
+    """
+    return min(limit, max(_LEAST_PAGE, -(-limit // partitions)))
+
+
+def _pages(after: str | None, stored: list[Any]) -> tuple[Page, ...]:
+    """Return the pages stored in a plan.
+
+    They are stored without beginnings: each begins where the previous page ends.
+    """
+    pages: list[Page] = []
+    for to, rows, digest in stored:
+        pages.append(Page(pages[-1].to if pages else after, to, rows, digest))
+    return tuple(pages)

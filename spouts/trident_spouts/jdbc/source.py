@@ -1,0 +1,83 @@
+"""The source of a run: its settings, and what the database says of it."""
+
+import hashlib
+from typing import NamedTuple
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError
+from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.columns import RowFormat, row_format
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.growth import in_utc
+from trident_spouts.jdbc.losses import OnDataLoss
+from trident_spouts.jdbc.order import OrderColumn, order_column
+from trident_spouts.jdbc.origin import Origin, origin_of
+from trident_spouts.jdbc.place import Place, place_of
+from trident_spouts.jdbc.relation import Relation, Source, look_up
+
+LATEST = "latest"
+
+
+class JdbcSource(NamedTuple):
+    """The settings of a JdbcSpout that a run needs; see its parameters."""
+
+    address: Address
+    source: Source
+    schema: StructType
+    order: str
+    snapshot: bool
+    opaque: bool
+    starting: str | None
+    lag: float
+    on_data_loss: OnDataLoss
+    limit: int
+    partitions: int
+    patience: float
+
+    @property
+    def query_digest(self) -> str | None:
+        """A digest of the query's text but for spaces and line ends; None if a table is read."""
+        query = self.source.query
+        return None if query is None else hashlib.sha256(" ".join(query.split()).encode()).hexdigest()[:16]
+
+
+class Opened(NamedTuple):
+    """The database's description of the source at one moment."""
+
+    relation: Relation
+    format: RowFormat
+    column: OrderColumn
+    origin: Origin
+    query_digest: str | None
+
+    def place(self, session: Session) -> Place:
+        """Return the place. This transaction must have read the source before."""
+        return place_of(session, self.origin, self.query_digest)
+
+
+def opened(session: Session, source: JdbcSource) -> Opened:
+    """Return the description. Raises TypeDeclarationError if the type of a column does not fit its field."""
+    relation = look_up(session, source.source)
+    column = order_column(relation, source.source, source.order, texts=source.snapshot)
+    form = row_format(relation, source.source, source.schema)
+    origin = origin_of(session, relation, source.source, source.order)
+    column = column._replace(digits=origin.digits, utc=in_utc(origin))
+    return Opened(relation, form, column, origin, source.query_digest)
+
+
+def check_starting(column: OrderColumn, starting: str | None) -> None:
+    """Raise TopologyError if a stream cannot begin after the value `starting`, because the column has another type."""
+    if starting in (None, LATEST):
+        return
+    try:
+        fits = column.type.read(str(starting))
+        zoned = getattr(fits, "tzinfo", None) is not None
+        if zoned == (column.type_name == "timestamp with time zone"):
+            return
+    except (ValueError, ArithmeticError):
+        pass
+    raise TopologyError(
+        f"JdbcSpout: {column.source.name}: startingFrom={starting} is no value of {column.name!r}, which has the type "
+        f"{column.type_name}"
+    )
