@@ -29,9 +29,14 @@ def ask(
         return read(connection)
 
 
-def read(connection: socket.socket) -> Answer:
-    """Return what comes on a connection until its end."""
-    content = b""
+def read(connection: socket.socket, first: bytes = b"", idle: float | None = None) -> Answer:
+    """Return what comes on a connection until its end, or until nothing comes for `idle` seconds.
+
+    `first`: what was read before.
+    """
+    content = first
+    if idle is not None:
+        connection.settimeout(idle)
     try:
         while piece := connection.recv(65536):
             content += piece

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import time
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from tests.server.raw import connect, read
 from tests.support.waiting import wait_until
 from trident.server.access_rules import Rights
 from trident.server.limits import Limits
+from trident.server.unsent import Unsent
 
 HEAD = b"GET /state HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /state/counts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -93,6 +95,28 @@ def test_an_answer_that_nobody_reads_is_cut_and_counts_until_then(serving: Servi
             assert told.status_code == 503 and told.json()["error"]["type"] == "Overloaded"
             wait_until(lambda: httpx.get(f"{server.url}/state").status_code == 200)
         assert len(httpx.get(f"{server.url}/state/counts?limit=10000").json()["rows"]) == 2_002
+
+
+def test_answers_that_nobody_reads_have_a_limit_together(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("trident.server.unsent._STUCK_SECONDS", 0.01)
+    monkeypatch.setattr(Unsent.__init__, "__defaults__", (1, time.monotonic))
+    serving.feed(*(f"{n:06d}{'x' * 4000}" for n in range(1_000)))
+    with serving.running.serve(limits=Limits(answerSecs=600)) as server:
+        whole = len(httpx.get(f"{server.url}/state/counts?limit=10000").content)
+        readers = [socket.socket() for _ in range(6)]
+        for reader in readers:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+            reader.sendall(b"GET /state/counts?limit=10000 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert reader.recv(12) == b"HTTP/1.1 200"
+        content = []
+        for reader in readers:
+            content.append(len(read(reader, first=b"HTTP/1.1 200", idle=1.0).body))
+            reader.close()
+    assert sum(size < whole for size in content) >= 4, content
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_a_feed_whose_reader_does_not_read_is_cut(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
@@ -184,8 +208,9 @@ def test_a_client_that_leaves_is_no_failure_of_the_server(serving: Serving, capl
 
 def test_a_server_that_stops_tells_those_who_wait(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     server = serving.running.serve()
+    body = b'{"keys": [], "minTxid": {"words": 99}}'
     with connect(server.url) as connection:
-        connection.sendall(b'GET /state/counts HTTP/1.1\r\nhost: localhost\r\ntrident-min-txid: {"words": 99}\r\n\r\n')
+        connection.sendall(POST + b"content-length: %d\r\n\r\n%s" % (len(body), body))
         stopping = threading.Thread(target=server.stop)
         wait_until(lambda: "trident-http" in {thread.name for thread in threading.enumerate()})
         stopping.start()

@@ -27,6 +27,7 @@ from trident.server.limits import Limits
 from trident.server.places import Places
 from trident.server.rate_limit import RateLimit
 from trident.server.sse import EventStream
+from trident.server.unsent import Unsent
 from trident.server.visit import Visit
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Guards:
         self._rules, self._limits, self._ledger = rules, limits, ledger
         self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
         self._in_flight = Places("requests in flight at most", limits.inFlight, shared=rules.hasSeveralTokens)
+        self._unsent = Unsent()
         self.doors: Sequence[Door] = ()
         self.ending: Callable[[], bool] = lambda: False
         """Returns whether the server is about to stop. Answers without an end then end themselves."""
@@ -56,7 +58,7 @@ class Guards:
             return
         found = find_door(self.doors, scope)
         request = Request(scope | {"path_params": found.parameters}, receive, send)
-        told = _Told(request, found.door, self._ledger, send)
+        told = _Told(request, found.door, self._ledger, self._unsent, send)
         try:
             await self._answer(request, found, told.send)
         except asyncio.CancelledError:  # the server stops, and waits no longer for this answer
@@ -68,7 +70,7 @@ class Guards:
         except Exception as error:
             log_failure("an answer broke off", error)
         finally:
-            told.tell(CLIENT_GONE)
+            told.end()
 
     async def _answer(self, request: Request, found: Found, send: Any) -> None:
         visit = Visit(Grant.none(), self._in_flight)
@@ -126,8 +128,8 @@ class Guards:
 class _Told:
     """Hands an answer over to its client, piece by piece, and tells the request once."""
 
-    def __init__(self, request: Request, door: Door | None, ledger: Ledger, send: Any) -> None:
-        self._request, self._ledger, self._send = request, ledger, send
+    def __init__(self, request: Request, door: Door | None, ledger: Ledger, unsent: Unsent, send: Any) -> None:
+        self._request, self._ledger, self._unsent, self._send = request, ledger, unsent, send
         self._path = None if door is None else door.path
         self._began = time.perf_counter()
         self.isBegun = False
@@ -147,9 +149,19 @@ class _Told:
             self.tell(message["status"])
         body = message.get("body", b"")
         last = max(0, (len(body) - 1) // _PIECE * _PIECE)
+        cut = self._request.scope.get("trident.cut", _nothing)
         for at in range(0, last, _PIECE):
+            self._unsent.note(self, len(body) - at, cut)
             await self._send({**message, "body": body[at : at + _PIECE], "more_body": True})
         await self._send({**message, "body": body[last:]} if last else message)
+
+    def end(self) -> None:
+        """Note that there is no more to send."""
+        self._unsent.note(self, 0, _nothing)
+        self.tell(CLIENT_GONE)
+
+
+def _nothing() -> None: ...
 
 
 def client_of(request: Request) -> str:

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from trident.server.limits import Limits
 
@@ -59,10 +59,13 @@ class LimitedProtocol(HttpToolsProtocol):
     _stuck: float | None = None
     """Since when the answer does not go out, or the connection does not end."""
     _timer: TimerHandle | None = None
+    _running: RequestResponseCycle | None = None
+    """The request under way. Others of the connection may wait for its answer."""
 
     def __init__(self, limits: Limits, tell: Tell, waiting: "dict[LimitedProtocol, None]", **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._limits, self._tell, self._waiting = limits, tell, waiting
+        self.access_log = False  # uvicorn would write it with keys if the root logger shows INFO
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(cast("Any", transport))
@@ -81,7 +84,29 @@ class LimitedProtocol(HttpToolsProtocol):
         self._waiting.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
+        self._give_up()
         super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        super().eof_received()
+        self._give_up()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _give_up(self) -> None:
+        """Tell the request under way that nobody receives its answer, and drop those that wait for it.
+
+        The connection is about to close, and its transport raises an error for what is written from now on. Uvicorn
+        itself tells only the last request of a connection.
+        """
+        self.pipeline.clear()
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.flow.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         if not self._began:
@@ -96,6 +121,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.send_400_response(f"the head of a request may have {MOST_HEAD_BYTES} bytes at most")
         elif self._body > self._limits.bodyBytes + _MOST_UNREAD:
             self.transport.close()  # whoever reads bodies has refused this one
+            self._give_up()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._phase is Phase.HEAD:  # else a trailer: no handler reads one
@@ -122,6 +148,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._phase, self._began, self._since = Phase.HEAD, True, self.loop.time()
         super().on_message_begin()
+        self.scope["trident.cut"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -145,6 +172,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._tell("" if self.client is None else self.client[0], 400)
         super().send_400_response(msg)
+        self._give_up()
 
     def _look(self) -> None:
         """Once a second, end the connection if its phase has taken too long."""
@@ -164,6 +192,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._tell("" if self.client is None else self.client[0], 408)
                 self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
+            self._give_up()
 
     def _seconds(self) -> float:
         """Return how long the phase may take."""

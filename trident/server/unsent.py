@@ -1,0 +1,47 @@
+"""The answers that their clients have not taken yet. They stay in memory, so all of them together have a limit."""
+
+import time
+from collections.abc import Callable, Hashable
+
+MOST_UNSENT = 32 << 20
+"""The bytes of unsent answers beyond which those whose clients do not read are cut."""
+
+_STUCK_SECONDS = 1.0
+"""Seconds without progress after which a client counts as one that does not read."""
+
+
+class Unsent:
+    """The unsent bytes of each answer of a server, the one without progress for longest first.
+
+    >>> now, cut = [0.0], []
+    >>> unsent = Unsent(10, clock=lambda: now[0])
+    >>> unsent.note("slow", 8, lambda: cut.append("slow"))
+    >>> now[0] = 2.0
+    >>> unsent.note("fast", 8, lambda: cut.append("fast"))
+    >>> cut, unsent.bytes
+    (['slow'], 8)
+    """
+
+    def __init__(self, most: int = MOST_UNSENT, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._answers: dict[Hashable, tuple[int, float, Callable[[], None]]] = {}
+        self.bytes = 0
+        """The unsent bytes of all answers."""
+
+    def note(self, answer: Hashable, left: int, cut: Callable[[], None]) -> None:
+        """Note that a client has taken a part of its answer, of which `left` bytes are left; `cut` ends it."""
+        self._forget(answer)
+        now = self._clock()
+        if left:
+            self._answers[answer] = left, now, cut
+            self.bytes += left
+        while self.bytes > self._most:
+            stuck, (_, since, end) = next(iter(self._answers.items()))
+            if now - since < _STUCK_SECONDS:
+                return
+            self._forget(stuck)
+            end()
+
+    def _forget(self, answer: Hashable) -> None:
+        if (known := self._answers.pop(answer, None)) is not None:
+            self.bytes -= known[0]
