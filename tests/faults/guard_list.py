@@ -1279,7 +1279,7 @@ GUARDS = [
         "spout, the names of a manifest",
         "a manifest that was written anew counts some of its files twice, or leaves some out",
         "spouts/trident_spouts/files/manifest.py",
-        "        if len(names) < read or self.checksum(names[:read]) != checksum:",
+        "        if len(spelt) < read or self.checksum(spelt) != checksum:",
         "        if False:",
         "tests/spouts/files/test_manifest.py -k other_names",
     ),

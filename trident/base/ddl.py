@@ -154,7 +154,10 @@ class Reader:
             return self.error(f"{name!r} is Python's name, the type is {_PYTHON_NAMES[name]}")
         if name in _UNSUPPORTED:
             return self.error(f"a tuple cannot carry the type {name!r}: {_UNSUPPORTED[name]}")
-        return self.error(f"unknown type {name!r}{did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])}")
+        hint = did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])
+        return self.error(
+            f"unknown type {name!r}{hint} (a name with blanks stands in backticks: `Origin State` string)"
+        )
 
     def decimal(self) -> spark.DecimalType:
         """Read the precision and the scale after the word decimal, if they follow; otherwise they are 10 and 0."""

@@ -56,6 +56,14 @@ class Commit(NamedTuple):
     check: int
     """A checksum of the commit's file, which distinguishes the commits of two tables under one path."""
 
+    @property
+    def changes(self) -> bool:
+        """Return whether the version changes or deletes rows, or brings back rows that the table had before.
+
+        RESTORE adds the files that earlier versions removed, and perhaps removes none. Their rows are not new.
+        """
+        return self.removed > 0 or self.operation.upper() == "RESTORE"
+
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
     """Return a commit from the content of its file. Raises SourceUnreadableError if it is not a Delta commit."""

@@ -313,17 +313,17 @@ class Planner:
 
         Return none if the version changes or deletes rows and the policy is to skip such versions.
         """
-        if commit.removed and self._policy == "fail":
+        if commit.changes and self._policy == "fail":
             raise SourceChangedError(
-                f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes "
-                f"or deletes rows that the table had: {commit.removed} of its files are replaced or removed. To leave "
-                f"such versions out, with all that they add, start with onChange='skip'"
+                f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes, "
+                f"deletes or brings back rows that the table had: {commit.removed} of its files are replaced or "
+                f"removed. To leave such versions out, with all that they add, start with onChange='skip'"
             )
-        if commit.removed:
+        if commit.changes:
             if commit.version not in self._skipped:
                 self._skipped.add(commit.version)
                 log.warning(
-                    "%s: version %s (%s) changes or deletes rows: it is left out because of onChange='skip'",
+                    "%s: version %s (%s) changes, deletes or brings back rows: it is left out because of onChange='skip'",
                     self._folder.shown, commit.version, commit.operation,
                 )  # fmt: skip
             return ()

@@ -3,7 +3,7 @@
 import glob
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -56,6 +56,10 @@ class ArrowPlace:
         if kind == fs.FileType.File:
             return cls(place.system, posixpath.dirname(place.root), glob.escape(posixpath.basename(place.root)))
         raise SourceUnreadableError(f"FileSpout: there is no file or folder {url}")
+
+    def deep(self) -> "ArrowPlace":
+        """Return the place of all files below the folder, in subfolders too."""
+        return replace(self, pattern="**/*")
 
     @property
     def address(self) -> str:

@@ -29,14 +29,72 @@ class _NotClosed:
         """Leave the file open."""
 
 
+class _Bz2Streams:
+    """The content of all streams of a .bz2 file, of which pbzip2 and lbzip2 write one for each 900 kB.
+
+    Python's own reader takes everything behind the first stream that is no stream for padding, also a damaged stream.
+    Here only zeros are padding, as in .gz files.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._unpacker = file, bz2.BZ2Decompressor()
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            data = b""
+            if self._unpacker.eof:
+                data = self._next_stream()
+                if not data:
+                    return b""
+                self._unpacker = bz2.BZ2Decompressor()
+            elif self._unpacker.needs_input:
+                data = self._file.read(_BLOCK)
+                if not data:
+                    raise EOFError("the file ends before the end of its last stream")
+            if block := self._unpacker.decompress(data, size):
+                return block
+
+    def _next_stream(self) -> bytes:
+        """Return the first bytes of the next stream; nothing if there is none."""
+        data = self._unpacker.unused_data.lstrip(b"\0")
+        while not data:
+            block = self._file.read(_BLOCK)
+            if not block:
+                return b""
+            data = block.lstrip(b"\0")
+        return data
+
+
+_BLOCK = 64 << 10
 _READERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".bz2": bz2.BZ2File,
+    ".bz2": _Bz2Streams,
     ".zst": lambda file: pa.CompressedInputStream(pa.PythonFile(_NotClosed(file), "r"), "zstd"),
 }
 
 UNREADABLE = (".xz", ".lz4", ".snappy", ".zip", ".deflate")
 """The suffixes of compressed files that cannot be read."""
+
+_MAGIC = {
+    b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst",
+    b"PK\x03\x04": ".zip", b"\xfd7zXZ": ".xz", b"\x04\x22\x4d\x18": ".lz4",
+}  # fmt: skip
+
+
+def hint_of_compression(data: bytes) -> str:
+    """Return a hint for an error about a file that begins with `data`, if these look like those of a packed file.
+
+    >>> hint_of_compression(bytes([0x1F, 0x8B, 8]))
+    '; it looks compressed: a file is unpacked by the suffix of its name, here .gz'
+    >>> hint_of_compression(b"the cow")
+    ''
+    """
+    suffix = next((suffix for sign, suffix in _MAGIC.items() if data.startswith(sign)), None)
+    if suffix is None:
+        return ""
+    if suffix in UNREADABLE:
+        return f"; it looks like a {suffix} file, which is not read: pack it anew as .gz, .bz2 or .zst"
+    return f"; it looks compressed: a file is unpacked by the suffix of its name, here {suffix}"
 
 
 def is_compressed(name: str) -> bool:

@@ -68,6 +68,8 @@ class CsvFormat:
         if not self.options.header:
             return replace(self, columns=tuple(names))
         data = check_encoding(head(), path, 0, self.encoding_errors)
+        if not data:  # a byte order mark, and nothing else
+            return replace(self, columns=tuple(names))
         try:
             cells, _ = self.options.grammar.row(data, 0)
         except RowError as error:
@@ -184,7 +186,8 @@ class CsvFormat:
     def read_at_once(self, data: bytes) -> pa.Table | None:
         """Return the tuples of all rows in `data`; None if a row may be malformed, or Arrow may read it differently."""
         target, options = arrow_schema(self._fields), self.options
-        if not data.strip(b"\r\n") or not options.grammar.plain(data):  # Arrow refuses data without a row
+        # Arrow refuses data without a row, and leaves out a byte order mark, which belongs to the first value here.
+        if not data.strip(b"\r\n") or data.startswith(BOM) or not options.grammar.plain(data):
             return None
         names = [str(at) for at in range(len(self._columns))]
         places = [names[self._columns.index(field.name)] for field in target]

@@ -3,7 +3,8 @@
 import datetime
 import decimal
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -172,12 +173,33 @@ def read_object(line: str, target: pa.Schema, values: ValueReader = STRICT) -> d
     try:
         value = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise ValueError(f"expected a JSON object: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"expected a JSON object: {error.msg} at column {error.colno}{_hint_of_lines(line)}") from None
     except RecursionError:
         raise ValueError("expected a JSON object: nested too deeply") from None
     if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object, got {_brief_json(value)}")
+        raise ValueError(f"expected a JSON object, got {_brief_json(value)}{_hint_of_lines(line)}")
     return {field.name: _read_field(value.get(field.name), field, values) for field in target}
+
+
+def _hint_of_lines(line: str) -> str:
+    """Return a hint for the error about a line that may be a part of an array, or of an object over several lines."""
+    if line.startswith("\ufeff"):
+        return " (a byte order mark within a file: files were joined)"
+    start = line.strip()[:1]
+    if start not in ("[", "{") or (start == "{" and line.strip() != "{"):
+        return ""
+    way = "jq -c '.[]'" if start == "[" else "jq -c ."
+    return f" (a file has one object a line; {way} writes {'an array' if start == '[' else 'objects'} so)"
+
+
+def keys_of(lines: Sequence[bytes]) -> list[str]:
+    """Return the keys of the JSON objects in these lines, each once. Lines that are no objects are left out."""
+    keys: dict[str, None] = {}
+    for line in lines:
+        with suppress(ValueError, RecursionError):  # whoever reads the line for its values says what is wrong with it
+            value = _DECODER.decode(line)
+            keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
+    return list(keys)
 
 
 def _no_constant(text: str) -> NoReturn:
@@ -201,4 +223,4 @@ def _read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
 
 
 def _brief_json(value: Any) -> str:
-    return shorten(json.dumps(value, ensure_ascii=False))
+    return shorten(value.text if isinstance(value, JsonNumber) else json.dumps(value, ensure_ascii=False))

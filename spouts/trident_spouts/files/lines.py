@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.errors import MalformedInputError
-from trident_spouts.files.compression import Content, unpacked
+from trident_spouts.files.compression import Content, hint_of_compression, unpacked
 
 if TYPE_CHECKING:
     from trident_spouts.files.ranges import FileRef
@@ -106,13 +106,22 @@ def check_encoding(data: bytes, name: object, offset: int, errors: EncodingError
     try:
         str(data, "utf-8")
     except UnicodeDecodeError as error:
-        if errors == "replace":
+        packed = offset == 0 and hint_of_compression(data)
+        if errors == "replace" and not packed:
             return data.decode("utf-8", "replace").encode()
         raise MalformedInputError(
             f"{name}: invalid UTF-8 at byte {offset + error.start} ({data[error.start : error.start + 1].hex()}: "
-            f'{error.reason}); convert the file, or read it with encodingErrors="replace"'
+            f"{error.reason}){_other_form(data) if offset == 0 else ''}; convert the file, or read it with "
+            f'encodingErrors="replace"'
         ) from None
     return data
+
+
+def _other_form(data: bytes) -> str:
+    """Return a hint for the error about a file that begins with `data`, if it is in another form than UTF-8."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "; it begins as UTF-16 does"
+    return hint_of_compression(data)
 
 
 def count_lines(data: bytes, offset: int) -> int:

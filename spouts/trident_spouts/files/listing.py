@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from trident.base.errors import SourceUnreadableError
+from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident_spouts.files.compression import UNREADABLE
 from trident_spouts.files.places import FilePlace, ListedFile
 
@@ -42,6 +42,13 @@ def hidden_file(place: FilePlace) -> str | None:
     return next((file.name for file in _list(place, hidden=True)), None)
 
 
+def nested_file(place: FilePlace) -> str | None:
+    """Return the name of a file in a subfolder of a place that is a folder; None if there is none."""
+    if place.pattern:
+        return None
+    return next((file.name for file in place.deep().files(False, "") if "/" in file.name), None)
+
+
 def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[ListedFile]:
     try:
         yield from place.files(hidden, after)
@@ -52,10 +59,10 @@ def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[L
 
 
 def check_readable(files: list[ListedFile], place: FilePlace) -> None:
-    """Raise SourceUnreadableError if a file has a compression that cannot be read."""
+    """Raise MalformedInputError if a file has a compression that cannot be read."""
     for file in files:
         if file.name.lower().endswith(UNREADABLE):
-            raise SourceUnreadableError(
+            raise MalformedInputError(
                 f"FileSpout: {place.path(file.name)} is compressed in a way that is not read; files of lines may be "
                 f"plain, .gz, .bz2 or .zst: pack it anew, or select the other files by a glob such as '*.txt'"
             )

@@ -4,7 +4,7 @@ import glob
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from trident.base.errors import SourceUnreadableError
@@ -60,6 +60,10 @@ class LocalPlace:
         if wild is None:
             raise SourceUnreadableError(f"FileSpout: there is no file or folder {path}")
         return cls(str(PurePath(*parts[:wild])), str(PurePath(*parts[wild:])))
+
+    def deep(self) -> "LocalPlace":
+        """Return the place of all files below the folder, in subfolders too."""
+        return replace(self, pattern="**/*")
 
     @property
     def address(self) -> str:

@@ -1,6 +1,7 @@
 """A manifest: a file that names the files of a stream, in the order in which they are read."""
 
 import json
+import os
 import posixpath
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,11 +25,14 @@ class Manifest:
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
     """The manifest as it was listed at the last reading, and its names."""
 
+    _spelt: list[str] = field(default_factory=list)
+    """The names, each in every spelling that the manifest has for it."""
+
     def __str__(self) -> str:
         return self.place.path(self.name)
 
     def names(self, time: float, complete_after: float) -> list[str]:
-        """Return the names of all files that the manifest names, each once, in its order.
+        """Return the names of all files that the manifest names, each once, in its order and its first spelling.
 
         A last line without a newline may be incomplete; it counts once the last write was `complete_after` seconds ago,
         or at once where files do not grow. `time` is the present time (seconds since 1970). Raises
@@ -41,7 +45,11 @@ class Manifest:
                 with self.place.open(now) as file:
                     text = self._decoded(file.read())
                 paths = self._in_json(text) if text.lstrip()[:1] in ("{", "[") else _in_lines(text, waits)
-                self._known = (None if waits else now, list(dict.fromkeys(map(self._name_of, paths))))
+                self._spelt = list(dict.fromkeys(map(self._name_of, paths)))
+                once = dict[str, str]()
+                for name in self._spelt:
+                    once.setdefault(self._place_of(name), name)
+                self._known = (None if waits else now, list(once.values()))
         except SpoutContractError:  # an object that was replaced since the look: the next plan reads the new one
             pass
         except SourceUnreadableError:
@@ -54,17 +62,30 @@ class Manifest:
         """Return the checksum by which the first names of the manifest are recognized."""
         return zlib.crc32("\n".join(names).encode())
 
-    def check_begins(self, names: Sequence[str], read: int, checksum: int) -> None:
-        """Check that the first `read` names still have the checksum from when they were read.
+    def read_of(self, names: Sequence[str], read: int, checksum: int) -> int:
+        """Return how many of `names`, a result of `names`, were read: `read`, if these still have their checksum.
 
-        Raises SpoutContractError if they do not.
+        Earlier versions of this library took two spellings of a name for two files. Raises SpoutContractError if other
+        names stand there.
         """
-        if len(names) < read or self.checksum(names[:read]) != checksum:
+        if len(names) >= read and self.checksum(names[:read]) == checksum:
+            return read
+        spelt = self._spelt[:read]
+        if len(spelt) < read or self.checksum(spelt) != checksum:
             raise SpoutContractError(
                 f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "
                 f"get more names at its end. Bring the former names back, or give the stream another name, with "
                 f"newStream(..., anew=True), to read the files that are named now"
             )
+        return len({self._place_of(name) for name in spelt})
+
+    def _place_of(self, name: str) -> str:
+        """Return the place to which a name leads, whatever its spelling: `a`, `./a`, its absolute path."""
+        path = self.place.path(name)
+        if "://" in self.place.address:
+            return path
+        folder, base = os.path.split(os.path.normpath(path))
+        return os.path.join(os.path.realpath(folder), base)
 
     def files(self, names: Sequence[str]) -> Iterator[ListedFile]:
         """Yield the named files as they are now. Raises SourceUnreadableError if a file is missing."""

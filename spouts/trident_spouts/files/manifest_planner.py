@@ -58,7 +58,8 @@ class ManifestPlanner:
         Raises SpoutContractError if the manifest does not begin with the names that were read.
         """
         names = self._manifest.names(time, self._complete_after)
-        self._manifest.check_begins(names, position.read, position.checksum)
+        read = self._manifest.read_of(names, position.read, position.checksum)
+        position = replace(position, read=read)
         self.named = len(names)
         for _ in range(_LOOKS):
             with suppress(StaleListingError):

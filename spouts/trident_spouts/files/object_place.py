@@ -3,7 +3,7 @@
 import glob
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TridentError
@@ -58,6 +58,10 @@ class ObjectPlace:
         if next(place._objects(""), None) is None:
             raise SourceUnreadableError(f"FileSpout: there is no object and no prefix {url}")
         return place
+
+    def deep(self) -> "ObjectPlace":
+        """Return the place of all files below the folder, in subfolders too."""
+        return replace(self, pattern="**/*")
 
     @property
     def address(self) -> str:

@@ -79,6 +79,15 @@ class FilePlace(Protocol):
     """
 
     @property
+    def pattern(self) -> str:
+        """Return the glob below the folder; if it is empty, all files of that folder are meant."""
+        ...
+
+    def deep(self) -> "FilePlace":
+        """Return the place of all files below the folder, in subfolders too."""
+        ...
+
+    @property
     def address(self) -> str:
         """Return the folder as the log names it. Two places with the same address have the same files."""
         ...

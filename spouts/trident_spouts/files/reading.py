@@ -1,7 +1,7 @@
 """Reading of text and JSON files in Spark's workers: stretches form shares, and a Spark partition reads a share."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.errors import SourceUnreadableError, SpoutContractError, SpoutError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.compression import is_compressed, unpacked
-from trident_spouts.files.lines import all_lines, line_start, read_whole_lines
+from trident_spouts.files.lines import BOM, all_lines, line_start, read_whole_lines
 from trident_spouts.files.ranges import FileRef, opening_bytes, unreadable_error
 from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_frame, numbers_of, on_this_machine, parallelism, settle
@@ -110,6 +110,24 @@ def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table
     """Yield the tuples of a stretch in tables, each from a few megabytes of lines."""
     for form, offset, data in _lines_of(stretch, line_format):
         yield form.parse(data, stretch.path, offset)
+
+
+def first_lines(stretch: Stretch, most: int) -> list[bytes]:
+    """Return the whole lines among the first `most` bytes of a stretch; none if the file cannot be read or unpacked.
+
+    Whoever reads the stretch itself says what is wrong with the file.
+    """
+    with (
+        suppress(OSError, SpoutError),
+        open(stretch.path, "rb") if isinstance(stretch.path, str) else stretch.path.open() as file,
+    ):
+        content = unpacked(file, stretch.name) if stretch.whole else file
+        if not stretch.whole:
+            file.seek(stretch.start)
+        data = content.read(min(most, stretch.end - stretch.start) if not stretch.whole else most)
+        lines = data.removeprefix(BOM).split(b"\n")
+        return lines[:-1] or lines
+    return []
 
 
 def read_stretches(stretches: Sequence[Stretch], line_format: LineFormat) -> Iterator[pa.Table]:

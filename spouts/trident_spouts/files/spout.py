@@ -29,9 +29,15 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
-from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
+from trident_spouts.files.jsonlines import (
+    JsonFormat,
+    Malformed,
+    keys_of,
+    with_corrupt_fields,
+    without_corrupt_fields,
+)
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import check_readable, hidden_file, list_files
+from trident_spouts.files.listing import check_readable, hidden_file, list_files, nested_file
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, is_beyond_spark
@@ -40,7 +46,7 @@ from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
 from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import REMEMBERED, ReadFiles
-from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
+from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch, first_lines
 from trident_spouts.files.recognition import OnForgotten
 from trident_spouts.files.text import TextFormat
 from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
@@ -76,6 +82,9 @@ _MOST_LISTED = 3_000
 _LOOK_BACK_SECONDS = 600.0
 """The time (seconds) after which a place that lists names in order is asked again for all names, also for those that
 were read long ago."""
+
+_FIRST_BYTES = 256 << 10
+"""The bytes of JSON whose lines are looked at for the names of fields."""
 
 _LISTINGS = 5
 """The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
@@ -305,8 +314,8 @@ class FileSpout:
         first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
-                f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from; give them: "
-                f'schema="word string, n long"'
+                f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from{_nested(place)}; give "
+                f'them: schema="word string, n long"'
             )
         self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
         return self._first_schema[0]
@@ -369,6 +378,17 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
     if format == "csv":
         check_flat("FileSpout: format='csv'", fields)
     return with_corrupt_fields(fields) if format in ("json", "csv") and malformed == "keep" else fields
+
+
+def _nested(place: FilePlace) -> str:
+    """Return words about files in subfolders, which are not read without a glob; "" if there are none."""
+    name = nested_file(place)
+    if name is None:
+        return ""
+    return (
+        f": its files are in subfolders, such as {name}; a glob reads these: {place}/**/*.parquet (a folder's name, "
+        f"such as day=1, gives no field)"
+    )
 
 
 class _FileExecutor(SpoutExecutor):
@@ -496,13 +516,14 @@ class _FileExecutor(SpoutExecutor):
                 f"out, because writers hide unfinished files so. {hidden} is one; rename it to have it read"
             )
         )
-        _log.warning("FileSpout: there is no file at %s%s", self._place, why)
+        _log.warning("FileSpout: there is no file at %s%s", self._place, why or _nested(self._place))
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = _read(metadata, "files", lambda files: [FileRange(*fields) for fields in files])
         files = [self._planned_file(range_, attempt.txid) for range_ in ranges]
         if self._lines:
             stretches = tuple(map(self._stretch, files, ranges))
+            self._warn_of_absent_keys(stretches)
             return LinesEmission(stretches, self._line_format())
         schema = self._spout.schema
         footers = checked_footers(files, schema)
@@ -527,6 +548,28 @@ class _FileExecutor(SpoutExecutor):
                     name,
                     shorten(", ".join(map(repr, columns))),
                     did_you_mean(name, columns),
+                )
+
+    def _warn_of_absent_keys(self, stretches: tuple[Stretch, ...]) -> None:
+        """Log a warning for each field that none of the run's first lines of JSON has: it may be misspelt, and is null.
+
+        Lines that come later may lack a field.
+        """
+        if self._columns_seen or self._spout.format != "json" or not stretches:
+            return
+        self._columns_seen = True
+        lines = first_lines(stretches[0], _FIRST_BYTES)
+        keys = keys_of(lines)
+        for name in without_corrupt_fields(self._spout.schema, self._spout.malformed).names if keys else ():
+            if name not in keys:
+                _log.warning(
+                    "FileSpout: none of the first %s line(s) of %s has the field %r, which is read as null there; they "
+                    "have %s%s",
+                    len(lines),
+                    stretches[0].path,
+                    name,
+                    shorten(", ".join(map(repr, keys))),
+                    did_you_mean(name, keys),
                 )
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:

@@ -25,6 +25,7 @@ Numbers = Literal["strict", "lenient"]
 WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EXACT = 1 << 53
 """From this number on, some whole numbers have no exact double."""
 
@@ -119,6 +120,10 @@ class ValueReader:
             return " (it names no time zone: declare timestamp_ntz, or give timeZone=)"
         if kinds.is_timestamp(kind) and self._why(value, kind) == OUTSIDE_YEARS:
             return f" ({OUTSIDE_YEARS})"
+        if isinstance(value, str) and (kinds.is_timestamp(kind) or kinds.is_date(kind)) and not _ISO.match(value):
+            return (
+                " (expected ISO 8601, such as 2024-02-29; declare another form as a string, and read it with each(...))"
+            )
         return ""
 
     def _why(self, value: Any, kind: pa.DataType) -> str:
@@ -144,6 +149,8 @@ class ValueReader:
             return self.from_text(value, kind)
         if self.lenient and isinstance(value, float) and kinds.is_integer(kind):
             return _whole(value)
+        if isinstance(value, float) and math.isinf(value):  # JSON has no infinity: it is a number beyond a double
+            return _refuse(str(value))
         return float(value) if isinstance(value, JsonNumber) and kinds.is_floating(kind) else value
 
     def _of_text(self, text: str, kind: pa.DataType) -> Any:

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from tests.spouts.files.test_file_spout import T0, write
 from tests.spouts.files.test_identity import Reader
 from tests.support.plans import planned
-from trident.errors import MalformedInputError, SourceUnreadableError, SpoutContractError
+from trident.errors import MalformedInputError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt
 from trident_spouts.files import reading
+from trident_spouts.files.compression import unpacked
 
 
 def zstd(data: bytes) -> bytes:
@@ -103,9 +105,7 @@ def test_the_line_of_an_error_is_a_line_of_the_content(tmp_path: Path, monkeypat
 
 def test_other_compressions_are_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path / "b.txt.XZ", b"\xfd7zXZ")
-    with pytest.raises(
-        SourceUnreadableError, match=r"b\.txt\.XZ is compressed in a way that is not read; files of lin"
-    ):
+    with pytest.raises(MalformedInputError, match=r"b\.txt\.XZ is compressed in a way that is not read; files of lin"):
         planned(FileSpout(tmp_path))
 
 
@@ -178,3 +178,69 @@ def test_what_changes_between_plan_and_replay_is_refused(tmp_path: Path) -> None
     path.write_bytes(path.read_bytes() + gzip.compress(b"2\n"))
     with pytest.raises(SpoutContractError, match="a replay must read the same"):
         spout.open().emit(TransactionAttempt(1, 1), plan)
+
+
+# --- damage that a library forgives -----------------------------------------------------------------------------------
+
+
+def _read_all(data: bytes, suffix: str) -> bytes:
+    content, parts = unpacked(io.BufferedReader(io.BytesIO(data)), f"x{suffix}"), list[bytes]()
+    while block := content.read(1 << 10):
+        parts.append(block)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_flipped_bit_in_any_stream_of_a_file_is_noticed_or_harmless(suffix: str) -> None:
+    parts = [PACK[suffix](f"line {at}\nand more\n".encode() * 3) for at in range(3)]
+    whole, data = _read_all(b"".join(parts), suffix), b"".join(parts)
+    heads = [len(b"".join(parts[:at])) for at in range(3)]
+    # Without a checksum, a frame of .zst proves only its header.
+    places = [head + at for head in heads for at in range(4)] if suffix == ".zst" else list(range(len(data)))
+    noticed = 0
+    for at in places:
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            try:
+                assert _read_all(bytes(damaged), suffix) == whole, f"byte {at}, bit {bit}: a part is lost in silence"
+            except MalformedInputError:
+                noticed += 1
+    assert noticed > 0.5 * 8 * len(places)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+@pytest.mark.parametrize("behind", [b"", b"\0", bytes(200_000)])
+def test_zeros_behind_a_stream_are_padding(suffix: str, behind: bytes) -> None:
+    data = PACK[suffix](b"one\n") + behind
+    assert _read_all(data, suffix) == b"one\n"
+    assert _read_all(data + PACK[suffix](b"two\n"), suffix) == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_other_bytes_behind_a_stream_are_damage(suffix: str) -> None:
+    with pytest.raises(MalformedInputError, match="cannot unpack it"):
+        _read_all(PACK[suffix](b"one\n") + b"garbage!" * 9, suffix)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        (
+            "a.csv",
+            gzip.compress(b"x\n1\n"),
+            "it looks compressed: a file is unpacked by the suffix of its name, here .gz",
+        ),
+        ("a.csv", bz2.compress(b"x\n1\n"), "here .bz2"),
+        ("a.csv", b"PK\x03\x04\x14\x00\xff", "it looks like a .zip file, which is not read: pack it anew as .gz"),
+        ("a.csv", "x\n1\n".encode("utf-16"), "it begins as UTF-16 does"),
+    ],
+)
+def test_a_file_in_another_form_than_its_name_says_is_told(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    for spout in (FileSpout(tmp_path, "csv", "x long"), FileSpout(tmp_path, encodingErrors="replace")):
+        [plan] = planned(spout)
+        if "UTF-16" in said and spout.format == "text":
+            continue
+        with pytest.raises(MalformedInputError, match=said):
+            spout.open().emit(TransactionAttempt(1, 0), plan).arrow()

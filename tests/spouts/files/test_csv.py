@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.plans import planned
 from trident.errors import MalformedInputError, TopologyError, TypeDeclarationError
 from trident.spouts import FileSpout, TransactionAttempt
+from trident_spouts.files import reading
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import with_corrupt_fields
@@ -324,3 +325,34 @@ def test_the_representation_shows_what_was_given() -> None:
     assert repr(spout) == (
         "FileSpout('/in', format='csv', schema='n bigint', numbers='lenient', timeZone='UTC', sep=';')"
     )
+
+
+# --- byte order marks -----------------------------------------------------------------------------------------------
+
+MARK = b"\xef\xbb\xbf"
+
+
+def test_a_byte_order_mark_within_a_file_is_part_of_a_value_wherever_the_file_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(MARK + b"s,n\na,1\n" + MARK + b"b,2\n" + MARK + b"c,3\n")
+    expected = [("a", 1), ("\ufeffb", 2), ("\ufeffc", 3)]
+    for most in (1, 9, 1_000):
+        spout = FileSpout(tmp_path, format="csv", schema="s string, n long", maxBytesPerBatch=most)
+        assert [(row["s"], row["n"]) for batch in read(spout) for row in batch] == expected
+
+
+def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(MARK)
+    spout = FileSpout(tmp_path, format="csv", schema="s string, n long")
+    assert read(spout) == [[]]
+    [plan] = planned(spout)
+    emission: Any = spout.open().emit(TransactionAttempt(1, 0), plan)
+    assert sum(form.count(data, at) for form, at, data in lines_of(emission)) == 0
+
+
+def lines_of(emission: Any) -> Any:
+    return reading._lines_of(emission.stretches[0], emission.line_format)
+
+
+def test_a_date_in_another_form_is_told_with_the_way_out() -> None:
+    with pytest.raises(MalformedInputError, match=r"got 'Jan 5 2024' \(expected ISO 8601, .* declare .* as a string"):
+        parse("x long, day date", "x,day\n1,Jan 5 2024\n")

@@ -66,7 +66,7 @@ def test_a_compressed_file_is_told_by_name_and_never_taken_for_text(format: Any,
     write(tmp_path / "b.txt.XZ", b"\xfd7zXZ", 2)
     spout = FileSpout(tmp_path, format, schema="n string")
     with pytest.raises(
-        SourceUnreadableError, match=r"b\.txt\.XZ is compressed .*: pack it anew, or select the other files by"
+        MalformedInputError, match=r"b\.txt\.XZ is compressed .*: pack it anew, or select the other files by"
     ):
         planned(spout, limit=10)
     assert ranges(planned(FileSpout(tmp_path / "*.txt", format, schema="n string"), limit=10)[0]) == [("a.txt", 0, 2)]

@@ -1,6 +1,7 @@
 """JSON lines: the fast reader and the exact one agree, and a bad line is named."""
 
 import datetime
+import gzip
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from trident.base.types import arrow_schema
 from trident.errors import MalformedInputError
+from trident.spouts import FileSpout, TransactionAttempt
 from trident_spouts.files.jsonlines import JsonFormat, read_stretch_at_once, with_corrupt_fields
 from trident_spouts.files.values import ValueReader
 from trident_spouts.rows import read_schema
@@ -111,7 +113,11 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
     [
         ("n long", '{"n": 1', "expected a JSON object: Expecting ',' delimiter at column 8"),
         ("n long", "\u00a0", "expected a JSON object: Expecting value at column 1"),
-        ("n long", "[1, 2]", "expected a JSON object, got [1, 2]"),
+        (
+            "n long",
+            "[1, 2]",
+            "expected a JSON object, got [1, 2] (a file has one object a line; jq -c '.[]' writes an array so)",
+        ),
         ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
         ("n long", '{"n": "5"}', 'field \'n\': expected bigint, got "5" (numbers="lenient" reads it)'),
         ("n long", '{"n": 1.0}', "field 'n': expected bigint, got 1.0 (numbers=\"lenient\" reads it)"),
@@ -212,3 +218,72 @@ def test_what_is_no_whole_number_is_none_for_the_lenient_reader_too(number: str)
     assert read_stretch_at_once(data, target, LENIENT) is None
     with pytest.raises(MalformedInputError, match=r"f:1: field 'n': expected bigint, got .*; correct the line"):
         JsonFormat(read_schema("n long"), "fail", "strict", values=LENIENT).read_by_line(data, target, "f", 0)
+
+
+# --- what a library forgives ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("double", "1e400"), ("double", "-1e400"), ("float", "1e400"), ("array<double>", "[1, 1e400]")]
+    + [("struct<x: double>", '{"x": 1e400}'), ("map<string, double>", '{"x": 1e400}')],
+)
+def test_a_number_beyond_a_double_is_malformed_and_never_infinite(kind: str, value: str) -> None:
+    fields = read_schema(f"v {kind}")
+    with pytest.raises(MalformedInputError, match=r"f.json:2: field 'v': expected .*, got "):
+        JsonFormat(fields, "fail", "strict").parse(b'{"v": null}\n{"v": ' + value.encode() + b"}\n", "f.json", 0)
+    kept = JsonFormat(with_corrupt_fields(fields), "keep", "strict")
+    assert kept.parse(b'{"v": ' + value.encode() + b"}\n", "f.json", 0)["v"].to_pylist() == [None]
+
+
+def test_a_number_beyond_a_double_is_shown_as_it_is_written() -> None:
+    with pytest.raises(MalformedInputError, match="field 'v': expected double, got 1e400; correct the line"):
+        JsonFormat(read_schema("v double"), "fail", "strict").parse(b'{"v": 1e400}\n', "f.json", 0)
+
+
+@pytest.mark.parametrize("offset", [0, 100])
+def test_a_byte_order_mark_is_left_out_where_a_file_begins_and_malformed_within_it(offset: int) -> None:
+    form = JsonFormat(read_schema("n long"), "keep", "strict")
+    kept = JsonFormat(with_corrupt_fields(read_schema("n long")), "keep", "strict")
+    data = b'\xef\xbb\xbf{"n": 1}\n\xef\xbb\xbf{"n": 2}\n'
+    table = kept.parse(data, "f.json", offset)
+    assert table["n"].to_pylist() == ([1, None] if offset == 0 else [None, None])
+    assert "a byte order mark within a file: files were joined" in table["_corrupt_reason"].to_pylist()[1]
+    assert form.count(data, offset) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"t": 1},\n {"t": 2}]\n', "one object a line; jq -c '.\\[\\]' writes an array so"),
+        ('[\n {"t": 1}\n]\n', "one object a line; jq -c '.\\[\\]' writes an array so"),
+        ('{\n "t": 1\n}\n', "one object a line; jq -c . writes objects so"),
+    ],
+)
+def test_a_file_that_is_one_value_is_told_with_the_way_out(text: str, said: str) -> None:
+    with pytest.raises(MalformedInputError, match=f"f.json:1: expected a JSON object.*{said}"):
+        JsonFormat(read_schema("t long"), "fail", "strict").parse(text.encode(), "f.json", 0)
+
+
+def test_a_date_in_another_form_is_told_with_the_way_out() -> None:
+    with pytest.raises(MalformedInputError, match=r"got \"Jan 5 2024\" \(expected ISO 8601, .* declare .* as a string"):
+        JsonFormat(read_schema("d date"), "fail", "strict").parse(b'{"d": "Jan 5 2024"}\n', "f.json", 0)
+
+
+@pytest.mark.parametrize(("field", "hint"), [("userid", "did you mean 'userId'"), ("user_id", "userId")])
+@pytest.mark.parametrize("suffix", ["json", "json.gz"])
+def test_a_field_that_none_of_the_first_lines_has_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, hint: str, suffix: str
+) -> None:
+    data = b'\n{"userId": "a", "n": 1}\nbad\n{"userId": "b"}\n'
+    (tmp_path / f"x.{suffix}").write_bytes(gzip.compress(data) if suffix == "json.gz" else data)
+    schema = f"{field} string, n long"
+    executor = FileSpout(tmp_path, format="json", schema=schema, malformed="keep", maxFilesPerBatch=1).open()
+    plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
+    for _ in range(2):
+        executor.emit(TransactionAttempt(1, 0), plan)
+    [record] = caplog.records
+    assert f"x.{suffix} has the field {field!r}, which is read as null there; they have 'userId', 'n'" in (
+        record.getMessage()
+    )
+    assert hint in record.getMessage()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ def test_parquet_has_the_fields_of_the_first_named_file(named: Named) -> None:
         (b"in/\xff", MalformedInputError, "manifest.txt: invalid UTF-8 at byte 3; a manifest is text"),
         (b'{"files": []}', MalformedInputError, r'expected a manifest: the path of a file in each line, or {"entries"'),
         (b"s3://other/a", MalformedInputError, "names s3://other/a, which lies elsewhere than the manifest"),
-        (b"in/a.xz", SourceUnreadableError, "in/a.xz is compressed in a way that is not read"),
+        (b"in/a.xz", MalformedInputError, "in/a.xz is compressed in a way that is not read"),
         (b"in", SourceUnreadableError, "names .*/in, which is not there"),
     ],
 )
@@ -206,3 +207,27 @@ def test_how_many_of_the_named_files_were_read_is_told(named: Named) -> None:
     assert executor.read_so_far(None).lag == 0  # nobody has looked yet
     plan = executor.plan(ATTEMPT, None, NOW)
     assert executor.read_so_far(None) == (0, 3, "files", None) and executor.read_so_far(plan) == (2, 3, "files", None)
+
+
+def test_two_spellings_of_a_name_are_one_file(named: Named, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(named.folder)
+    one, two = named.write("a", 2), named.write("b", 1)
+    spellings = [one, f"./{one}", two, f"{tmp_path}/{one}", f"in/../{one}", "link/a", f"file://{tmp_path}/in/a"]
+    named.name(spellings)
+    assert batches(named.spout()) == ([["a 0", "a 1", "b 0"]], batches(named.spout())[1])
+    assert batches(named.spout(maxFilesPerBatch=1))[0] == [["a 0", "a 1"], ["b 0"]]
+
+
+def test_a_log_of_a_version_that_took_spellings_for_files_goes_on(named: Named) -> None:
+    one, two, three = named.write("a", 1), named.write("b", 1), named.write("c", 1)
+    named.name([one, f"./{one}", two])
+    _, plan = batches(named.spout())
+    assert plan["manifest"][0] == 2  # type: ignore[index, call-overload]
+    spelt = zlib.crc32("\n".join([one, f"./{one}", two]).encode())
+    old = {**plan, "manifest": [3, spelt, plan["manifest"][2]]}  # type: ignore[dict-item, index, call-overload]
+    assert batches(named.spout(), old)[0] == []
+    named.name([one, f"./{one}", two, f"{named.folder}/b", three])
+    assert batches(named.spout(), old)[0] == [["c 0"]]
+    named.name([one, two, three])
+    with pytest.raises(SpoutContractError, match="has other names than when its first 3 files were read"):
+        batches(named.spout(), old)

@@ -9,7 +9,7 @@ import pytest
 
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.errors import BatchFailedError, SpoutContractError
+from trident.errors import BatchFailedError, SpoutContractError, TypeDeclarationError
 from trident.spouts import ArrowEmission, FilesEmission, FileSpout, OpaquePartitionedSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -141,3 +141,17 @@ def test_the_fields_are_told_once(tmp_path: Path) -> None:
     assert spout.schema.names == ["n"]
     assert spout == FileSpout(tmp_path / "in", "parquet")
     hash(spout)
+
+
+def test_a_folder_of_folders_is_told_with_the_glob_that_reads_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "facts" / "day=1").mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "facts" / "day=1" / "a.parquet")
+    said = (
+        rf"its files are in subfolders, such as day=1/a.parquet; a glob reads these: {tmp_path}/facts/\*\*/\*.parquet"
+    )
+    with pytest.raises(TypeDeclarationError, match=said):
+        _ = FileSpout(tmp_path / "facts", "parquet").schema
+    assert FileSpout(tmp_path / "facts", "parquet", "n long").open().plan(TransactionAttempt(1, 0), None, 0.0) is None
+    assert "there is no file at" in caplog.text and "such as day=1/a.parquet" in caplog.text
