@@ -313,18 +313,20 @@ class Planner:
 
         Return none if the version changes or deletes rows and the policy is to skip such versions.
         """
+        what = "changes or deletes rows" if commit.removed else "brings back rows"
         if commit.changes and self._policy == "fail":
             raise SourceChangedError(
-                f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) changes, "
-                f"deletes or brings back rows that the table had: {commit.removed} of its files are replaced or "
-                f"removed. To leave such versions out, with all that they add, start with onChange='skip'"
+                f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) {what} "
+                f"that the table had: {commit.removed or len(commit.files)} of its files are "
+                f"{'replaced or removed' if commit.removed else 'there again'}. To leave "
+                f"such versions out, with all that they add, start with onChange='skip'"
             )
         if commit.changes:
             if commit.version not in self._skipped:
                 self._skipped.add(commit.version)
                 log.warning(
-                    "%s: version %s (%s) changes, deletes or brings back rows: it is left out because of onChange='skip'",
-                    self._folder.shown, commit.version, commit.operation,
+                    "%s: version %s (%s) %s: it is left out because of onChange='skip'",
+                    self._folder.shown, commit.version, commit.operation, what,
                 )  # fmt: skip
             return ()
         if commit.vectors:

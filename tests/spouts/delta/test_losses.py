@@ -63,6 +63,23 @@ def test_a_policy_leaves_such_versions_out_and_says_so_once(
     )
 
 
+def test_rows_that_a_restore_brings_back_do_not_count_twice(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    spout = DeltaSpout(table.path, onChange="skip")
+    position = last_position(spout)
+    table.delta.delete("id = 3")  # of one file, which is removed: the restore only adds it again
+    table.delta.restore(1)
+    table.add(9)
+    assert [action for action in table.actions(3) if "remove" in action] == []
+    assert ids_of(read_all(spout, position)) == [[9]]
+    assert "version 3 (RESTORE) brings back rows: it is left out because of onChange='skip'" in caplog.messages[1]
+    read = last_position(DeltaSpout(table.path, startingVersion=3, onChange="skip"))
+    assert read is not None
+    with pytest.raises(
+        SourceChangedError, match=r"version 3 \(RESTORE\) brings back rows that the table had: 1 of its"
+    ):
+        read_all(DeltaSpout(table.path, startingVersion=3))
+
+
 def test_what_was_deleted_before_the_snapshot_is_no_change(table: Table) -> None:
     table.delta.delete("id = 1")
     assert ids_of(read_all(DeltaSpout(table.path))) == [[2, 3]]
