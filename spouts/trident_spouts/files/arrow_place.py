@@ -57,6 +57,10 @@ class ArrowPlace:
             return cls(place.system, posixpath.dirname(place.root), glob.escape(posixpath.basename(place.root)))
         raise SourceUnreadableError(f"FileSpout: there is no file or folder {url}")
 
+    def is_there(self) -> bool:
+        """Return whether the folder exists."""
+        return bool(self._about("").type == fs.FileType.Directory)
+
     def deep(self) -> "ArrowPlace":
         """Return the place of all files below the folder, in subfolders too."""
         return replace(self, pattern="**/*")

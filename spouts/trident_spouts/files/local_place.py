@@ -61,6 +61,10 @@ class LocalPlace:
             raise SourceUnreadableError(f"FileSpout: there is no file or folder {path}")
         return cls(str(PurePath(*parts[:wild])), str(PurePath(*parts[wild:])))
 
+    def is_there(self) -> bool:
+        """Return whether the folder exists."""
+        return os.path.isdir(self.root)
+
     def deep(self) -> "LocalPlace":
         """Return the place of all files below the folder, in subfolders too."""
         return replace(self, pattern="**/*")

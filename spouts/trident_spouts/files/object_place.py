@@ -59,6 +59,10 @@ class ObjectPlace:
             raise SourceUnreadableError(f"FileSpout: there is no object and no prefix {url}")
         return place
 
+    def is_there(self) -> bool:
+        """Return True: a prefix without objects is one that has none yet."""
+        return True
+
     def deep(self) -> "ObjectPlace":
         """Return the place of all files below the folder, in subfolders too."""
         return replace(self, pattern="**/*")

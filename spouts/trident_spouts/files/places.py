@@ -83,6 +83,10 @@ class FilePlace(Protocol):
         """Return the glob below the folder; if it is empty, all files of that folder are meant."""
         ...
 
+    def is_there(self) -> bool:
+        """Return whether the folder exists; True if the place has no folders. Raises OSError if it cannot be told."""
+        ...
+
     def deep(self) -> "FilePlace":
         """Return the place of all files below the folder, in subfolders too."""
         ...

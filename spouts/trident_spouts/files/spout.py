@@ -486,6 +486,10 @@ class _FileExecutor(SpoutExecutor):
         if not after and seen.forgotten is not None:
             most += seen.forgotten.present.number
         self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
+        if not self._listing and seen.root == self._place.address and not self._place.is_there():
+            raise SourceUnreadableError(
+                f"FileSpout: cannot list {self._place}: the folder {seen.root}, which was read before, is not there"
+            )
         cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
         self._whole = not after and not cut
         self._looks_back = not after and (not cut or seen.cutoff is None or self._listing[-1].name > seen.cutoff[1])
