@@ -208,7 +208,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             stream "words", ``{"words/2": 8}`` for one step. ``running.rebalance`` changes them in a run.
         ledger : bool
             Keep a ledger of each batch: every partition reports what it sent and received, and an attempt that lost or
-            doubled a row fails with a LedgerError that names the step and the partition, and is tried again.
+            doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On Spark
+            it does not see the rows on their way into Spark's own steps; a warning at the start names these steps.
         waitStrategy : WaitStrategy, optional
             Decides how long to wait before the spouts are asked again after they had nothing, and while
             `maxSpoutPending` batches are under way. Default: 1 ms, then twice as long each time, up to half a second.
@@ -293,24 +294,31 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     # --- explain and display -------------------------------------------------------------------------------------
 
-    def explain(self, engine: EngineName = "spark", parallelismHints: Hints | None = None) -> None:
+    def explain(
+        self, engine: EngineName = "spark", parallelismHints: Hints | None = None, ledger: bool = False
+    ) -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
         program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
         Spark" for a step that a start on this engine refuses. `parallelismHints` are those of a start or a rebalance.
-        No JVM is started. `Stream.explainSpark` prints Spark's own plan of a stream.
+        With ``ledger=True`` a line names the steps into which a ledger does not count rows on Spark. No JVM is started.
+        `Stream.explainSpark` prints Spark's own plan of a stream.
         """
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
         from trident.compiler.step_descriptions import runners_of_steps, stage_lines, writers_of_states
+        from trident.compiler.tracking.unseen import unseen_text
 
         check_engine_name(engine)
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
         hints = named_hints("parallelismHints", parallelismHints or {}, hints_in(self.nodes))
         runners, writers = runners_of_steps(program, engine), writers_of_states(program, engine)
-        known = Known(answers, runners, writers, stage_lines(program, engine), hints)
+        lines = stage_lines(program, engine)
+        if ledger and engine == "spark" and (text := unseen_text(program)):
+            lines.append(text)
+        known = Known(answers, runners, writers, lines, hints)
         print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:

@@ -184,7 +184,9 @@ def test_a_later_stage_catches_at_once(engine: Slots, tmp_path: Any) -> None:
     topology = TridentTopology()
     words = stream(topology, "line string", ["a b", "a"]).each("line", split, "word string")
     counts = words.groupBy("word").persistentAggregate(STATE, Count(), "count", name="counts")
-    tens = counts.newValuesStream().each("count", lambda n: 10 // (n - 1), "tens long", onError="deadLetter")
+    tens = counts.newValuesStream(everyChange=True).each(
+        "count", lambda n: 10 // (n - 1), "tens long", onError="deadLetter"
+    )
     tens.groupBy("word").persistentAggregate(STATE, "tens", Sum(), "sum", name="tens")
     topology.deadLetterState(STATE)
     (group,) = cut(topology).groups

@@ -55,7 +55,11 @@ def test_one_batch_commits_several_states_one_after_the_other(case: Case, tmp_pa
     topology = TridentTopology()
     source = topology.newStream("s", case.spout("k string, n long")).groupBy("k")
     sums = source.persistentAggregate(first.state, "n", Sum(), "sum", name="first")
-    counts = sums.newValuesStream().groupBy("sum").persistentAggregate(second.state, Count(), "count", name="second")
+    counts = (
+        sums.newValuesStream(everyChange=True)
+        .groupBy("sum")
+        .persistentAggregate(second.state, Count(), "count", name="second")
+    )
     seen.watch(counts.newValuesStream())
     with ran(topology, tmp_path):
         pass

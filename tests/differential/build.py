@@ -161,7 +161,7 @@ def _bundle(step: Step, of: list[Stream], native: bool) -> Stream:
 def _state(step: Step, of: list[Stream], native: bool) -> Stream:
     grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
     state = grouped.persistentAggregate(MemoryMapState.opaque(), _members(step), name=step.args["name"])
-    found: Stream = state.newValuesStream()
+    found: Stream = state.newValuesStream(everyChange=True)
     return found
 
 

@@ -27,7 +27,7 @@ def words(steps: set[str], state: Any, batches: Batches) -> TridentTopology:
     topology = TridentTopology()
     stream = topology.newStream("words", FixedBatchSpout("word string", batches))
     counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
-    values, answered = counts.newValuesStream(), stream.stateQuery(counts, "word", MapGet(), "n")
+    values, answered = counts.newValuesStream(everyChange=True), stream.stateQuery(counts, "word", MapGet(), "n")
     if "seen" in steps:
         values.groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
     if "out" in steps:

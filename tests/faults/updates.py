@@ -50,7 +50,7 @@ def topology(kind: str, total: int, state: Callable[[], Any]) -> TridentTopology
     lit = words.partitionPersist(
         state(), "word", toggle, "letter string, by long", keyFields="word", valueType="int", name="lit"
     )
-    letters = lit.newValuesStream().groupBy("letter")
+    letters = lit.newValuesStream(everyChange=True).groupBy("letter")
     letters.persistentAggregate(state(), "by", Sum(), "words", name="letters")
     folded.newValuesStream().partitionPersist(state(), mirror, keyFields="word", valueType="long", name="mirror")
     return made

@@ -103,7 +103,9 @@ def test_outputs_and_later_stages_read_the_objects_in_the_workers(
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES))
     counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    letters = counts.newValuesStream().each("word", lambda word: word[:4], "start string").groupBy("start")
+    letters = (
+        counts.newValuesStream(everyChange=True).each("word", lambda word: word[:4], "start string").groupBy("start")
+    )
     letters.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="letters")
     words.foreachBatch(take, name="out")
     with start(made, **options(shared_redis, objects)) as running:

@@ -32,7 +32,9 @@ def topology(function: Any = None) -> TridentTopology:
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES))
     counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    letters = counts.newValuesStream().each("word", lambda word: word[0], "letter string").groupBy("letter")
+    letters = (
+        counts.newValuesStream(everyChange=True).each("word", lambda word: word[0], "letter string").groupBy("letter")
+    )
     letters.persistentAggregate(MemoryMapState.opaque(ttlSecs=3600), Count(), "count", name="letters")
     words.foreachArrow(function or (lambda table, txid, attempt: None), name="out")
     return made

@@ -38,7 +38,7 @@ def visits() -> TridentTopology:
     hits = visits.groupBy("host", "name").persistentAggregate(
         DeclaredState(StateKind.TRANSACTIONAL), Count(), "hits", name="hits"
     )
-    hits.newValuesStream().groupBy("host").persistentAggregate(
+    hits.newValuesStream(everyChange=True).groupBy("host").persistentAggregate(
         DeclaredState(survives="checkpoint"), "hits", Max(), "most", name="most"
     )
     users.persistentAggregate(DeclaredState(StateKind.NON_TRANSACTIONAL), Count(), "n", name="people")

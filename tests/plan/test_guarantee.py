@@ -70,7 +70,7 @@ def test_a_state_behind_new_values_hangs_on_the_same_spouts() -> None:
     topology = TridentTopology()
     words = topology.newStream("words", DeclaredSpout(OPAQUE))
     counts = words.groupBy("word").persistentAggregate(DeclaredState(), Count(), "count")
-    total = counts.newValuesStream().persistentAggregate(DeclaredState(), Count(), "keys", name="keys")
+    total = counts.newValuesStream(everyChange=True).persistentAggregate(DeclaredState(), Count(), "keys", name="keys")
     assert guarantee_of(node(total)).spouts == (("words", OPAQUE),)
 
 

@@ -82,7 +82,7 @@ def with_new_state(topology: TridentTopology, words: Any, counts: Any, state: An
 
 
 def with_new_stage(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
-    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
+    counts.newValuesStream(everyChange=True).groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
 
 
 def with_new_output(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
@@ -217,7 +217,7 @@ def test_a_later_stage_of_a_waiting_batch_that_is_frozen_and_read_again_goes_to_
 
     def declared(order: list[str]) -> TridentTopology:
         topology, _, counts = counting(state, BATCHES)
-        values = counts.newValuesStream()
+        values = counts.newValuesStream(everyChange=True)
 
         def seen(n: int | None) -> int | None:
             if fails:
@@ -568,7 +568,7 @@ def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hol
 
     def declared(batches: list[list[str]]) -> TridentTopology:
         topology, _, counts = counting(state, batches)
-        values = counts.newValuesStream()
+        values = counts.newValuesStream(everyChange=True)
         values.groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
         values.foreachArrow(out, name="out")
         return topology

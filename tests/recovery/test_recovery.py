@@ -39,7 +39,7 @@ def two_stages(state: Any, spout: Any = WORDS) -> TridentTopology:
     topology = TridentTopology()
     words = topology.newStream("words", spout).groupBy("word")
     counts = words.persistentAggregate(state, Count(), "count", name="counts")
-    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
+    counts.newValuesStream(everyChange=True).groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
     return topology
 
 

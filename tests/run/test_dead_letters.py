@@ -107,7 +107,7 @@ def test_skipped_tuples_are_told_by_the_progress_event(tmp_path: Path) -> None:
     topology = TridentTopology()
     numbers = lines(topology, ["1", "x"], ["2"]).each("line", int, "n long", onError="skip")
     counts = numbers.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    late = counts.newValuesStream().each("n", lambda n: 1 // (n - 2), "m long", onError="skip")
+    late = counts.newValuesStream(everyChange=True).each("n", lambda n: 1 // (n - 2), "m long", onError="skip")
     late.persistentAggregate(MemoryMapState.opaque(), Count(), "late", name="late")
     running = start(topology, tmp_path)
     events = [event for event in running.recentProgress if event["event"] == "committed"]
@@ -119,7 +119,7 @@ def skipping(*batches: list[str]) -> TridentTopology:
     topology = TridentTopology()
     numbers = lines(topology, *batches).each("line", int, "n long", onError="skip")
     counts = numbers.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    late = counts.newValuesStream().each("n", lambda n: 1 // (n - 2), "m long", onError="skip")
+    late = counts.newValuesStream(everyChange=True).each("n", lambda n: 1 // (n - 2), "m long", onError="skip")
     late.persistentAggregate(MemoryMapState.opaque(), Count(), "late", name="late")
     return topology
 

@@ -24,7 +24,9 @@ def topology(fixed: Path) -> TridentTopology:
     numbers = lines.each("line", number, "n long", onError=DeadLetter(attempts=0))
     numbers.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
     counts = numbers.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    tens = counts.newValuesStream().each("n", lambda n: 10 // (n - 2), "tens long", onError="deadLetter")
+    tens = counts.newValuesStream(everyChange=True).each(
+        "n", lambda n: 10 // (n - 2), "tens long", onError="deadLetter"
+    )
     tens.persistentAggregate(MemoryMapState.opaque(), Count(), "late", name="late")
     made.deadLetterState(MemoryMapState.opaque())
     return made

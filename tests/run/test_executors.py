@@ -123,7 +123,7 @@ def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServe
     stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
     state = RedisMapState.opaque("redis://localhost", writers="auto")
     counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
-    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="again")
+    counts.newValuesStream(everyChange=True).groupBy("count").persistentAggregate(state, Count(), "n", name="again")
     with started(shared_redis.url) as store:
         looked = Executors(
             cut(made).groups[0], {"counts": store, "again": store}, InlinePuts(tmp_path), DiskFiles(tmp_path)

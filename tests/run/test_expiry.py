@@ -98,7 +98,7 @@ def test_an_update_that_reads_before_it_writes_finds_what_a_combiner_would(
     updated = words.partitionPersist(
         state, "word", Listing(), "seen string", keyFields="word", valueType="long", name="updated"
     )
-    seen = updated.newValuesStream().groupBy("seen")
+    seen = updated.newValuesStream(everyChange=True).groupBy("seen")
     seen.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="seen")
     with start_local(topology, name="wc", checkpointLocation=tmp_path, clock=wall) as running:
         for passed, words_fed in ((0, "ab"), (59, "a"), (59, "a"), (1000, "ac")):

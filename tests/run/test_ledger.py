@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from trident import Count, TridentTopology
+from trident import Count, TridentTopology, expr
 from trident.base.errors import BatchFailedError, TopologyError
 from trident.compiler.arrow import evaluation
 from trident.compiler.columns.columns import Columns
+from trident.compiler.stages import cut
+from trident.compiler.tracking.unseen import unseen_steps
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -66,3 +68,40 @@ def test_a_loss_every_time_stops_the_topology_with_the_step(monkeypatch: pytest.
 def test_the_option_is_true_or_false() -> None:
     with pytest.raises(TopologyError, match="ledger='yes': expected True or False"):
         start_local(merging(), name="t", ledger="yes")
+
+
+# --- what it does not see on Spark, it says -----------------------------------------------------------------------
+
+
+def split_words(kind: str) -> TridentTopology:
+    topology = TridentTopology()
+    lines = topology.newStream("s", FixedBatchSpout("line string", [["a b"]])).shuffle().parallelismHint(3)
+    words = lines.each("line", lambda line: iter(line.split()), "w string")
+    if kind == "expression":
+        words = words.filter(expr("w <> 'zz'"))
+    if kind == "partitionBy":
+        words = words.partitionBy("w").each("w", lambda w: w, "x string")
+    words.groupBy("w").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    return topology
+
+
+@pytest.mark.parametrize(
+    ("kind", "unseen"),
+    [
+        ("count", []),
+        ("expression", ["s/4:filter(expr)", "s/5:persistentAggregate(Count)"]),
+        ("partitionBy", ["s/4:partitionBy"]),
+    ],
+)
+def test_the_steps_into_which_rows_go_uncounted_are_named(
+    kind: str, unseen: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = split_words(kind)
+    assert unseen_steps(cut(topology)) == unseen
+    topology.explain(ledger=True)
+    told = capsys.readouterr().out
+    assert ("ledger=True does not count the rows on their way into Spark's own steps: " in told) == bool(unseen)
+    assert ", ".join(unseen) in told
+    topology.explain("embedded", ledger=True)
+    topology.explain()
+    assert "ledger=True" not in capsys.readouterr().out

@@ -91,7 +91,7 @@ def with_later_stage(function: Callable[[int], object], **options: Any) -> Tride
     topology = TridentTopology()
     stream = topology.newStream("words", words(["a"], ["b"]))
     counts = stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    later = counts.newValuesStream().each("count", function, "seen long", **options)
+    later = counts.newValuesStream(everyChange=True).each("count", function, "seen long", **options)
     later.groupBy("seen").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="seen")
     return topology
 

@@ -66,7 +66,7 @@ def test_a_function_behind_a_state_that_hangs_on_a_worker_is_cancelled_and_calle
 
     topology, stream = words()
     counts = stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    later = counts.newValuesStream().each("count", seen, "seen long")
+    later = counts.newValuesStream(everyChange=True).each("count", seen, "seen long")
     later.groupBy("seen").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="seen")
     with started(topology, spark, 10) as running:
         running.processAllAvailable(timeout=120)
@@ -86,7 +86,7 @@ def test_stop_cancels_a_later_stage_that_hangs_on_a_worker(spark: SparkSession, 
 
     topology, stream = words()
     counts = stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    counts.newValuesStream().each("count", seen, "seen long").groupBy("seen").persistentAggregate(
+    counts.newValuesStream(everyChange=True).each("count", seen, "seen long").groupBy("seen").persistentAggregate(
         MemoryMapState.opaque(), Count(), "n", name="seen"
     )
     running = started(topology, spark)

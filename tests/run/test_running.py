@@ -296,7 +296,9 @@ def test_new_values_feed_a_second_state_in_the_same_batch() -> None:
         .groupBy("word")
         .persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     )
-    counts.newValuesStream().groupBy("count").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="seen")
+    counts.newValuesStream(everyChange=True).groupBy("count").persistentAggregate(
+        MemoryMapState.opaque(), Count(), "n", name="seen"
+    )
     with start_local(topology, name="wc") as running:
         running.processAllAvailable(timeout=10)
         assert dict(running.state("seen").items()) == {2: 1, 1: 1, 3: 1}

@@ -60,7 +60,7 @@ def test_reducers_and_updaters_behind_sparks_own_work(
     redis = RedisMapState.opaque(shared_redis.url, buckets=16)
     joined = rows.groupBy("k").persistentAggregate(MemoryMapState.opaque(), "c", Joined(), "acc", name="acc")
     sums = rows.partitionPersist(redis, "k, n", add, "k string, t long", keyFields="k", valueType="long", name="sums")
-    both = topology.join([joined.newValuesStream(), sums.newValuesStream()], "k")
+    both = topology.join([joined.newValuesStream(everyChange=True), sums.newValuesStream(everyChange=True)], "k")
     both.each(expr("concat(acc, t)"), "text string").groupBy("text").persistentAggregate(
         redis, Count(), "n", name="texts"
     )

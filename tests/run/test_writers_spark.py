@@ -242,7 +242,7 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
         topology(state).start(log=RedisLog("redis://localhost"))
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
-    counts = words.persistentAggregate(state, Count(), "count", name="counts").newValuesStream()
+    counts = words.persistentAggregate(state, Count(), "count", name="counts").newValuesStream(everyChange=True)
     counts.groupBy("count").persistentAggregate(RedisMapState.opaque("redis://localhost"), Count(), "n", name="again")
     with pytest.raises(TopologyError, match="later steps read its new values"):
         made.start(checkpointLocation=tmp_path)

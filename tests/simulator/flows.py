@@ -54,7 +54,7 @@ def program(flow: str) -> Program:
     if flow in ("two", "stages"):
         words.persistentAggregate(InWorld("sums"), "seq", Sum(), "sum", name="sums")
     if flow in ("stages", "merged"):
-        letters = counts.newValuesStream().each("word", first_letter, "letter string").groupBy("letter")
+        letters = counts.newValuesStream(everyChange=True).each("word", first_letter, "letter string").groupBy("letter")
         letters.persistentAggregate(InWorld("totals"), "count", Sum(), "total", name="totals")
     if flow == "query":
         asked = numbers.stateQuery(counts, "word", MapGet(), "before").each("word", first_letter, "letter string")

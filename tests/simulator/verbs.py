@@ -68,7 +68,7 @@ def _several(stream: Streams, topology: TridentTopology) -> None:
     scored = stream(NUMBERS).each("seq", score, "score long")
     stats = scored.groupBy("word").persistentAggregate(InWorld("stats"), AGGREGATES, name="stats")
     scored.persistentAggregate(InWorld("whole"), {"n": Count(), "top": MaxBy("word", "score")}, name="whole")
-    letters = stats.newValuesStream().each("word", initial, "letter string").groupBy("letter")
+    letters = stats.newValuesStream(everyChange=True).each("word", initial, "letter string").groupBy("letter")
     letters.persistentAggregate(InWorld("totals"), {"n": Sum("n"), "greatest": Max("total")}, name="totals")
 
 

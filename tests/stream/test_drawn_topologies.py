@@ -72,7 +72,7 @@ class Builder:
             .persistentAggregate(DeclaredState(self.pick(list(StateKind))), "n", Sum(), "n", name=self.name("state"))
         )
         self.states.append(state)
-        return state.newValuesStream()  # type: ignore[no-any-return]
+        return state.newValuesStream(everyChange=True)  # type: ignore[no-any-return]
 
     def count(self) -> Stream:
         self.pick(self.streams).persistentAggregate(DeclaredState(), Count(), "n", name=self.name("state"))

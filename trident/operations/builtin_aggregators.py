@@ -74,6 +74,9 @@ class BuiltinAggregator(CombinerAggregator):
     gathers: ClassVar[bool] = False
     """True if one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
+    idempotent: ClassVar[bool] = False
+    """True if a value that comes once more changes nothing, so that a key's values may replace each other."""
+
     ordered: ClassVar[bool] = False
     """True if the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
@@ -213,6 +216,8 @@ class Min(OneFieldAggregator):
     (2, None)
     """
 
+    idempotent: ClassVar[bool] = True
+
     native: ClassVar[Native | None] = "min"
 
     def init(self, tuple: Any) -> Any:
@@ -244,6 +249,8 @@ class Max(OneFieldAggregator):
     >>> greatest.combine(greatest.init((2,)), greatest.init((None,))), greatest.zero()
     (2, None)
     """
+
+    idempotent: ClassVar[bool] = True
 
     native: ClassVar[Native | None] = "max"
 

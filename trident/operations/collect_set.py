@@ -22,6 +22,8 @@ class CollectSet(OneFieldAggregator):
     ['cat', 'dog']
     """
 
+    idempotent: ClassVar[bool] = True
+
     gathers: ClassVar[bool] = True
 
     def init(self, tuple: Any) -> list[Any]:

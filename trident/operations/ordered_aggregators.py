@@ -46,6 +46,8 @@ class First(OneFieldAggregator):
     'dog'
     """
 
+    idempotent: ClassVar[bool] = True
+
     ignoreNulls: bool = False
     ordered: ClassVar[bool] = True
     last: ClassVar[bool] = False
@@ -169,6 +171,8 @@ class MaxBy(BuiltinAggregator):
     >>> hottest.present(hottest.combine(hottest.init(("oslo", 7)), hottest.init(("rome", 21))))
     'rome'
     """
+
+    idempotent: ClassVar[bool] = True
 
     field: str | None = None
     by: str | None = None

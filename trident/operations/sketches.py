@@ -44,6 +44,8 @@ class CountDistinct(BuiltinAggregator):
     3
     """
 
+    idempotent: ClassVar[bool] = True
+
     lgK: int = 12
     gathers: ClassVar[bool] = True
 

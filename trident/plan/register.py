@@ -50,6 +50,8 @@ class Register:
         """The steps that output dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
+        self.everyChange: set[Node] = set()
+        """The states of which the program has said that each change of a value counts."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
         """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}

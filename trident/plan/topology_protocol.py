@@ -25,7 +25,9 @@ class TopologyPlan(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that lead to an effect or to an answer, each after the nodes that it reads."""
 
-    def explain(self, engine: EngineName = "spark", parallelismHints: Hints | None = None) -> None:
+    def explain(
+        self, engine: EngineName = "spark", parallelismHints: Hints | None = None, ledger: bool = False
+    ) -> None:
         """Print the steps on this engine, the batch groups and stages, and the guarantees of the states."""
 
     def draw(self, format: str = "svg") -> str:

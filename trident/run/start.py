@@ -26,6 +26,7 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
+from trident.compiler.tracking.unseen import unseen_text
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log.protocol import LogBusyError, TransactionLog
@@ -103,6 +104,8 @@ def start(
     def on_spark(settings: Settings) -> Engine:
         from trident.compiler.spark.engine import SparkEngine
 
+        if settings.ledger and (text := unseen_text(cut(topology))):
+            warnings.warn(text, RuntimeWarning, stacklevel=user_level())
         return SparkEngine(session_for(spark), settings.files, warm_up=warm_up, ledger=settings.ledger)
 
     def embedded(settings: Settings) -> Engine:

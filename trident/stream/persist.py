@@ -11,6 +11,7 @@ from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
 from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
+from trident.plan.replaced_values import check_counts_once
 from trident.stream.aggregate import folded
 from trident.stream.argument_types import AggregatorArgument, UpdaterArgument
 from trident.stream.arguments import Arguments, check_factory, read_arguments
@@ -178,6 +179,7 @@ def _aggregating(
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
+    check_counts_once(stream._node, how.aggregator, stream._register.everyChange, step)
     if isinstance(how, Reduction):
         return nodes.PersistentReduce(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))
     return nodes.PersistentAggregate(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))

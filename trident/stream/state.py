@@ -42,8 +42,12 @@ class StateBase(Drawable, Generic[StreamT]):
     def _ends(self) -> Sequence[nodes.Node]:
         return [self._node]
 
-    def newValuesStream(self) -> StreamT:
+    def newValuesStream(self, everyChange: bool = False) -> StreamT:
         """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
+
+        A key's new value replaces its former one. So a later aggregate over all batches that would count a key again at
+        each change, such as Count or Sum, is refused, unless `everyChange` says that changes are what it counts. The
+        results of windows, and what updaters emit, are final.
 
         For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
         updater that declares no output fields, for a watermark, and for a static state.
@@ -53,7 +57,14 @@ class StateBase(Drawable, Generic[StreamT]):
         `present`: ``each("mean", Average().present, "shown double")``. Meaning:
         ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
-        return self._stream_type(self._register, self._new_values(), self._label)
+        node = self._new_values()
+        if not isinstance(everyChange, bool):
+            raise self._register.step(self._label, "newValuesStream").wrong(
+                f"everyChange={everyChange!r}: expected True or False"
+            )
+        if everyChange:
+            self._register.everyChange.add(self._node)
+        return self._stream_type(self._register, node, self._label)
 
     def _new_values(self) -> nodes.Node:
         node = self._node

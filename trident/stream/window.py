@@ -24,6 +24,7 @@ from trident.operations.windows import (
 )
 from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
+from trident.plan.replaced_values import check_counts_once
 from trident.plan.watermark_names import watermark_name
 from trident.stream.aggregate import bundled, inputs_of
 from trident.stream.argument_types import WindowArgument
@@ -251,6 +252,7 @@ def windowed(
             raise step.wrong(f"name the output field; write {usage}")
         inputs = inputs_of(stream, call)
         windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
+    check_counts_once(stream._node, windowing.aggregator, stream._register.everyChange, step)
     if kept and not windowing.panes:
         raise step.wrong(
             "keepFor keeps results in the state, and this state holds tuples: give a CombinerAggregator and a window "

@@ -117,7 +117,7 @@ def _topology(shape: Shape) -> TridentTopology:
     states: dict[str, Any] = {}
     for line in shape.lines:
         if line.kind == "total":
-            letters = states[line.asked].newValuesStream().each("word", first_letter, "letter string")
+            letters = states[line.asked].newValuesStream(everyChange=True).each("word", first_letter, "letter string")
             letters = letters.groupBy("letter")
             states[line.name] = letters.persistentAggregate(InWorld(line.name), "value", Sum(), "value", name=line.name)
             continue

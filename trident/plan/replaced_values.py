@@ -1,0 +1,69 @@
+"""Refusal of aggregates over all batches that would count a key's value again each time that it is replaced.
+
+`newValuesStream` of an aggregate gives a key's whole new value in each batch that changes it. An aggregate over all
+batches that adds such values up counts what the former value had counted already.
+"""
+
+from collections.abc import Container
+from typing import Any
+
+from trident.base.step import Step
+from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.bundles import Bundle
+from trident.operations.column_updaters import LastOfKey
+from trident.plan.nodes import (
+    Emitted,
+    Join,
+    MultiReduce,
+    Node,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    StateWriter,
+    sources_of,
+)
+
+
+def check_counts_once(source: Node, aggregator: Any, every_change: Container[Node], step: Step) -> None:
+    """Raise TopologyError if an aggregate over all batches reads values that replace each other.
+
+    It may read them if a value that comes again changes nothing, as for Max, or if `every_change` has the state: then
+    the program has said that each change counts.
+    """
+    counting = _counting(aggregator)
+    state = None if counting is None else _replacing(source, every_change)
+    if state is None:
+        return
+    raise step.wrong(
+        f"its tuples come from newValuesStream() of state {state.state.name!r} ({state.site.location}), where each new "
+        f"value of a key replaces its former one. {counting} over all batches would count a key again at each change. "
+        "To count each key once, aggregate the tuples from which that state comes; to keep the latest, greatest or "
+        "smallest value, take Last(), Max() or Min(). If changes are what you count, write "
+        "newValuesStream(everyChange=True)"
+    )
+
+
+def _counting(aggregator: Any) -> str | None:
+    """Return the name of an aggregator for which a value that comes again counts again; None if it does not."""
+    if isinstance(aggregator, Bundle):
+        return next(filter(None, (_counting(member.aggregation.aggregator) for member in aggregator.members)), None)
+    if isinstance(aggregator, BuiltinAggregator) and aggregator.idempotent:
+        return None
+    return type(aggregator).__name__
+
+
+def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
+    """Return the state whose replaced values reach a node; None if there is none, or only ones in `every_change`."""
+    if isinstance(node, PersistentAggregate | PersistentReduce):
+        return None if node in every_change else node
+    if isinstance(node, Emitted):
+        table = node.source
+        replaces = isinstance(table, PartitionPersist) and isinstance(table.updating, LastOfKey)
+        # What an updater emits, and the results of windows, joins and dropDuplicates, are final.
+        return table if replaces and table not in every_change else None
+    if isinstance(node, MultiReduce):
+        return None
+    found = [_replacing(source, every_change) for source in sources_of(node)]
+    if isinstance(node, Join) and not all(found):
+        return None  # the values are beside tuples that come once
+    return next(filter(None, found), None)
