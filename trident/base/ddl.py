@@ -150,6 +150,8 @@ class Reader:
 
     def unknown_type(self, name: str) -> TypeDeclarationError:
         """Return the error for the name of a type that is not supported."""
+        if (blanks := self.name_with_blanks()) is not None:
+            return self.error(f"unknown type {name!r}; a name with blanks is written in backticks: {blanks}")
         if name in _PYTHON_NAMES:
             return self.error(f"{name!r} is Python's name, the type is {_PYTHON_NAMES[name]}")
         if name in _UNSUPPORTED:
@@ -158,6 +160,17 @@ class Reader:
         return self.error(
             f"unknown type {name!r}{hint} (a name with blanks stands in backticks: `Origin State` string)"
         )
+
+    def name_with_blanks(self) -> str | None:
+        """Return the field that was meant, in backticks, if words follow the last one up to a type; None otherwise."""
+        words = [self.tokens[self.at - 2][1]] if self.at > 1 and self.tokens[self.at - 2][0] == "word" else []
+        for kind, text in self.tokens[self.at - 1 :]:
+            if kind not in ("word", "number"):
+                return None
+            if text.lower() in SIMPLE or text.lower() in (*_DECIMAL, *_NESTED):
+                return f"`{' '.join(words)}` {text}" if len(words) > 1 else None
+            words.append(text)
+        return None
 
     def decimal(self) -> spark.DecimalType:
         """Read the precision and the scale after the word decimal, if they follow; otherwise they are 10 and 0."""

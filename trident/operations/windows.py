@@ -14,6 +14,7 @@ from trident.base.checks import check_whole_number
 from trident.base.durations import Duration as Duration
 from trident.base.durations import duration_text, read_microseconds
 from trident.base.errors import TopologyError
+from trident.base.option_names import known_options
 from trident.base.short_texts import brief
 from trident.base.step import Step, caller
 from trident.base.years import LONGEST
@@ -25,10 +26,28 @@ _MOST_PANES = 10_000
 """The most panes of one window. A slide that would make more panes is refused as a typing error."""
 
 
+_LOCAL = (
+    "windows begin at whole multiples of their length in UTC. For days of local time let timestampField be a "
+    "timestamp_ntz of local time, or group by a date field"
+)
+_ELSEWHERE = {
+    **dict.fromkeys(("timeZone", "timezone", "zone", "tz", "offset", "startTime"), _LOCAL),
+    "lag": "lateness",
+    "watermark": "lateness",
+    "timeField": "timestampField",
+    "timeColumn": "timestampField",
+}
+
+
 class _Window:
     """The base of all windows: plain data, compared by value."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = known_options(_ELSEWHERE)(vars(cls)["__init__"])  # type: ignore[misc]
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():

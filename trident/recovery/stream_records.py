@@ -138,8 +138,8 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
         f"stream, but {listed([spout.stream for spout in new])}, which the log does not know. For one that was only "
         f"renamed, give its former name, so that it continues there: {'; '.join(ways)}. With a wrong former name it "
         f"continues at a wrong position. For one that is new say newStream({new[0].stream!r}, ..., anew=True), "
-        f"so that it begins at its "
-        f"source's start. Nothing was written"
+        f"so that it begins at its source's start. If this is another program, start it under a name of its own "
+        f"(name=, now {settings.name!r}) or in another folder (checkpointLocation=). Nothing was written"
     )
 
 

@@ -644,7 +644,13 @@ class RunningTopology:
     def _log_end(self) -> None:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
         error = self.exception()
-        if error is None:
+        if error is None and self._runs and not any(run.committed for run in self._runs.values()):
+            self._logger.warning(
+                "topology %r stopped before its first batch, so its states are empty; processAllAvailable() or "
+                "awaitTermination() before the stop waits for batches",
+                self.name,
+            )
+        elif error is None:
             self._logger.info("topology %r stopped; %s", self.name, txids)
         else:
             self._logger.error("topology %r failed: %s: %s; %s", self.name, type(error).__name__, error, txids)

@@ -22,6 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.names import did_you_mean
+from trident.base.option_names import known_options
 from trident.base.short_texts import shorten
 from trident.base.types import ddl, parse_schema
 from trident.files.object_options import Storage
@@ -52,7 +53,6 @@ from trident_spouts.files.text import TextFormat
 from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
 from trident_spouts.files.value_options import check_flat, check_options
 from trident_spouts.files.values import Numbers, ValueReader
-from trident_spouts.option_names import known_options
 from trident_spouts.rows import read_schema
 from trident_spouts.user_calls import foreign_metadata_error
 

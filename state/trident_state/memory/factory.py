@@ -5,12 +5,14 @@ from typing import Literal
 
 from trident.base.durations import Duration
 from trident.base.missing_names import Missing
+from trident.base.option_names import known_options_of
 from trident_state.expiry import read_ttl
 from trident_state.memory.store import MemoryStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
 
+@known_options_of({}, "opaque", "transactional", "nonTransactional")
 @dataclass(frozen=True)
 class MemoryMapState:
     """A state in the driver's memory: the default, which needs no server.

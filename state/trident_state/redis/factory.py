@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from trident.base.durations import Duration, read_seconds
 from trident.base.missing_names import Missing
+from trident.base.option_names import known_options_of
 from trident.base.redis_address import Address, check_url, redacted
 from trident_state.expiry import read_ttl
 from trident_state.records.forms import ValueForm
@@ -31,6 +32,12 @@ class RedisOptions(TypedDict, total=False):
     writers: Writers
 
 
+_NO_CACHE = (
+    "there is no cache, which could show values of a failed batch: Redis is asked for all keys of a batch at once"
+)
+
+
+@known_options_of({"localCacheSize": _NO_CACHE, "cacheSize": _NO_CACHE}, "opaque", "transactional", "nonTransactional")
 @dataclass(frozen=True, repr=False)
 class RedisMapState:
     """A state in Redis or Valkey. It outlives the run, and other programs can read it.

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from trident.base.durations import Duration, read_seconds
 from trident.base.names import brief
+from trident.base.option_names import known_options_of
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
 from trident_state.backing.protocol import BackingMap
@@ -46,6 +47,7 @@ class _RelationalState:
         raise NotImplementedError
 
 
+@known_options_of({}, "opaque", "transactional", "nonTransactional")
 @dataclass(frozen=True, repr=False)
 class SqliteMapState(_RelationalState):
     """A state in a SQLite file. It outlives the run, and SQL can read it.
@@ -108,6 +110,7 @@ class SqliteMapState(_RelationalState):
         return f"SqliteMapState.{self.kind.value}({self.path!r})"
 
 
+@known_options_of({}, "opaque", "transactional", "nonTransactional")
 @dataclass(frozen=True, repr=False)
 class PostgresMapState(_RelationalState):
     """A state in PostgreSQL. It outlives the run, and SQL can read it.

@@ -22,6 +22,7 @@ from trident.base.values import NotAccepted
 from trident.operations.checked_aggregators import GaveNothingError
 
 _MARK = "TRIDENT-FAILURE "
+_PYSPARK = os.path.join("", "pyspark", "sql", "")
 _OURS = os.path.dirname(__file__)
 _LONGEST = 600
 """The most characters of a message that is sent to the driver, because Spark Connect cuts longer messages."""
@@ -44,7 +45,19 @@ class Where:
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
         what = described(cause)
-        return self.error(f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what, cause)
+        told = f"{what}; {self.tuple_text(lists, row, rows)}" if self.inputs else what
+        return self.error(f"{told}{self._hint(cause, lists, row, rows)}", cause)
+
+    def _hint(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int) -> str:
+        """Return the way out for two slips: a null that the function does not expect, and a function of PySpark."""
+        if isinstance(cause, TypeError | AttributeError) and "NoneType" in str(cause) and rows == 1:
+            nulls = [name for name, values in zip(self.inputs, lists, strict=False) if values[row] is None]
+            if nulls:
+                return f" ({', '.join(nulls)} is null: test for None, or put each({nulls[0]!r}, FilterNull()) before)"
+        frames = traceback.extract_tb(cause.__traceback__)
+        if frames and _PYSPARK in frames[-1].filename:
+            return " (functions of pyspark.sql make Columns: give the Column to the verb itself, each(F.lit(1), 'n'))"
+        return ""
 
     def calling(self, method: str) -> "Calling":
         """Return a context for calls of a user's method that gets no tuple, or many tuples at once."""

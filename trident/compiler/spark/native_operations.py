@@ -173,7 +173,15 @@ def analysed(node: Node) -> Iterator[None]:
         raise
     except (AnalysisException, ParseException) as error:
         operation = getattr(node, "function", None) or getattr(node, "predicate", None)
-        raise where_of(node, operation).error(first_line(error), kind=UserCodeError) from None
+        text = first_line(error)
+        hint = _OF_ANOTHER if "MISSING_ATTRIBUTES" in text else ""
+        raise where_of(node, operation).error(f"{text}{hint}", kind=UserCodeError) from None
+
+
+_OF_ANOTHER = (
+    " (a Column of another DataFrame: name the field, as in F.col('n') or expr('n'); to have the other DataFrame's "
+    "values, join it in transform, or read it with joinTable)"
+)
 
 
 def first_line(error: BaseException) -> str:

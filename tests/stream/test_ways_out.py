@@ -1,0 +1,100 @@
+"""Messages that say the way out: options of others, names with blanks, nulls, functions of PySpark, other programs."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from trident import Count, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
+from trident.base.errors import ArgumentsError, BatchFailedError, CodeChangedError, TypeDeclarationError
+from trident.base.types import parse_schema
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
+from trident.testing.local import start_local
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: TumblingEventTimeWindow("1 day", "at", timeZone="Europe/Berlin"),
+            "TumblingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their length "
+            "in UTC. For days of local time let timestampField be a timestamp_ntz of local time",
+        ),
+        (lambda: TumblingEventTimeWindow("1 day", "at", lag=5), "did you mean 'lateness'?"),
+        (lambda: TumblingCountWindow(lenght=3), "it takes length; did you mean 'length'?"),
+        (
+            lambda: RedisMapState.opaque("redis://localhost", localCacheSize=1000),
+            "RedisMapState.opaque: there is no option 'localCacheSize': there is no cache",
+        ),
+        (lambda: RedisMapState.transactional("redis://localhost", bucket=4), "did you mean 'buckets'?"),
+        (lambda: MemoryMapState.opaque(ttl=3), "it takes maxBytes, ttlSecs; did you mean 'ttlSecs'?"),
+        (lambda: SqliteMapState.opaque("x", ttlSecs=3), "SqliteMapState.opaque: there is no option 'ttlSecs'"),
+        (lambda: PostgresMapState.nonTransactional("x", timeout=3), "did you mean 'connectTimeout'?"),
+    ],
+)
+def test_an_option_that_there_is_not_is_told_with_the_one_that_was_meant(call: Callable[[], object], says: str) -> None:
+    with pytest.raises(ArgumentsError) as refused:
+        call()
+    assert isinstance(refused.value, TypeError)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("Origin State string, n long", "`Origin State` string"),
+        ("n int, Day of Year int", "`Day of Year` int"),
+    ],
+)
+def test_a_name_with_blanks_is_shown_in_backticks(text: str, quoted: str) -> None:
+    with pytest.raises(TypeDeclarationError, match=f"a name with blanks is written in backticks: {quoted}"):
+        parse_schema(text)
+
+
+def failing(function: Callable[..., Any], tmp_path: Path) -> str:
+    topology = TridentTopology()
+    numbers = topology.newStream("s", FixedBatchSpout("n long", [[1, None]]))
+    numbers.each("n", function, "m long").foreachArrow(lambda *_: None, name="o")
+    with (
+        pytest.raises(BatchFailedError) as failed,
+        start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
+    return str(failed.value)
+
+
+def test_a_null_that_a_function_does_not_expect_is_named(tmp_path: Path) -> None:
+    told = failing(lambda n: n + 1, tmp_path)
+    assert "the tuple was (n=None) (n is null: test for None, or put each('n', FilterNull()) before)" in told
+
+
+def test_a_function_of_pyspark_within_a_function_is_told(tmp_path: Path) -> None:
+    assert "(functions of pyspark.sql make Columns: give the Column to the verb" in failing(
+        lambda n: F.lit(1), tmp_path
+    )
+
+
+def counting(stream: str, state: str) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream(stream, FixedBatchSpout("word string", [["a"]]))
+    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name=state)
+    return topology
+
+
+def test_another_program_under_the_same_name_and_folder_is_told_of_both(tmp_path: Path) -> None:
+    with start_local(counting("sentences", "counts"), name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    with pytest.raises(CodeChangedError, match=r"another program.*\(name=, now 'wc'\).*\(checkpointLocation=\)"):
+        start_local(counting("lines", "counts"), name="wc", checkpointLocation=tmp_path)
+
+
+def test_a_run_that_stops_before_its_first_batch_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    topology = TridentTopology()
+    topology.newStream("s", FixedBatchSpout("n long", [])).foreachArrow(lambda *_: None, name="o")
+    with caplog.at_level(logging.WARNING, "trident"), start_local(topology, name="t", checkpointLocation=tmp_path):
+        pass
+    assert "topology 't' stopped before its first batch" in caplog.text

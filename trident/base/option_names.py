@@ -1,0 +1,66 @@
+"""The error for an option that a spout, a state or a window does not have, with the option that was meant."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
+
+from trident.base.errors import ArgumentsError
+from trident.base.names import did_you_mean
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_Class = TypeVar("_Class", bound=type)
+
+
+def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
+    """Return a decorator of a method: an unknown keyword is an ArgumentsError that names the one that was meant.
+
+    `elsewhere` maps the names that others use to the method's own, or to a sentence about what to do instead.
+    """
+
+    def decorate(call: _Call) -> _Call:
+        known = list(_options(call))
+
+        @functools.wraps(call)
+        def checked(owner: Any, *args: Any, **options: Any) -> Any:
+            __tracebackhide__ = True
+            for name in options:
+                if name not in known:
+                    raise ArgumentsError(f"{_called(owner, call)}: there is no option {name!r}{_hint(name, known)}")
+            return call(owner, *args, **options)
+
+        return checked  # type: ignore[return-value]
+
+    def _hint(name: str, known: list[str]) -> str:
+        takes = f"; it takes {', '.join(known)}"
+        if name not in elsewhere:
+            return takes + did_you_mean(name, known)
+        meant = elsewhere[name]
+        return f"{takes}; did you mean {meant!r}?" if meant in known else f": {meant}"
+
+    return decorate
+
+
+def known_options_of(elsewhere: Mapping[str, str], *methods: str) -> Callable[[_Class], _Class]:
+    """Return a decorator of a class whose class methods refuse unknown keywords, as `known_options` says."""
+
+    def decorate(owner: _Class) -> _Class:
+        for name in methods:
+            setattr(owner, name, classmethod(known_options(elsewhere)(vars(owner)[name].__func__)))
+        return owner
+
+    return decorate
+
+
+def _options(call: Callable[..., Any]) -> Iterator[str]:
+    """Yield the names of a method's parameters, without the first one; those of ``**options: Unpack[...]``, too."""
+    for parameter in list(inspect.signature(call).parameters.values())[1:]:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            for options in get_args(parameter.annotation):
+                yield from options.__annotations__
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            yield parameter.name
+
+
+def _called(owner: Any, call: Callable[..., Any]) -> str:
+    return f"{owner.__name__}.{call.__name__}" if isinstance(owner, type) else type(owner).__name__
