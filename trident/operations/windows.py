@@ -47,7 +47,7 @@ class _Window:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = known_options(_ELSEWHERE)(vars(cls)["__init__"])  # type: ignore[misc]
+            cls.__init__ = known_options(_ELSEWHERE)(vars(cls)["__init__"])  # type: ignore[method-assign]
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():

@@ -66,4 +66,4 @@ def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
     found = [_replacing(source, every_change) for source in sources_of(node)]
     if isinstance(node, Join) and not all(found):
         return None  # the values are beside tuples that come once
-    return next(filter(None, found), None)
+    return next((state for state in found if state is not None), None)
