@@ -460,6 +460,9 @@ class Committer:
         for name, result in results.items():
             if isinstance(result, pa.Table):
                 check_years(f"{name.rstrip('|')!r}, batch {attempt.txid}", result, result.columns)
+                check_keys = getattr(self.stores.get(name), "check_keys", None)
+                if check_keys is not None:  # the last column is the value
+                    check_keys(result.select(range(result.num_columns - 1)))
         beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 

@@ -68,6 +68,20 @@ class MapCalls:
             raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
         return done
 
+    @property
+    def checks_keys(self) -> bool:
+        """Return whether the map has a method `checkKeys`, because there are keys that it cannot hold."""
+        return hasattr(self._made_map(), "checkKeys")
+
+    def check_keys(self, keys: list[bytes]) -> None:
+        """Raise StateValueError if the map cannot hold a key.
+
+        It is asked before a batch is frozen: what is frozen is never computed again, so a batch that its state cannot
+        take would wait for ever.
+        """
+        user_map: Any = self._made_map()
+        self._call(user_map.checkKeys, keys)
+
     def check_removable(self) -> None:
         """Raise StateError if the map cannot list and remove its keys, or says itself that it cannot be emptied now.
 

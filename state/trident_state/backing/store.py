@@ -143,6 +143,11 @@ class BackingStore:
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(written), len(keys) - len(written))
 
+    def check_keys(self, keys: pa.Table) -> None:
+        """Raise StateValueError if the map cannot hold a key. A run asks before it freezes a batch."""
+        if self._calls.checks_keys:
+            self._calls.check_keys(self._encoded(keys).to_pylist())
+
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
         """Return the changes that an update makes to its keys in `part`.
 

@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
+from trident.base.errors import StateError, StateOwnedError, StateUnavailableError, StateValueError
 from trident.base.postgres_address import parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
 from trident_state.encoding import is_bytes, is_text
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
 
 T = TypeVar("T")
+
+_SHORT_KEY = 2_600
+"""The most bytes of a key that every index takes, even if they cannot be compressed."""
 
 _AT_ONCE = 20_000
 """The most keys of one statement."""
@@ -66,6 +69,36 @@ class PostgresTable:
             return True
 
         return self._write(put) or False  # None: there is no table
+
+    def checkKeys(self, keys: list[bytes]) -> None:
+        """Raise StateValueError if the table cannot hold a key; see `MapCalls.check_keys`.
+
+        A key must fit into a third of a page of its index, compressed. Only the server knows, so it is asked, for long
+        keys alone, by an insert that is taken back.
+        """
+        for key in keys:
+            if len(key) > _SHORT_KEY:
+                self._check_key(key)
+
+    def _check_key(self, key: bytes) -> None:
+        def attempt(connection: Any) -> None:
+            query = f"insert into {self._name} (key, record) values (%b, '') on conflict (key) do nothing"
+            connection.execute(query, (key,))
+            connection.execute("rollback")
+
+        try:
+            self._write(attempt)
+        except StateUnavailableError:
+            return  # the commit waits for the server
+        except StateError as error:
+            if getattr(error.__cause__, "sqlstate", None) != "54000":
+                raise
+            raise StateValueError(
+                f"{self._owner}: a key of {len(key)} bytes is too long for the database at {redacted(self._url)} "
+                f"({said(error.__cause__)}); it begins with {key[1:60].decode(errors='replace')!r}. The batch was not "
+                f"frozen. Shorten the key before the state, by a hash for example; or keep the state in memory, in "
+                f"Redis or in SQLite"
+            ) from error
 
     def keys(self) -> Iterable[bytes]:
         return [bytes(key) for (key,) in self._read(f"select key from {self._name}", ()) or ()]

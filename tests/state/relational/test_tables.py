@@ -20,6 +20,7 @@ from tests.support.postgres import PostgresServer
 from trident import Count, TridentTopology, openState
 from trident.access.removal import dropState
 from trident.base.errors import (
+    BatchFailedError,
     FencedError,
     MissingPackageError,
     StateBehindError,
@@ -27,7 +28,8 @@ from trident.base.errors import (
     StateOwnedError,
     StateUnavailableError,
 )
-from trident.spouts import FixedBatchSpout
+from trident.log.sqlite_log import SqliteLog
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import PostgresMapState, SqliteMapState
 from trident.testing.contracts.stores import FIRST, SECOND, FactoryStorage, Setting
 from trident.testing.contracts.stores.fixtures import LAST
@@ -425,3 +427,17 @@ def test_a_view_that_builds_on_a_state_keeps_it_from_being_dropped_and_nothing_i
     topology.reset("wc", tmp_path)
     with psycopg.connect(database) as connection:
         assert connection.execute("select count(*) from pg_tables where tablename like 'wc/%'").fetchone() == (0,)
+
+
+def test_a_key_that_the_index_cannot_hold_is_refused_before_its_batch_is_frozen(database: str, tmp_path: Path) -> None:
+    """Once it is frozen, no program could commit it any more. A long key that can be compressed is no trouble."""
+    noise = "".join(chr(97 + at * at * 7919 % 26) + f"{at * at % 9973:x}" for at in range(4_000))
+    feeder, topology = FeederBatchSpout("k string"), TridentTopology()
+    keys = topology.newStream("keys", feeder).groupBy("k")
+    keys.persistentAggregate(PostgresMapState.opaque(database), Count(), "count", name="counts")
+    with start_local(topology, name="wc", checkpointLocation=tmp_path, maxAttempts=1) as running:
+        feeder.feed([("a",), ("b" * 50_000,)], wait=True, timeout=20)
+        feeder.feed([(noise,)])
+        with pytest.raises(BatchFailedError, match=r"a key of \d+ bytes is too long for the database .*was not frozen"):
+            running.processAllAvailable(timeout=20)
+    assert SqliteLog(tmp_path / "wc" / "log.sqlite", "wc", reading=True).history("keys").frozen == ()
