@@ -325,7 +325,7 @@ def test_a_start_whose_place_was_changed_by_another_driver_does_not_record_its_o
         return begin(*args, **options_)
 
     monkeypatch.setattr(start, "begin", beginning)
-    monkeypatch.setattr(registry, "reserve", lambda name, replace: None)
+    monkeypatch.setattr(registry, "reserve", lambda name, replace, start: None)
     with pytest.raises(LogMismatchError, match="another driver of topology 't' has put its files at .*/t during this"):
         start_local(topology(redis_state(shared_redis)), **late)
     with closing(given["log"].look("t")) as log:

@@ -6,12 +6,13 @@ A copy of a checkpoint has the uuid of the log, but its leases have other tokens
 did not start says that a copy of the log is at work. Records are created, never replaced, and the newest one counts.
 """
 
-import contextlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, FilesError, OutputConflictError
+from trident.base.errors import FencedError, OutputConflictError
+from trident.files.lease_records import create_record, newest_epoch, newest_record
 from trident.files.store import FileStore
 from trident.outputs.parquet_folder import FORMAT, OWN_FOLDER, record_in
 from trident.outputs.run_identity import RunIdentity
@@ -29,17 +30,11 @@ class Writer:
 
 def last_writer(place: FileStore) -> Writer | None:
     """Return the driver that took the output last; None if only earlier versions of this library did."""
-    while (epoch := _last_epoch(place)) is not None:
-        name = _name(epoch)
-        with contextlib.suppress(FileNotFoundError):  # a later driver has deleted it: look again
-            record = record_in(place.path(name), bytes(place.read(name)))
-            try:
-                return Writer(Lease(int(record["epoch"]), str(record["token"])), int(record["since"]))
-            except (KeyError, ValueError, TypeError):
-                raise OutputConflictError(
-                    f"{place.path(name)} is not what was written there: {record!r:.100}"
-                ) from None
-    return None
+    newest = newest_record(place, _WRITERS)
+    if newest is None:
+        return None
+    path = place.path(newest[0])
+    return _writer_in(path, record_in(path, newest[1]))
 
 
 def check_no_copy(where: str, output: str, last: Writer | None, run: RunIdentity) -> None:
@@ -56,19 +51,14 @@ def check_no_copy(where: str, output: str, last: Writer | None, run: RunIdentity
 def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> None:
     """Record that this driver takes the output. From now on an earlier driver is refused by `check_taken`."""
     record = {"format": FORMAT, "epoch": run.epoch, "token": run.token, "since": since}
-    if not place.create(_name(run.epoch), json.dumps(record).encode()):
+    if not create_record(place, _WRITERS, run.epoch, json.dumps(record).encode()):
         check_no_copy(place.address, output, last_writer(place), run)
-        raise FencedError(
-            f"{place.address}: another driver of epoch {run.epoch} took output {output!r}; this one stops"
-        )
-    earlier = [_name(epoch) for epoch in _epochs(place) if epoch < run.epoch]
-    with contextlib.suppress(FilesError, OSError):  # they are of no use, and harmless
-        place.delete(earlier)
+        raise FencedError(f"another driver of epoch {run.epoch} took output {output!r} at {place.address}")
 
 
 def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
     """Raise FencedError if another driver took the output since; OutputConflictError if no record is there."""
-    epoch = _last_epoch(place)
+    epoch = newest_epoch(place, _WRITERS)
     if epoch is None or epoch < run.epoch:
         raise OutputConflictError(
             f"{place.address} is no longer output {output!r}'s: it does not say that this driver took it, so it was "
@@ -81,14 +71,8 @@ def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
         )
 
 
-def _last_epoch(place: FileStore) -> int | None:
-    return max(_epochs(place), default=None)
-
-
-def _epochs(place: FileStore) -> list[int]:
-    names = [file.name.rpartition("/")[2].removesuffix(".json") for file in place.files(_WRITERS)]
-    return [int(name) for name in names if name.isdigit()]
-
-
-def _name(epoch: int) -> str:
-    return f"{_WRITERS}/{epoch:020}.json"
+def _writer_in(path: str, record: dict[str, Any]) -> Writer:
+    try:
+        return Writer(Lease(int(record["epoch"]), str(record["token"])), int(record["since"]))
+    except (KeyError, ValueError, TypeError):
+        raise OutputConflictError(f"{path} is not what was written there: {record!r:.100}") from None

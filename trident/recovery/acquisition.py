@@ -32,6 +32,7 @@ from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
+from trident.recovery.folder_owner import take_objects
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
@@ -105,6 +106,7 @@ def begin(
         with overtaken(after):
             lease = log.take(holder, after)
         taken(lease)
+        take_objects(settings, log, lease)
         reach("start.log.taken")
         with explaining(log, lease):
             final = join_log(program, log, settings)  # again, now that no other driver can move the streams

@@ -7,13 +7,17 @@ store. A start, a reset or a drop for which they do not fit is refused before it
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from trident.base.attempt import Lease
-from trident.base.errors import LogMismatchError
+from trident.base.errors import FencedError, LogMismatchError
 from trident.base.files import fsync_folder, make_folder
 from trident.compiler.spark.frozen_files import ANSWER, FROZEN, PROBE
 from trident.files.disk import DiskFiles
+from trident.files.lease_records import create_record, newest_epoch, newest_record
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import holds_no_log
@@ -21,7 +25,10 @@ from trident.recovery.settings import STATES, Settings
 
 OWNER = "log.uuid"
 
-OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", PROBE, ANSWER)
+_DRIVERS = "drivers"
+"""The folder of the records of drivers that took the place."""
+
+OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{_DRIVERS}/", PROBE, ANSWER)
 """The beginnings of the names of all other files that the library writes to a topology's place on an object store."""
 
 
@@ -90,6 +97,53 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
             f"another filesLocation, or {settings.way_out}"
         )
     return kept_at
+
+
+def take_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
+    """Record at the place of files on an object store that this driver takes it, before anything there is deleted.
+
+    Raises LogMismatchError as `check_objects_issued` does.
+    """
+    place = settings.objects
+    if place is not None:
+        check_objects_issued(place, log, lease, f"the log {settings.log_at}")
+        if not create_record(place, _DRIVERS, lease.epoch, msgspec.json.encode(lease)):
+            raise _other_log(place, f"the log {settings.log_at}", lease.epoch, lease)
+
+
+def check_objects_issued(place: FileStore, log: TransactionLog, lease: Lease, log_at: str) -> None:
+    """Raise LogMismatchError if the last driver that took the place was not started by this log.
+
+    A copy of the log has the uuid that the place has, but draws other leases. Its driver would delete what the other
+    one needs.
+    """
+    newest = newest_record(place, _DRIVERS)
+    if newest is None:
+        return
+    with suppress(msgspec.DecodeError):  # not a record of this library: nobody knows whose files these are
+        last = msgspec.json.decode(newest[1], type=Lease)
+        if last == lease or (last.epoch < lease.epoch and log.issued(last)):
+            return
+        raise _other_log(place, log_at, last.epoch, lease)
+    raise _other_log(place, log_at, lease.epoch, lease)
+
+
+def _other_log(place: FileStore, log_at: str, epoch: int, lease: Lease) -> LogMismatchError:
+    return LogMismatchError(
+        f"{place.address} was taken by a driver of epoch {epoch} that {log_at} did not start (this driver's epoch is "
+        f"{lease.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the newest log, "
+        f"and remove the copy by hand: a reset would delete the files of both. No file was touched"
+    )
+
+
+def check_objects_ours(place: FileStore | None, lease: Lease) -> None:
+    """Raise FencedError if another driver took the place of files on an object store since this one did."""
+    newest = None if place is None or isinstance(place, DiskFiles) else newest_epoch(place, _DRIVERS)
+    if newest is not None and newest > lease.epoch:
+        raise FencedError(
+            f"another driver (epoch {newest}, ours is {lease.epoch}) took the files at {place}; this one stops. If no "
+            f"other driver of this log did, a copy of the log was started elsewhere"
+        )
 
 
 def check_location_given(files: FileStore | None, kept_at: str, topology: str) -> None:

@@ -51,6 +51,7 @@ from trident.plan.nodes import (
     Window,
 )
 from trident.reads.static_states import ReadableStore
+from trident.recovery.folder_owner import check_objects_ours
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.event_time import EventTime
@@ -464,7 +465,10 @@ class Committer:
                 if check_keys is not None:  # the last column is the value
                     check_keys(result.select(range(result.num_columns - 1)))
         beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
-        return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
+        outputs = {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
+        if any(output.files for output in outputs.values()):
+            check_objects_ours(self.files, self.lease)  # a copy of the log may be sweeping what this one does not name
+        return outputs
 
     def sweep(self) -> None:
         """Delete the files of attempts of earlier drivers of this log that never froze."""

@@ -29,7 +29,14 @@ from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.log.sqlite_log import SqliteLog
 from trident.plan.topology_protocol import TopologyPlan
-from trident.recovery.folder_owner import OWN_NAMES, OWNER, check_files_of, check_location_given, owner_of
+from trident.recovery.folder_owner import (
+    OWN_NAMES,
+    OWNER,
+    check_files_of,
+    check_location_given,
+    check_objects_issued,
+    owner_of,
+)
 from trident.recovery.settings import STATES
 from trident.run import options, registry
 from trident.run.start import LOG_FILE
@@ -96,6 +103,7 @@ def reset(
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
         undeclared = {state for old, _ in taken for state in _states_of(old)}
         ours = next(((old, lease) for old, lease in taken if old.uuid == uuid), None)
+        _check_newest(None if force else files, ours, f"the log {log_at}")
         stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
@@ -104,6 +112,12 @@ def reset(
         if server is not None:
             server.drop(taken[-1][1])
     _warn_of(name, undeclared - stores.keys())
+
+
+def _check_newest(files: FileStore | None, ours: tuple[TransactionLog, Lease] | None, log_at: str) -> None:
+    """Raise LogMismatchError if a copy of the log uses the files on an object store: it would lose them."""
+    if files is not None and ours is not None and not isinstance(files, DiskFiles):
+        check_objects_issued(files, *ours, log_at)
 
 
 def _drop_states(

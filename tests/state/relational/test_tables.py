@@ -435,9 +435,10 @@ def test_a_key_that_the_index_cannot_hold_is_refused_before_its_batch_is_frozen(
     feeder, topology = FeederBatchSpout("k string"), TridentTopology()
     keys = topology.newStream("keys", feeder).groupBy("k")
     keys.persistentAggregate(PostgresMapState.opaque(database), Count(), "count", name="counts")
-    with start_local(topology, name="wc", checkpointLocation=tmp_path, maxAttempts=1) as running:
-        feeder.feed([("a",), ("b" * 50_000,)], wait=True, timeout=20)
-        feeder.feed([(noise,)])
-        with pytest.raises(BatchFailedError, match=r"a key of \d+ bytes is too long for the database .*was not frozen"):
-            running.processAllAvailable(timeout=20)
+    running = start_local(topology, name="wc", checkpointLocation=tmp_path, maxAttempts=1)
+    feeder.feed([("a",), ("b" * 50_000,)], wait=True, timeout=20)
+    feeder.feed([(noise,)])
+    with pytest.raises(BatchFailedError, match=r"a key of \d+ bytes is too long for the database .*was not frozen"):
+        running.processAllAvailable(timeout=20)
+    running.stop()
     assert SqliteLog(tmp_path / "wc" / "log.sqlite", "wc", reading=True).history("keys").frozen == ()
