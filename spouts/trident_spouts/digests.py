@@ -1,9 +1,11 @@
 """Digests of Arrow tables. Equal tables have equal digests, whatever their chunks and their layout in memory."""
 
+import hashlib
 import zlib
 
 import numpy
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import types as kinds
 
 
@@ -18,6 +20,39 @@ def digest_of(table: pa.Table) -> str:
         for chunk in column.chunks:
             checksum = _add_array(checksum, chunk)
     return f"{table.num_rows}:{checksum:08x}"
+
+
+def row_digest_of(table: pa.Table) -> str:
+    """Return a digest of the rows of a table, whatever their order: their number, and the sum of a hash of each.
+
+    >>> first = row_digest_of(pa.table({"n": [1, 2], "w": ["a", "b"]}))
+    >>> first == row_digest_of(pa.table({"n": [2, 1], "w": ["b", "a"]}))
+    True
+    >>> first == row_digest_of(pa.table({"n": [1, 2], "w": ["b", "a"]}))
+    False
+    """
+    hashes = numpy.full(table.num_rows, 1, numpy.uint64)
+    with numpy.errstate(over="ignore"):
+        for number, name in enumerate(sorted(table.column_names)):
+            hashes = (hashes ^ _hashes(table.column(name).combine_chunks())) * numpy.uint64(0x9E3779B97F4A7C15)
+            hashes ^= (hashes >> numpy.uint64(29)) + numpy.uint64(number)
+        return f"{table.num_rows}:{int(hashes.sum(dtype=numpy.uint64)):016x}"
+
+
+def _hashes(column: pa.Array | pa.ChunkedArray) -> NDArray[numpy.uint64]:
+    """Return a hash of each value. Each distinct value is hashed once: in a batch most come more than once."""
+    if isinstance(column, pa.ChunkedArray):  # a column without rows, or one that is too long for one array
+        parts = [_hashes(chunk) for chunk in column.chunks]
+        return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint64)
+    try:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        values, places = encoded.dictionary, encoded.indices.to_numpy()
+    except pa.ArrowNotImplementedError:  # nested values
+        values, places = column, numpy.arange(len(column))
+    texts = (repr(value.as_py()).encode() for value in values)
+    own = [int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts]
+    hashes: NDArray[numpy.uint64] = numpy.array(own, numpy.uint64)[places]
+    return hashes
 
 
 def _add_array(checksum: int, array: pa.Array) -> int:

@@ -159,6 +159,11 @@ class UnionEmission(Emission):
         return functools.reduce(lambda left, right: left.unionAll(right), frames)
 
     @property
+    def verified(self) -> bool:
+        """Return whether every part is a value, or verified."""
+        return all(part.verified or part.digest is not None for part in self.parts)
+
+    @property
     def cheap(self) -> bool:
         """Return whether it costs less to read each part twice than to keep it."""
         return all(part.cheap for part in self.parts)

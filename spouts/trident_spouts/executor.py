@@ -92,6 +92,15 @@ class Emission(Protocol):
         """
         return None
 
+    @property
+    def verified(self) -> bool:
+        """Return whether reading fails by itself if the source no longer has the planned content.
+
+        Otherwise, if the emission is a reference of a transactional spout, the rows of a replay are compared with those
+        of the attempt before where they come to the driver: always on the embedded engine, never in Spark's workers.
+        """
+        return False
+
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
         """Return a way for Python workers to read at least the fields `names`; None if only `dataframe` can do it.
 

@@ -67,13 +67,15 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time. It stays fed.
         SpoutError
-            ``finish`` was called before, or the topology closed the spout while the call waited.
+            ``finish`` was called before, or the topology that read the spout has ended: nobody would take the batch,
+            and nothing was fed. Batches are taken before the first start, and again after the next one.
         """
         batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
         with batches.changed:
             if self._finished:
                 raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
+            batches.check_read()
             index, closed = batches.fed, batches.closed
             batches.uncommitted[index] = table
             batches.fed += 1
@@ -89,6 +91,8 @@ class FeederBatchSpout:
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which begins at the first batch that is not committed."""
         claim(self, repr(self))
+        with self._batches.changed:
+            self._batches.ended = False
         return _FeederExecutor(self, self._batches)
 
     def __repr__(self) -> str:
@@ -116,6 +120,18 @@ class _FedBatches:
         """Tells the run that reads the spout, if a run does, that a batch was fed."""
         self.closed = 0
         """The number of runs that have closed the spout. A waiting feed sees by it that its run has ended."""
+        self.ended = False
+        """True from the end of a run until the spout is opened again. A preview is no run."""
+
+    def check_read(self) -> None:
+        """Raise SpoutError if the run that read the spout has ended, and no other one has begun."""
+        if self.ended:
+            waiting = self.fed - self.committed
+            raise SpoutError(
+                f"FeederBatchSpout: the topology that read it has ended, and nobody would take this batch; nothing was "
+                f"fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why it ended, "
+                f"call awaitTermination() of its handle; start a topology with this spout again, and feed then"
+            )
 
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
         """Wait until batch `index` is committed, at most `timeout` seconds.
@@ -147,6 +163,7 @@ class _FeederExecutor(SpoutExecutor):
     def __init__(self, spout: FeederBatchSpout, batches: _FedBatches) -> None:
         self._spout = spout
         self._batches = batches
+        self._in_run = False
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         batches = self._batches
@@ -163,7 +180,7 @@ class _FeederExecutor(SpoutExecutor):
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         with self._batches.changed:
-            self._batches.wake = wake
+            self._batches.wake, self._in_run = wake, True
 
     def success(self, txid: int, metadata: Metadata) -> None:
         batches = self._batches
@@ -180,6 +197,7 @@ class _FeederExecutor(SpoutExecutor):
         release(self._spout)
         with self._batches.changed:
             self._batches.closed += 1
+            self._batches.ended = self._in_run
             self._batches.wake = _nothing
             self._batches.changed.notify_all()
 

@@ -182,7 +182,9 @@ class _RateExecutor(SpoutExecutor):
         bounds = [first + (end - first) * at // count for at in range(count + 1)]
         shares = tuple((low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low)
         read = functools.partial(_made, self._spout, start)
-        return SharesEmission(shares, read, self._spout.schema, end - first, f"RateSpout, batch {attempt.txid}")
+        return SharesEmission(
+            shares, read, self._spout.schema, end - first, f"RateSpout, batch {attempt.txid}", verified=True
+        )
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         if not self._come:

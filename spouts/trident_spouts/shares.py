@@ -43,6 +43,8 @@ class SharesEmission(Emission):
         The beginning of the message if a row does not fit, such as "MySpout, batch 7".
     after
         The position after the batch, if the spout does not plan ahead.
+    verified
+        Whether `read` raises if the source no longer has the planned rows.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class SharesEmission(Emission):
     rows: int | None = None
     where: str = "spout"
     after: Metadata = None
+    verified: bool = False
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all shares, read into the driver's memory."""

@@ -1,6 +1,8 @@
 """SparkSpout: a spout of any source that Spark can read, in ranges that a user's function names."""
 
+import hashlib
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -30,8 +32,9 @@ class SparkSpout:
     result. `read` makes a DataFrame of exactly the rows of a range; Spark reads it in the workers, and no row passes
     through the driver. This works in classic mode and on Spark Connect.
 
-    The spout cannot check what `read` must promise: the same rows at every call for the metadata of one range, even in
-    another process, and no row in two ranges. Test it with ``trident.testing.SpoutContract``.
+    The spout cannot check all that `read` must promise: the same rows at every call for the metadata of one range, even
+    in another process, and no row in two ranges. It notices a range that `plan` names a second time in a run, and, with
+    `readLocal` on the embedded engine, a replay with other rows. Test the rest with ``trident.testing.SpoutContract``.
 
     Parameters
     ----------
@@ -114,6 +117,10 @@ class SparkSpout:
         return f"SparkSpout({', '.join(parts)})"
 
 
+_PLANS_KEPT = 10_000
+"""The number of ranges of a run that are remembered, each by 16 bytes, to notice a plan that goes round in circles."""
+
+
 class _SparkExecutor(SpoutExecutor):
     """The executor of a SparkSpout. A range is its own position, so the next range can be planned ahead."""
 
@@ -121,6 +128,24 @@ class _SparkExecutor(SpoutExecutor):
 
     def __init__(self, spout: SparkSpout) -> None:
         self._spout = spout
+        self._line: dict[bytes, None] = {}
+        """The ranges of this run that led to the last planned one, each behind the one before."""
+
+    def _check_new(self, planned: Metadata, previous: Metadata, where: str) -> None:
+        """Raise SpoutContractError if a range is one of those that lead to it: the plan goes round in circles."""
+        name, before = _digest(planned), _digest(previous)
+        while self._line and next(reversed(self._line)) != before:  # later ranges were planned, and not used
+            self._line.popitem()
+        if name in self._line:
+            raise SpoutContractError(
+                f"{where} returned a range once more that this run has read: {shorten(repr(planned))}, now behind "
+                f"{shorten(repr(previous))}. Its rows would count a second time. Expected a range that is new, or None "
+                f"if there is nothing more; if the same rows are to be read again, give the range another name, such "
+                f"as the number of the round"
+            )
+        self._line |= {before: None, name: None}
+        while len(self._line) > _PLANS_KEPT:
+            del self._line[next(iter(self._line))]
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         plan = self._spout.plan
@@ -133,10 +158,16 @@ class _SparkExecutor(SpoutExecutor):
                 f"{where} returned the metadata of the batch before once more: {shorten(repr(planned))}; expected the "
                 f"range behind it, or None if there is nothing more"
             )
+        if planned is not None:
+            self._check_new(planned, previous, where)
         return planned
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return SparkEmission(self._spout.read, self._spout.readLocal, metadata, self._spout.schema)
+
+
+def _digest(metadata: Metadata) -> bytes:
+    return hashlib.blake2b(json.dumps(metadata, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def _check_function(name: str, function: object, form: str, *arguments: object) -> None:

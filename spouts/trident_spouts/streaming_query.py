@@ -4,6 +4,7 @@ Spark calls the function of ``foreachBatch`` in a thread of its own, and commits
 checkpoint when the function returns. So the function waits here until the topology's log holds the batch.
 """
 
+import hashlib
 import logging
 import threading
 import uuid
@@ -55,6 +56,25 @@ class HeldQuery:
     def view(self) -> str:
         """The global temporary view of the batch that is held, which every session of a run can read."""
         return f"global_temp.{self._view}"
+
+    def offsets(self, batch: int) -> str | None:
+        """Return a checksum of the record that Spark's checkpoint has of a batch; None if it has none.
+
+        The record holds the batch's offsets in each source and the time at which Spark planned it, so that a batch that
+        is planned anew under the same number has another one. It lies wherever Spark's file systems reach.
+        """
+        session: Any = self._frame.sparkSession  # one of classic Spark: it has a JVM
+        jvm, configuration = session._jvm, session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        path = jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/offsets/{batch}")
+        files = path.getFileSystem(configuration)
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            content: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
 
     def start(self) -> None:
         """Start the query, unless it is active. Raises SourceUnreadableError if it has failed, or cannot start."""

@@ -125,6 +125,8 @@ class _StreamingExecutor(SpoutExecutor):
     def __init__(self, spout: StreamingSpout) -> None:
         self._spout = spout
         self._query = HeldQuery(spout.frame, spout.checkpointLocation, spout.trigger)
+        self._checked = -1
+        """The last batch that was compared with the one in Spark's checkpoint."""
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         self._query.wake = wake
@@ -133,6 +135,7 @@ class _StreamingExecutor(SpoutExecutor):
         query = self._query
         query.start()
         last = _batch_of(previous, query.id, self._spout.checkpointLocation)
+        self._check_read(previous, last)
         query.release(last)
         batch = query.held()
         if batch is None:
@@ -144,7 +147,29 @@ class _StreamingExecutor(SpoutExecutor):
                 f"the topology's log ends with {last if last >= 0 else 'none'}: the batches between went to another "
                 f"topology, or the log is an old one. Begin anew with a new checkpointLocation for both"
             )
-        return {"query": query.id, "batch": batch}
+        return {"query": query.id, "batch": batch, "offsets": query.offsets(batch)}
+
+    def _check_read(self, previous: Metadata, last: int) -> None:
+        """Raise DataLossError if Spark's checkpoint has another batch under the number of the last one, or none.
+
+        Checked before the batch is released: Spark would take its rows for counted (guard "streaming, older
+        checkpoint"). A position of an earlier version has no checksum.
+        """
+        expected = previous.get("offsets") if isinstance(previous, dict) else None
+        if expected is None or self._checked == last:
+            return
+        found = self._query.offsets(last)
+        if found != expected:
+            what = "has no batch" if found is None else "holds another batch under the number"
+            raise DataLossError(
+                f"StreamingSpout: the checkpoint under {self._spout.checkpointLocation} {what} {last}, up to which "
+                f"this stream is counted (checksum of its offsets: {found or 'none'}, counted was {expected}): it is "
+                f"an older copy, or its last files were lost with the power, and Spark plans the batch anew over what "
+                f"is there now. Bring the newest checkpoint back. Or begin with a new checkpointLocation, by a stream "
+                f"of another name, with newStream(..., anew=True): then all that the source still has is counted once "
+                f"more"
+            )
+        self._checked = last
 
     def waits_for(self) -> str | None:
         return self._query.waits_for
@@ -166,7 +191,7 @@ def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
     """Return the batch that the metadata name; -1 for None. Raises DataLossError if it is a batch of another query."""
     if metadata is None:
         return -1
-    if not isinstance(metadata, dict) or metadata.keys() != {"query", "batch"}:
+    if not isinstance(metadata, dict) or metadata.keys() - {"offsets"} != {"query", "batch"}:
         raise foreign_metadata_error("StreamingSpout", metadata)
     if query not in (None, metadata["query"]):
         raise DataLossError(

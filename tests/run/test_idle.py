@@ -11,6 +11,7 @@ import pytest
 from tests.run.test_coordinator import attempt, made, of, planned
 from tests.support.soak import some_of
 from trident import Count, TridentTopology
+from trident.errors import SpoutError
 from trident.run import events as on
 from trident.run.coordinator import Coordinator
 from trident.spouts import BatchSpout, FeederBatchSpout, IterableSpout
@@ -169,6 +170,9 @@ def test_a_spout_that_was_closed_wakes_nobody() -> None:
     executor.on_rows(lambda: woken.append(1))
     feeder.feed(["cow"])
     executor.close()
+    with pytest.raises(SpoutError, match="the topology that read it has ended, and nobody would take this batch"):
+        feeder.feed(["cow"])
+    feeder.open()  # a run that begins takes batches again
     feeder.feed(["cow"])
     assert woken == [1]
 

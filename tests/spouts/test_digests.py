@@ -1,11 +1,14 @@
 """The digest of a table tells other tuples from the same ones, and looks at nothing else."""
 
+from collections import Counter
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trident_spouts.digests import digest_of
+from trident_spouts.digests import digest_of, row_digest_of
 from trident_spouts.rows import read_schema, table_of
 
 SCHEMA = read_schema(
@@ -91,3 +94,14 @@ def test_every_type_has_a_digest(other: pa.Array) -> None:
 def test_a_digest_is_the_same_in_every_process() -> None:
     assert digest_of(table([])).startswith("0:")
     assert digest_of(pa.table({"word": ["cow", None], "n": [1, 2]})) == "2:f23a9be8"
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=ROWS, others=ROWS, chance=st.randoms())
+def test_the_digest_of_rows_tells_other_rows_and_no_other_order(rows: list, others: list, chance: Any) -> None:  # type: ignore[type-arg]
+    order = chance.sample(range(len(rows)), len(rows))
+    first, shuffled = table(rows), table([rows[at] for at in order])
+    chunks = pa.concat_tables([shuffled.slice(0, 2), shuffled.slice(2)])
+    assert row_digest_of(first) == row_digest_of(shuffled) == row_digest_of(chunks)
+    same = Counter(map(repr, first.to_pylist())) == Counter(map(repr, table(others).to_pylist()))
+    assert (row_digest_of(first) == row_digest_of(table(others))) == same

@@ -2,13 +2,17 @@
 
 import pickle
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.support.plans import logged, planned
-from trident.errors import FeedTimeoutError, SpoutContractError, SpoutError
+from trident import TridentTopology
+from trident.errors import BatchFailedError, FeedTimeoutError, SpoutContractError, SpoutError
 from trident.spouts import FeederBatchSpout, SpoutKind, TransactionAttempt
+from trident.testing import TestOutput
+from trident.testing.local import start_local
 from trident_spouts.executor import Metadata, SpoutExecutor
 
 
@@ -147,3 +151,30 @@ def test_many_threads_feed_and_every_row_comes_once() -> None:
 def test_it_cannot_be_pickled_and_says_why() -> None:
     with pytest.raises(TypeError, match="fed in this process and cannot be pickled"):
         pickle.dumps(FeederBatchSpout("n long"))
+
+
+def test_a_batch_for_a_topology_that_has_failed_is_an_error() -> None:
+    feeder, topology = FeederBatchSpout("n long"), TridentTopology()
+    numbers = topology.newStream("numbers", feeder)
+    assert numbers.take(1) == []
+    feeder.feed([1])  # a preview is no run
+    numbers.each("n", lambda n: 1 // n, "x long").peek("x", print)
+    running = start_local(topology, maxAttempts=1)
+    feeder.feed([0])
+    with pytest.raises(BatchFailedError):
+        running.awaitTermination(timeout=20)
+    with pytest.raises(SpoutError) as refused:
+        feeder.feed([2])
+    assert "nobody would take this batch; nothing was fed (1 fed before is not committed)" in str(refused.value)
+    assert "call awaitTermination() of its handle; start a topology with this spout again" in str(refused.value)
+
+
+def test_a_topology_that_was_stopped_takes_batches_again_after_its_next_start(tmp_path: Path) -> None:
+    feeder, output, topology = FeederBatchSpout("n long"), TestOutput(), TridentTopology()
+    topology.newStream("numbers", feeder).foreachArrow(output)
+    for number in (1, 2):
+        with start_local(topology, name="t", checkpointLocation=tmp_path):
+            feeder.feed([number], wait=True, timeout=20)
+        with pytest.raises(SpoutError, match="has ended"):
+            feeder.feed([0])
+    assert [row.n for row in output.rows] == [1, 2]

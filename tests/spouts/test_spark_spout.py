@@ -12,6 +12,7 @@ from trident.errors import MissingSessionError, SpoutContractError, TopologyErro
 from trident.spouts import Budget, SparkSpout, SpoutKind
 from trident.state import MemoryMapState
 from trident.testing import SpoutContract, start_local
+from trident_spouts.spark_spout import _PLANS_KEPT
 
 HERE = Path(__file__).name
 ROWS = [(n, f"word {n % 3}") for n in range(1, 12)]
@@ -148,3 +149,38 @@ def test_a_topology_counts_each_row_once() -> None:
     with start_local(topology, name="spark-spout") as running:
         running.processAllAvailable(timeout=30)
         assert dict(running.state("counts").items()) == {"word 0": 3, "word 1": 4, "word 2": 4}
+
+
+def test_a_plan_that_goes_round_in_circles_is_refused() -> None:
+    after = {None: 1, 1: 2, 2: 3, 3: 1}
+    executor = SparkSpout(frame_of_ids, lambda previous: {"d": after[previous and previous["d"]]}, "n long").open()
+    position = None
+    for txid in range(1, 4):
+        position = executor.plan(TransactionAttempt(txid, 0), position, 0.0)
+    with pytest.raises(SpoutContractError) as refused:
+        executor.plan(TransactionAttempt(4, 0), position, 0.0)
+    assert "returned a range once more that this run has read: {'d': 1}, now behind {'d': 3}" in str(refused.value)
+    assert "give the range another name, such as the number of the round" in str(refused.value)
+
+
+def test_plans_that_were_not_used_are_no_circle() -> None:
+    """A batch is planned again, smaller, and the next one ends where the unused plan ended."""
+    ends: list[int] = []
+    executor = SparkSpout(frame_of_ids, lambda previous: {"to": ends.pop(0)}, "n long").open()
+
+    def planned(previous: Any, *to: int) -> Any:
+        ends.extend(to)
+        return executor.plan(TransactionAttempt(1, 0), previous, 0.0)
+
+    first = planned(None, 10)
+    assert planned(None, 10) == first
+    second = planned(first, 20)
+    smaller = planned(first, 15)
+    assert planned(smaller, 20) == second
+    planned(second, 30)
+    other = planned(None, 5)
+    assert planned(planned(other, 10), 20) == second
+    position = planned(second, 31)
+    for end in range(32, 32 + 2 * _PLANS_KEPT):
+        position = planned(position, end)
+    assert len(executor._line) == _PLANS_KEPT  # type: ignore[attr-defined]

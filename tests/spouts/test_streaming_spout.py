@@ -80,7 +80,7 @@ def attempt(txid: int) -> TransactionAttempt:
 
 @classic
 def test_spark_commits_a_batch_when_the_next_plan_tells_that_it_is_frozen(source: Source) -> None:
-    executor = source.spout().open()
+    executor: Any = source.spout().open()
     commits = source.checkpoint / "commits"
     first = executor.plan(attempt(1), None, 0.0)
     assert isinstance(first, dict) and first["batch"] == 0
@@ -88,7 +88,8 @@ def test_spark_commits_a_batch_when_the_next_plan_tells_that_it_is_frozen(source
     time.sleep(0.3)
     assert not (commits / "0").exists()
     second = executor.plan(attempt(2), first, 0.0)
-    assert second == {"query": first["query"], "batch": 1}
+    assert second == {"query": first["query"], "batch": 1, "offsets": second["offsets"]}
+    assert second["offsets"] != first["offsets"]
     assert (commits / "0").exists() and not (commits / "1").exists()
     executor.close()
     assert not (commits / "1").exists()
@@ -201,3 +202,40 @@ def test_between_two_triggers_a_query_is_not_empty(source: Source) -> None:
     source.add("dog")
     assert executor.plan(attempt(3), second, 0.0) is not None
     executor.close()
+
+
+# --- a checkpoint that is older than the log --------------------------------------------------------------------------
+
+
+@classic
+@pytest.mark.parametrize("how", ["older-copy", "last-files-lost", "much-older"])
+def test_a_checkpoint_that_is_older_than_the_log_is_refused(source: Source, tmp_path: Path, how: str) -> None:
+    """Spark plans a batch anew under a number that was counted, over what is there now."""
+    source.add("dog")
+    backup = tmp_path / "backup"
+    plan: Any = None
+    executor: Any = source.spout().open()
+    for batch in range(3):
+        plan = executor.plan(attempt(batch + 1), plan, 0.0)
+        if batch == {"older-copy": 1, "much-older": 0, "last-files-lost": 9}[how]:
+            shutil.copytree(source.checkpoint, backup)
+    assert plan["batch"] == 2
+    executor.close()
+    if how == "last-files-lost":
+        for part in ("offsets", "commits", "sources/0"):
+            for file in (source.checkpoint / part).glob("*2*"):
+                file.unlink()
+    else:
+        shutil.rmtree(source.checkpoint)
+        backup.rename(source.checkpoint)
+    source.add("hen")
+    again: Any = source.spout().open()
+    with pytest.raises(DataLossError) as refused:  # whether Spark has planned batch 2 anew by now or not
+        again.plan(attempt(4), plan, 0.0)
+    assert "up to which this stream is counted" in str(refused.value)
+    assert "newStream(..., anew=True): then all that the source still has is counted once more" in str(refused.value)
+    again.close()
+    old = {name: plan[name] for name in ("query", "batch")}
+    former: Any = source.spout().open()
+    former.plan(attempt(4), old, 0.0)  # a position of an earlier version has no checksum, and goes on
+    former.close()

@@ -1,15 +1,19 @@
 """A spout that plays a recording: the batches that a `writeParquet` output has published, one by one."""
 
+import hashlib
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
 from trident.base.paths import local_path
 from trident.base.types import parse_schema
 from trident.outputs import parquet_folder
+from trident.outputs.parquet_folder import Batch
 from trident.outputs.parquet_place import FolderBatches, check_output
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
@@ -78,6 +82,20 @@ class RecordedSpout:
         return f"RecordedSpout({str(self.path)!r})"
 
 
+_KEPT = 100
+"""The number of batches whose checksums are kept in memory."""
+
+
+def _checksum(paths: Sequence[Path]) -> str:
+    checksum = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        checksum.update(f"{path.name} {path.stat().st_size} ".encode())
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                checksum.update(chunk)
+    return checksum.hexdigest()
+
+
 class _RecordedExecutor(SpoutExecutor):
     plans_ahead = True
 
@@ -85,20 +103,66 @@ class _RecordedExecutor(SpoutExecutor):
         self._path, self._schema = spout.path, spout.schema
         self._log = check_output(FolderBatches(spout.path)).log
         self._txids: list[int] = []
+        self._digests: dict[int, tuple[object, str]] = {}
+        """Checksums of batches, each with the sizes and times of the files from which it was computed."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         last = self._txid(previous)
+        self._check_played(previous, last)
         if not self._txids or self._txids[-1] <= last:
             self._txids = parquet_folder.txids(self._path)
         following = next((txid for txid in self._txids if txid > last), None)
-        return None if following is None else {"recording": self._log, "txid": following}
+        if following is None:
+            return None
+        return {"recording": self._log, "txid": following, "digest": self._digest(self._batch(following))}
 
-    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        txid = self._txid(metadata)
+    def _batch(self, txid: int) -> Batch:
+        """Return a recorded batch. Raises SourceUnreadableError if it is gone, OutputConflictError if a file is."""
         batch = parquet_folder.batch_of(self._path, txid)
         if batch is None:
             raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is gone; bring its folder back")
         parquet_folder.check_files(batch)
+        return batch
+
+    def _digest(self, batch: Batch) -> str:
+        """Return a checksum of all bytes of a batch. Files that have not changed since are not read again."""
+        paths = [batch.folder / part.name for part in batch.parts]
+        stats = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in map(os.stat, paths)]
+        seen, digest = self._digests.get(batch.txid, (None, ""))
+        if seen != stats:
+            digest = _checksum(paths)
+            self._digests.pop(batch.txid, None)
+            self._digests[batch.txid] = (stats, digest)
+            while len(self._digests) > _KEPT:
+                del self._digests[next(iter(self._digests))]
+        return digest
+
+    def _check_played(self, previous: Metadata, last: int) -> None:
+        """Raise DataLossError if the last batch that was played is another one now, or gone.
+
+        The recording is then an older copy, which may have grown on since. A position of an earlier version has no
+        checksum.
+        """
+        expected = previous.get("digest") if isinstance(previous, dict) else None
+        if expected is None:
+            return
+        check_output(FolderBatches(self._path))  # a folder that is away is no other recording
+        batch = parquet_folder.batch_of(self._path, last)
+        found = None if batch is None else self._digest(self._batch(last))
+        if found != expected:
+            what = "is gone" if found is None else f"holds other rows now (checksum {found}, played was {expected})"
+            raise DataLossError(
+                f"RecordedSpout: batch {last} of {self._path}, the last one that this stream has played, {what}: the "
+                f"recording is an older copy, or was changed. Bring the recording back that was played. Or play this "
+                f"one from its beginning, by a stream of another name, with newStream(..., anew=True): then its "
+                f"batches count beside those that were played before"
+            )
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        txid = self._txid(metadata)
+        batch, expected = self._batch(txid), metadata.get("digest") if isinstance(metadata, dict) else None
+        if expected not in (None, self._digest(batch)):
+            raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} was changed after it was planned")
         paths = tuple(str(batch.folder / part.name) for part in batch.parts)
         return FilesEmission(paths, self._schema, batch.rows, beyond_spark=False)
 

@@ -171,5 +171,6 @@ def _state(node: HeldState, known: Known) -> list[str]:
         *([f"    written by: {writers}"] if writers else []),
         f"    promised: {guarantee}; {durability}",
         f"    from: {guarantee.origin}",
+        *([f"    not compared: {guarantee.trusted}"] if guarantee.trusted else []),
         f"    Trident: {guarantee.trident}",
     ]

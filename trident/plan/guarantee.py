@@ -20,6 +20,8 @@ from trident.plan.nodes import (
 )
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
+from trident_spouts.spark_spout import SparkSpout
+from trident_spouts.streaming_spout import StreamingSpout
 from trident_state.state_shape import StateKind
 
 
@@ -68,6 +70,9 @@ class Guarantee:
         """Return whether the promise is exactly-once without a condition."""
         return self.promise is Promise.EXACTLY_ONCE and not self.condition
 
+    trusted: str = ""
+    """The streams whose rows nobody compares in a replay on Spark, and what they are trusted for; "" if none."""
+
     @property
     def origin(self) -> str:
         """The streams that feed the state, with their kinds, as text."""
@@ -93,6 +98,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         _WINDOW
         if isinstance(node, WindowUpdate | IntervalJoin)
         else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
+        _trusted(node),
     )
 
 
@@ -135,6 +141,26 @@ def check_exactly_once(topology: TopologyPlan) -> None:
 
 def _sources(node: Node) -> list[SpoutSource]:
     return [source for source in walk(node) if isinstance(source, SpoutSource)]
+
+
+def _trusted(node: Node) -> str:
+    """Return which streams are trusted to give the same rows again, if Spark's workers read them by reference."""
+    streams = [source.stream for source in _sources(node) if _is_trusted(source.spout)]
+    if not streams:
+        return ""
+    return (
+        f"what Spark's workers read of {', '.join(streams)} by reference (a replay must have the same rows; the driver "
+        f"compares rows that it reads itself, as on engine='embedded')"
+    )
+
+
+def _is_trusted(spout: object) -> bool:
+    """Return whether a spout promises the same rows, and neither checks that itself nor emits them by value only."""
+    own = getattr(spout, "spout", spout)
+    foreign = not type(own).__module__.startswith(("trident.", "trident_spouts."))
+    return getattr(spout, "kind", None) is SpoutKind.TRANSACTIONAL and (
+        foreign or isinstance(own, SparkSpout | StreamingSpout)
+    )
 
 
 def _weakest(node: Node) -> SpoutKind:

@@ -107,7 +107,10 @@ class AttemptRuns:
             if self.is_over(attempt):
                 return
             reach("run.before")
-            inputs = {n: _no_tuples(n) if emission is None else emission for n, emission in emissions.items()}
+            inputs = {
+                n: _no_tuples(n) if given is None else self._records.witnessed(attempt, action.plan, n, given)
+                for n, given in emissions.items()
+            }
             code, committer = context.committer.code, context.committer
             result = code.run_first(context.group.stages[0], inputs, attempt, partial(self.fail, attempt))
             results = committer.with_ttl(result.results)

@@ -3,14 +3,18 @@
 import json
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pyarrow as pa
 
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.compiler.program import Group
 from trident.log.group_records import AttemptRecord, BatchPlan, History
 from trident.log.protocol import TransactionLog
-from trident.plan.nodes import Node
+from trident.plan.nodes import Node, SpoutSource
+from trident_spouts.digests import row_digest_of
 from trident_spouts.executor import Emission, Metadata, SpoutKind
 
 
@@ -53,27 +57,44 @@ class Attempts:
         with self._lock:
             self._check(attempt, plan, emissions)
 
+    def witnessed(self, attempt: TransactionAttempt, plan: BatchPlan, source: Node, emission: Emission) -> Emission:
+        """Return an emission whose rows are compared when they are read in this process, if it is a reference.
+
+        The first attempt's rows are recorded, also if the attempt fails afterwards (guard "attempts, rows by
+        reference").
+        """
+        (spout,) = [spout for spout in self._group.spouts if spout is source]
+        by_value = getattr(emission, "digest", None) is not None or getattr(emission, "verified", False)
+        if by_value or spout.spout.kind is not SpoutKind.TRANSACTIONAL:
+            return emission
+
+        def note(table: pa.Table) -> None:
+            with self._lock:
+                if self._compare(attempt, plan, spout, row_digest_of(table)):
+                    self._record(attempt)
+
+        return cast(Emission, _Witnessed(emission, note))
+
     def _check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
-        known = self._digests.setdefault(attempt.txid, {})
-        new = False
-        for spout in self._group.spouts:
-            emission = emissions[spout]
-            digest = getattr(emission, "digest", None)
-            if digest is None or spout.spout.kind is not SpoutKind.TRANSACTIONAL:
-                continue
-            name = _name(plan[spout.stream])
-            before = known.get(spout.stream)
-            if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":
-                raise SpoutContractError(
-                    f"{spout.step} ({spout.site.location}): attempt {attempt} emitted other tuples than an earlier one "
-                    f"under the same metadata ({plan[spout.stream]!r:.200}); a transactional spout must emit the same "
-                    f"again, else it is an opaque one. If the source was changed on purpose, start once more: nothing "
-                    f"of the batch was frozen, and it is then planned anew"
-                )
-            new = new or before != f"{name}:{digest}"
-            known[spout.stream] = f"{name}:{digest}"
-        if new:
+        digests = {spout: getattr(emissions[spout], "digest", None) for spout in self._group.spouts}
+        given = {spout: d for spout, d in digests.items() if d and spout.spout.kind is SpoutKind.TRANSACTIONAL}
+        if any([self._compare(attempt, plan, spout, digest) for spout, digest in given.items()]):
             self._record(attempt)
+
+    def _compare(self, attempt: TransactionAttempt, plan: BatchPlan, spout: SpoutSource, digest: str) -> bool:
+        """Note what a spout emitted. Return whether that is new. Raises SpoutContractError if it differs."""
+        known = self._digests.setdefault(attempt.txid, {})
+        name = _name(plan[spout.stream])
+        before = known.get(spout.stream)
+        if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":
+            raise SpoutContractError(
+                f"{spout.step} ({spout.site.location}): attempt {attempt} emitted other tuples than an earlier one "
+                f"under the same metadata ({plan[spout.stream]!r:.200}); a transactional spout must emit the same "
+                f"again, else it is an opaque one. If the source was changed on purpose, start once more: nothing "
+                f"of the batch was frozen, and it is then planned anew"
+            )
+        known[spout.stream] = f"{name}:{digest}"
+        return before != f"{name}:{digest}"
 
     def _record(self, attempt: TransactionAttempt) -> None:
         txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
@@ -82,6 +103,21 @@ class Attempts:
         self._begun[txid] = attempt.attempt
         record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)
         self._log.attempted(self._lease, self._group.name, txid, record)
+
+
+class _Witnessed:
+    """An emission by reference. `note` gets its rows when they are read in this process."""
+
+    def __init__(self, emission: Emission, note: Callable[[pa.Table], None]) -> None:
+        self._emission, self._note = emission, note
+
+    def arrow(self) -> pa.Table:
+        table = self._emission.arrow()
+        self._note(table)
+        return table
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._emission, name)
 
 
 def _name(metadata: Metadata) -> str:

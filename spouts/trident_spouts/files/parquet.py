@@ -52,6 +52,8 @@ class FilesEmission(Emission):
     `paths` are local and absolute, or the planned files that a FileSpout reads.
     """
 
+    verified = True
+
     paths: tuple[FileRef, ...]
     schema: StructType
     rows: int | None = None

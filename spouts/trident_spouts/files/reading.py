@@ -243,6 +243,8 @@ class LinesEmission(Emission):
     `rows` is None until the tuples have been read or counted.
     """
 
+    verified = True
+
     stretches: tuple[Stretch, ...]
     line_format: LineFormat
     after: Metadata = None

@@ -44,7 +44,8 @@ class JdbcExecutor(SpoutExecutor):
         snapshot = opened.planner.snapshot if isinstance(opened.planner, SnapshotPlanner) else None
         read = PageReader(source.address, source.patience, opened.format, opened.column, source.opaque, snapshot)
         rows = sum(page.rows for page in plan.pages)
-        return SharesEmission(plan.pages, read, source.schema, rows, f"JdbcSpout, batch {attempt.txid}")
+        where = f"JdbcSpout, batch {attempt.txid}"
+        return SharesEmission(plan.pages, read, source.schema, rows, where, verified=True)
 
     def success(self, txid: int, metadata: Metadata) -> None:
         planner = self._opened_.planner if self._opened_ else None

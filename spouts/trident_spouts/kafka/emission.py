@@ -29,6 +29,8 @@ other."""
 class KafkaEmission(Emission):
     """The messages in ranges of offsets."""
 
+    verified = True
+
     ranges: tuple[OffsetRange, ...]
     reader_: RangeReader
     options: Callable[[], Mapping[str, str]]

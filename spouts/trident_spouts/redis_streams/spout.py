@@ -279,7 +279,7 @@ class _StreamExecutor(SpoutExecutor):
         read = PageReader(self._address, spout.form, spout.retrySecs, spout.kind is SpoutKind.OPAQUE)
         rows = sum(page.entries for page in pages)
         where = f"RedisStreamSpout, batch {attempt.txid}"
-        return SharesEmission(shares_of(pages), read, spout.schema, rows, where)
+        return SharesEmission(shares_of(pages), read, spout.schema, rows, where, verified=True)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         positions = {} if position is None else _positions(position)

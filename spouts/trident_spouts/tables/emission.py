@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class DataFilesEmission(Emission):
     """The rows of data files, in their order."""
 
+    verified = True
+
     files: tuple[DataFile, ...]
     storage: Storage
     schema: StructType
