@@ -105,3 +105,14 @@ def test_a_function_that_comes_back_is_told_what_it_did_not_get(tmp_path: Path) 
         "readers find a gap there"
     ]
     assert program.run(1, function=True) == [] and program.calls == [(1, 0), (4, 0), (5, 0)]
+
+
+def test_a_reader_is_told_of_batches_that_were_deleted_between_others(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run(4, "a")
+    shutil.rmtree(tmp_path / "a" / "txid=1")
+    assert program.txids("a") == [2, 3, 4], "the oldest batches may go"
+    shutil.rmtree(tmp_path / "a" / "txid=3")
+    with pytest.raises(OutputConflictError, match="batch 4 was published after batch 3, and follows batch 2: "):
+        publishedFiles(tmp_path / "a")
+    assert len(publishedFiles(tmp_path / "a", afterTxid=3)) == 1, "the way out"

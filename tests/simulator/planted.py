@@ -177,6 +177,20 @@ FAULTS = [
         "self._post(on.NothingThere(attempt))\n",
     ),
     Fault(
+        "older copy",
+        "an output does not ask for its last batch",
+        "trident/outputs/parquet_outlet.py",
+        "            self._check_last()\n",
+        "",
+    ),
+    Fault(
+        "older copy",
+        "a start does not compare what an output holds with what the log knows of it",
+        "trident/outputs/parquet_outlet.py",
+        "        if reached >= progress.reached:\n",
+        "        if True:\n",
+    ),
+    Fault(
         "late log commands",
         "a late copy of a write of the log is done",
         "tests/simulator/fake_redis.py",  # as its script would

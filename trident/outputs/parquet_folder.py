@@ -51,18 +51,22 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch that is being published. `frozen`: the digest of its frozen files; "" if it was frozen as a table."""
+    """A batch that is being published. `frozen`: the digest of its frozen files; "" if it was frozen as a table.
+
+    `after`: the txid of the batch before it in this place; 0 if there is none.
+    """
 
     log: str
     txid: int
     parts: tuple[Part, ...]
     frozen: str = ""
+    after: int = 0
 
     def manifest(self, **more: Any) -> dict[str, Any]:
         """Return the record of the batch and its files."""
         files = [asdict(part) for part in sorted(self.parts, key=lambda part: part.name)]
         frozen = {"frozen": self.frozen} if self.frozen else {}
-        return {"format": FORMAT, "txid": self.txid, **more, "files": files, **frozen}
+        return {"format": FORMAT, "txid": self.txid, "after": self.after, **more, "files": files, **frozen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Batch:
     parts: tuple[Part, ...]
     frozen: str = ""
     """The digest of the frozen files (`parquet_content`), if the batch was frozen as files."""
+    after: int | None = None
+    """The txid of the batch before it in this place; 0 if there is none, None if an earlier version published it."""
 
     @property
     def rows(self) -> int:
@@ -144,7 +150,20 @@ def batch_of(path: Path, txid: int) -> Batch | None:
         raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise OutputConflictError(f"{folder / MANIFEST} is not what was published: {error}") from None
-    return Batch(txid, folder, parts, str(manifest.get("frozen", "")))
+    return Batch(txid, folder, parts, str(manifest.get("frozen", "")), manifest.get("after"))
+
+
+def check_follows(place: str, txid: int, after: int | None, before: int | None) -> None:
+    """Raise OutputConflictError if batch `txid`, published after batch `after`, follows another batch in the place.
+
+    `before` is that other batch; None if it was not asked for.
+    """
+    if after is not None and before is not None and after != before:
+        raise OutputConflictError(
+            f"{place}: batch {txid} was published after batch {after or 'none'}, and follows batch {before or 'none'}: "
+            f"batches between were deleted, or a part of the output was restored from an older copy. Put them back; or "
+            f"read what is behind them: afterTxid={txid - 1}"
+        )
 
 
 def check_files(batch: Batch) -> None:

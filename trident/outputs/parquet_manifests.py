@@ -30,6 +30,7 @@ from trident.outputs.parquet_folder import (
     OWN_FOLDER,
     NewBatch,
     Owner,
+    check_follows,
     check_owner,
     gapless,
     owner_in,
@@ -119,7 +120,8 @@ class ManifestBatches:
             parts = tuple(Part(**part) for part in record["files"])
         except (ValueError, KeyError, TypeError) as error:
             raise OutputConflictError(f"{name} is not what was published: {error}") from None
-        return _Published(self.place.below(f"{FIELD}={txid}"), parts, str(record.get("frozen", "")))
+        frozen, after = str(record.get("frozen", "")), record.get("after")
+        return _Published(self.place.below(f"{FIELD}={txid}"), parts, frozen, after)
 
     def txids(self) -> list[int]:
         return gapless(self._list_txids)
@@ -138,8 +140,9 @@ class ManifestBatches:
             return []
         sizes = {file.name: file.size for file in self.place.files()}
         found: list[tuple[str, Part]] = []
-        for txid in txids:
+        for before, txid in zip([None, *txids], txids, strict=False):
             batch = self.published(txid)
+            check_follows(str(self), txid, None if batch is None else batch.after, before)
             for part in () if batch is None else batch.parts:
                 name = f"{FIELD}={txid}/{part.name}"
                 if sizes.get(name) != part.bytes:
@@ -166,6 +169,7 @@ class _Published:
     place: FileStore
     parts: tuple[Part, ...]
     frozen: str
+    after: int | None
 
     @property
     def rows(self) -> int:

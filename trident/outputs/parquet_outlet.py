@@ -33,6 +33,8 @@ class ParquetOutlet:
         self._sink, self._run, self._files, self._workers = sink, run, files, workers
         self._place = parquet_place(sink.path, sink.storage)
         self._owner = Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
+        self._last = 0
+        """The txid of the last published batch; 0 if there is none."""
         try:
             self._take()
         except OSError as error:
@@ -50,6 +52,7 @@ class ParquetOutlet:
         self._check_complete(max(held, since), progress)
         take_over(place.store, self._sink.name, since, run)
         place.open(self._owner, run.lease)
+        self._last = held
 
     def _check_complete(self, reached: int, progress: OutputProgress) -> None:
         """Raise OutputConflictError if readers would find a gap between what the output holds and the next batch."""
@@ -73,7 +76,9 @@ class ParquetOutlet:
             if self._is_published(result, txid) or not result.num_rows:
                 return
             self._check_ours()
+            self._check_last()
             self._publish(result, txid)
+            self._last = txid
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._place}") from error
 
@@ -84,6 +89,15 @@ class ParquetOutlet:
                 f"{self._sink.step}: the folder {self._place} is no longer this output's; start the topology anew"
             )
         check_taken(self._place.store, self._sink.name, self._run)
+
+    def _check_last(self) -> None:
+        """Raise OutputConflictError if the last published batch is gone: the next one would follow a gap."""
+        if self._last and self._place.published(self._last) is None:
+            raise OutputConflictError(
+                f"{self._sink.step}: batch {self._last} was published in {self._place} and is gone: batches were "
+                f"deleted, or the place was restored from an older copy. Readers are promised no gap. Put back what is "
+                f"missing; or give the output another path"
+            )
 
     def _is_published(self, result: Result, txid: int) -> bool:
         """Return whether the batch is published. Raises OutputConflictError if it was published with other rows."""
@@ -110,7 +124,7 @@ class ParquetOutlet:
             if target is None:
                 raise self._taken(txid)
             parts = self._write_files(result, target)
-            batch = NewBatch(self._run.log, txid, tuple(parts), digest_of(result))
+            batch = NewBatch(self._run.log, txid, tuple(parts), digest_of(result), self._last)
             self._place.seal(target, batch)
             reach("output.staged")
             check_taken(self._place.store, self._sink.name, self._run)  # an object store cannot tell at the next step

@@ -25,10 +25,16 @@ from trident.plan.nodes import WriteParquet
 
 
 class Published(Protocol):
-    """A published batch. `frozen`: the digest of its frozen files; "" if it was frozen as a table."""
+    """A published batch. `frozen`: the digest of its frozen files; "" if it was frozen as a table.
+
+    `after`: the txid of the batch before it in this place; 0 if there is none, None if an earlier version published it.
+    """
 
     @property
     def rows(self) -> int: ...
+
+    @property
+    def after(self) -> int | None: ...
 
     @property
     def frozen(self) -> str: ...
@@ -88,9 +94,9 @@ class ParquetPlace(Protocol):
         ...
 
     def files(self, txids: Sequence[int]) -> list[str]:
-        """Return the paths or URLs of the files of published batches.
+        """Return the paths or URLs of the files of published batches, which follow one another in the place.
 
-        Raises OutputConflictError if one is gone or was changed.
+        Raises OutputConflictError if a file is gone or was changed, or a batch between two of them is gone.
         """
         ...
 
@@ -144,9 +150,10 @@ class FolderBatches:
 
     def files(self, txids: Sequence[int]) -> list[str]:
         found: list[str] = []
-        for txid in txids:
+        for before, txid in zip([None, *txids], txids, strict=False):
             batch = parquet_folder.batch_of(self.path, txid)
             if batch is not None:
+                parquet_folder.check_follows(str(self), txid, batch.after, before)
                 parquet_folder.check_files(batch)
                 found += [str(batch.folder / part.name) for part in batch.parts]
         return found

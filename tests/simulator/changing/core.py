@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tests.simulator.changing import places
 from tests.simulator.changing.programs import Shape, program_of
 from tests.simulator.driver import Gate as Gate
 from tests.simulator.fake_log import FakeLog, LogDisk
@@ -26,6 +27,8 @@ from trident.files.disk import DiskFiles
 from trident.files.store import StoredFile
 from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.redis_log import RedisTransactionLog
+from trident.outputs import parquet_outlet
+from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
 from trident.run import attempt_runs, sources, start
 from trident.run import events as on
@@ -65,6 +68,13 @@ PASSING = (
 
 DAMAGE = (errors.LogCorruptError, errors.LogMismatchError, errors.StateLostError, errors.StateOwnedError)
 """Nothing was damaged or lost in these schedules."""
+
+
+def output_conflict(error: BaseException | None) -> errors.OutputConflictError | None:
+    """The error of an output that is not as the log knows it, if a driver stopped for that."""
+    while error is not None and not isinstance(error, errors.OutputConflictError):
+        error = error.__cause__
+    return error
 
 
 def lost_data(error: BaseException | None) -> bool:
@@ -114,7 +124,6 @@ def started(driver: "Driver") -> Started:
         engine: Any = driver.engine
         trace: Any = driver.notes
         memory = LogMemory.of(begun, log, world.settings.leaseSecs)
-        memory.keep()  # no output of the simulator refuses a start
         for group in begun.program.groups:
             mine: Any = OfGroup(log, driver, group.name)
             limit: Any = world.settings.messageTimeoutSecs
@@ -132,12 +141,14 @@ def started(driver: "Driver") -> Started:
                 memory,
                 make_threads=driver.threads,
             )
-            outlets = _Telling(start._outlets(group, context), driver, group.name)
+            opened = start._outlets(group, context)
+            outlets = _Telling(opened, world.places.open(group, opened), driver, group.name)
             run = start._group_run(group, context, Sources(group.spouts, calls), outlets, looking)
             mine.run = run
             run.turns.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
             run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
             runs[group.name] = run
+        memory.keep()
     except BaseException:
         close_all(begun.stores)
         start._give_back(log, begun.lease)
@@ -155,14 +166,17 @@ class _RunOf:
 
 
 class _Telling:
-    """Outputs that say for which group they are handed a batch."""
+    """Outputs that say for which group they are handed a batch, and publish it in their places."""
 
-    def __init__(self, outlets: Any, driver: "Driver", group: str) -> None:
-        self._outlets, self._driver, self._group = outlets, driver, group
+    def __init__(self, outlets: Any, places: dict[str, ParquetOutlet], driver: "Driver", group: str) -> None:
+        self._outlets, self._places, self._driver, self._group = outlets, places, driver, group
 
     def __call__(self, sink: Any, result: Any, txid: int) -> None:
         self._driver.handing(self._group, sink.name)
         self._outlets(sink, result, txid)
+        if sink.name in self._places:
+            self._places[sink.name].take(result, txid)
+            self._driver.world.places.took(sink.name)
 
 
 class OfGroup:
@@ -278,6 +292,7 @@ def patched() -> list[tuple[Any, str, Any]]:
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
         (removal, "time", Clock),
+        (parquet_outlet, "parquet_place", places.placed),
     ]
 
 

@@ -15,6 +15,7 @@ from tests.simulator.changing.driver import Driver
 from tests.simulator.changing.faults import NEVER, Faults
 from tests.simulator.changing.history import History
 from tests.simulator.changing.logs import LogNetwork, LogServer
+from tests.simulator.changing.places import Places
 from tests.simulator.changing.programs import Changes, Shape, groups_of
 from tests.simulator.changing.readers import Readers
 from tests.simulator.changing.spouts import Source, sources_of
@@ -80,6 +81,7 @@ class World:
             if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
                 source.slow = 0.6  # so that one plan reads no more than a page or two
         self._draw_falls(seed)
+        self.places = Places(self, seed)
         self.loose = loose
         self.shape = programs.first(chance, list(self.sources), loose)
         """The program of the next start."""
@@ -136,8 +138,13 @@ class World:
             source = self.sources[chance.choice(list(self.sources))]
             self.scheduler.after(chance.choice((0.02, 0.1, 0.5, 3.0)), partial(self._fall, source, chance, numbers))
 
+    @property
+    def ending(self) -> bool:
+        """Whether nothing more goes wrong in this schedule."""
+        return self._finished_at is not None or self._reading
+
     def _fall(self, source: Source, chance: Random, numbers: Iterator[int]) -> None:
-        if self._finished_at is None and not self._reading:
+        if not self.ending:
             source.fall_back(chance, numbers)
             self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
             self.say("source %s is an older copy: %s, shown %s", source.name, source.partitions, source.shown)
@@ -303,6 +310,11 @@ class World:
             return self._refused(driver, error)
         if isinstance(error, FencedError):
             return self.taken_over(driver)
+        conflict = core.output_conflict(error)
+        if conflict is not None and self.places.used:
+            later = self.drivers[self.drivers.index(driver) + 1 :]
+            at_work = any(other.process.alive and not other.ended for other in later)
+            return at_work or self.places.told(conflict)
         if core.lost_data(error):  # its user reads the message, and starts again with the way out that it names
             fell = [source for source in self.sources.values() if source.unaccepted]
             for source in fell:
@@ -568,6 +580,8 @@ class World:
                 found = self.readers.inside(driver, state)
                 self.history.check(state, found, None, driver.name)
                 self.result.reads += 1
+            for output in driver.shape.outputs:
+                self.places.check(output, self.history.handed.get(output, {}))
         except Crashed:
             raise
         except core.PASSING:

@@ -225,6 +225,23 @@ class OutputContract:
         hand(place.open(log.start()), "d")
         assert sorted(place.words()) == ["a", "b", "c", "d"]
 
+    def test_an_output_that_falls_back_under_a_driver_is_told(
+        self, place: OutputPlace, log: OutputLog, hand: Any
+    ) -> None:
+        """The copy was taken within the same run, so it says that this driver writes it."""
+        self._skip_unless(self.fenced, "cannot tell what it held")
+        save, restore = getattr(place, "save", None), getattr(place, "restore", None)
+        if save is None or restore is None:
+            pytest.skip("the place has no save and restore")
+        take = place.open(log.start())
+        hand(take, "a")
+        saved = save()
+        hand(take, "b", "")
+        restore(saved)
+        with pytest.raises(OutputConflictError, match="batch 2 was published in .* and is gone"):
+            hand(take, "c")
+        assert place.words() == ["a"]
+
     def test_an_output_that_comes_back_after_a_gap_is_told(self, place: OutputPlace, log: OutputLog, hand: Any) -> None:
         self._skip_unless(self.fenced, "cannot tell what it missed")
         hand(place.open(log.start()), "a")
