@@ -114,7 +114,8 @@ class History:
                 f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as they "
                 f"were read, and {why}: it was emptied and filled again"
             )
-        self._warn(proof)
+        if before.life != now.life:
+            self._warn(proof)
         return None
 
     def _same(self, row: Row, proof: Proof, rows: list[Row]) -> bool:
