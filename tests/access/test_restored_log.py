@@ -133,7 +133,9 @@ def test_a_follower_that_cannot_go_on_says_so_and_goes_on_when_it_can(
     with start_local(longest(feeder, Longest()), name="wc", checkpointLocation=tmp_path) as running:
         feeder.feed([("dog", "a")], wait=True, timeout=20)
         wait_until(lambda: running.asOfTxid["other"] == 1)
-        with openTopology(longest(FeederBatchSpout("word string, k string"), own), name="wc", checkpointLocation=tmp_path) as opened:
+        with openTopology(
+            longest(FeederBatchSpout("word string, k string"), own), name="wc", checkpointLocation=tmp_path
+        ) as opened:
             assert opened.state("longest")["a"] == 3
             own.broken = error
             feeder.feed([("house", "a")], wait=True, timeout=20)

@@ -1,10 +1,16 @@
 """``trident run``: what it refuses before it starts anything. ``tests/faults/test_standby.py`` runs it, and ends it."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.cluster.stored import ROOT
+from trident import listStates
 from trident.cli.main import main
 
 
@@ -15,9 +21,42 @@ from trident.cli.main import main
         (["tests.faults.standby_program"], 2, "expected module:topology"),
         (["tests.faults.standby_program:topology", "--token", "secret"], 2, "write env:NAME or file:path"),
         (["tests.faults.standby_program:topology", "--engine", "storm"], 2, "'storm' is not one of"),
+        (["tests.faults.standby_program:topology", "--insecure"], 2, "are for --serve: give that, too"),
+        (["tests.faults.standby_program:topology", "--log-prefix", "mine"], 2, "give --log-url, too"),
+        (["tests.faults.standby_program:topology", "--profile", "prod"], 1, "profile 'prod': there is no trident.toml"),
+        (
+            ["tests.faults.standby_program:topology", "--engine", "embedded", "--master", "local[2]"],
+            1,
+            "engine='embedded' runs without Spark",
+        ),
     ],
 )
-def test_wrong_calls_are_refused(tmp_path: Path, options: list[str], code: int, message: str) -> None:
+def test_wrong_calls_are_refused(
+    tmp_path: Path, options: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIDENT_PROFILE", "")  # which --profile sets for its process
     result = CliRunner().invoke(main, ["run", *options, "--checkpoint", str(tmp_path)])
     assert (result.exit_code, message in result.output) == (code, True), result.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_each_signal_that_ends_it_gives_the_log_back(tmp_path: Path, number: signal.Signals) -> None:
+    words = ["run", "tests.run.sigterm_program:counting", "--engine", "embedded", "--name", "t", "--checkpoint", "ck"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "state"), str(ROOT / "spouts")])}
+    command = [sys.executable, "-m", "trident", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True) as driver:
+        assert driver.stderr is not None
+        assert any("starts on engine" in line for line in driver.stderr), "it ended before"
+        driver.send_signal(number)
+        _, errors = driver.communicate(timeout=60)
+        assert driver.returncode == 0, errors
+    (state,) = listStates(tmp_path / "ck")
+    assert state.heldByDriver is False
+
+
+def test_an_unknown_option_may_be_an_argument(tmp_path: Path) -> None:
+    for words in (["state", "get", "wc", "counts", "-5"], ["query", "http://127.0.0.1:1", "f", "-5"], ["kill", "-x"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 2 and "stands behind '--'" in result.output, result.output

@@ -1,4 +1,4 @@
-"""SIGTERM: a real child process is asked to end, stops in good order, and gives its log back."""
+"""SIGTERM and SIGHUP: a real child process is asked to end, stops in good order, and gives its log back."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ from trident.testing import start_local
 ROOT = Path(__file__).parents[2]
 
 
-def ended(how: str, checkpoint: Path) -> tuple[int, list[str], str]:
-    """Start the program, send it SIGTERM when it is ready, and return its exit code, its lines and its errors."""
+def ended(how: str, checkpoint: Path, number: int = signal.SIGTERM) -> tuple[int, list[str], str]:
+    """Start the program, send it a signal when it is ready, and return its exit code, its lines and its errors."""
     command = [sys.executable, "-m", "tests.run.sigterm_program", how, str(checkpoint)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -30,7 +30,7 @@ def ended(how: str, checkpoint: Path) -> tuple[int, list[str], str]:
         for line in child.stdout:
             lines.append(line.strip())
             if lines[-1] == ("True" if how == "other thread" else "ready"):
-                child.send_signal(signal.SIGTERM)
+                child.send_signal(number)
                 break
         try:
             rest, errors = child.communicate(timeout=60)
@@ -58,6 +58,13 @@ def test_a_program_stops_in_good_order_and_gives_the_log_back(how: str, tmp_path
     code, lines, errors = ended(how, tmp_path)
     assert (code, lines) == (128 + signal.SIGTERM, ["ready"] if how == "no with" else ["ready", "finally"]), errors
     assert "Traceback" not in errors
+    assert held(tmp_path) is False
+    check_goes_on(tmp_path)
+
+
+def test_a_terminal_that_is_closed_ends_a_program_in_good_order(tmp_path: Path) -> None:
+    code, lines, errors = ended("with", tmp_path, signal.SIGHUP)
+    assert (code, lines) == (128 + signal.SIGHUP, ["ready", "finally"]), errors
     assert held(tmp_path) is False
     check_goes_on(tmp_path)
 

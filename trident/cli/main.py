@@ -20,6 +20,11 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:  # perhaps it is none, but a negative key, or a name such as -x
+            error.message += (
+                ". An argument that begins with '-' stands behind '--': trident state get words counts -- -5"
+            )
+            raise
         except BrokenPipeError:  # raised in `trident state scan ... | head`; click then ends the program quietly
             raise
         except (TridentError, ValueError, OSError) as error:

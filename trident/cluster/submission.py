@@ -37,6 +37,7 @@ from trident.log.snapshot_home import NoHome
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import named_hints
 from trident.run.options import folder
+from trident.run.options_elsewhere import elsewhere
 from trident.topology import TridentTopology
 from trident_state.state_shape import StateIdentity
 
@@ -137,6 +138,8 @@ def _options(
     chosen = {option: each.value for option, each in configured(name, profile).items()}
     for option, text in given.items():
         if option not in OPTIONS:
+            if hint := elsewhere(option, tuple(OPTIONS)):
+                raise TopologyError(f"--set {option}: there is no such option: {hint}")
             raise TopologyError(
                 f"--set {option}: there is no such option{did_you_mean(option, OPTIONS)}; known are "
                 f"{', '.join(OPTIONS)}"

@@ -24,6 +24,7 @@ from typing import Any
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.configuration.option_table import OPTIONS
+from trident.run.options_elsewhere import elsewhere
 
 DEFAULT_FILE = "trident.toml"
 """The file that is read in the working directory, unless another file is named."""
@@ -114,5 +115,7 @@ def _table(path: Path, name: str, value: Any) -> Mapping[str, Any]:
 
 def _check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
     for key in table:
+        if key not in known and (hint := elsewhere(key, tuple(OPTIONS)) if known is OPTIONS else None):
+            raise TopologyError(f"{where}: there is no {key!r}: {hint}")
         if key not in known:
             raise TopologyError(f"{where}: there is no {key!r}{did_you_mean(key, known)}; known are {', '.join(known)}")

@@ -9,6 +9,7 @@ from trident.base.durations import Duration
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.paths import local_path
+from trident.run.options_elsewhere import elsewhere
 from trident_spouts.wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
@@ -42,31 +43,18 @@ class StartOptions(TypedDict, total=False):
     leaseSecs: Duration
 
 
-_ACKERS = (
-    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
-    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
-)
-_ELSEWHERE = {
-    **dict.fromkeys(("ackers", "numAckers", "ackerExecutors", "tracking"), _ACKERS),
-    "checkpointIntervalMs": "every committed batch is a checkpoint of all states; processingTime='1 second' is the "
-    "shortest time between the beginnings of two batches",
-    "guarantee": "the guarantee is the topology's: TridentTopology(guarantee='at-least-once')",
-    "maxRowsPending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
-}
-"""Options of other systems, each with the reason why a start has no such option."""
-
-
 def check_known(starts: Iterable[Callable[..., Any]], given: Mapping[str, Any]) -> None:
     """Raise TopologyError for an option that is not a keyword parameter of one of the functions `starts`."""
     parameters = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
-        if option in _ELSEWHERE:
-            raise TopologyError(f"start has no option {option!r}: {_ELSEWHERE[option]}")
-        if option not in known:
-            raise TopologyError(
-                f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
-            )
+        if option in known:
+            continue
+        if hint := elsewhere(option, tuple(known)):
+            raise TopologyError(f"start has no option {option!r}: {hint}")
+        raise TopologyError(
+            f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
+        )
 
 
 def folder(checkpointLocation: str | Path) -> Path:

@@ -1,9 +1,10 @@
-"""SIGTERM ends a program as Ctrl-C does: topologies stop in good order and give their logs back.
+"""SIGTERM and SIGHUP end a program as Ctrl-C does: topologies stop in good order and give their logs back.
 
-systemd, Kubernetes and `kill` end a program with SIGTERM. By default that ends Python in the middle of a batch. Nothing
-is lost, but the log is not given back, and the next start takes this driver for one that died.
+systemd, Kubernetes and `kill` end a program with SIGTERM, and a terminal that is closed ends it with SIGHUP. By default
+that ends Python in the middle of a batch. Nothing is lost, but the log is not given back, and the next start takes this
+driver for one that died.
 
-Python lets only the main thread set a handler, so a start in another thread leaves SIGTERM as it is.
+Python lets only the main thread set a handler, so a start in another thread leaves the signals as they are.
 """
 
 import os
@@ -19,25 +20,30 @@ Former = Callable[[int, FrameType | None], object] | int
 """The handler that was set before: a function, or ``signal.SIG_DFL``."""
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
 def watch() -> None:
-    """Set the handler, if this is the main thread and SIGTERM is not ignored."""
+    """Set the handler, if this is the main thread, for each signal that is not ignored (`nohup` ignores SIGHUP)."""
     if threading.current_thread() is not threading.main_thread():
         return
-    former = signal.getsignal(signal.SIGTERM)
-    # None: the handler is not Python's, so nobody could call it or set it again.
-    if former is None or former == signal.SIG_IGN or isinstance(former, _OnSigterm):
-        return
-    with suppress(ValueError):  # a subinterpreter, which has no signals
-        signal.signal(signal.SIGTERM, _OnSigterm(former))
+    for number in SIGNALS:
+        former = signal.getsignal(number)
+        # None: the handler is not Python's, so nobody could call it or set it again.
+        if former is None or former == signal.SIG_IGN or isinstance(former, _OnSigterm):
+            continue
+        with suppress(ValueError):  # a subinterpreter, which has no signals
+            signal.signal(number, _OnSigterm(former))
 
 
 def unwatch() -> None:
-    """Restore the former handler, if no topology runs any more and this is the main thread."""
+    """Restore the former handlers, if no topology runs any more and this is the main thread."""
     if registry.is_busy() or threading.current_thread() is not threading.main_thread():
         return
-    present = signal.getsignal(signal.SIGTERM)
-    if isinstance(present, _OnSigterm):  # else the program has set another one meanwhile, which stays
-        signal.signal(signal.SIGTERM, present.former)
+    for number in SIGNALS:
+        present = signal.getsignal(number)
+        if isinstance(present, _OnSigterm):  # else the program has set another one meanwhile, which stays
+            signal.signal(number, present.former)
 
 
 class _OnSigterm:
@@ -58,5 +64,5 @@ class _OnSigterm:
         elif busy:
             raise SystemExit(128 + number)  # `with` blocks, `finally` and the end of the interpreter have their turn
         else:  # a topology that has ended in another thread left this handler, or this is a forked child
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -102,7 +102,11 @@ _RUNNING = "the running topology that start(...) gives"
 TOPOLOGY = {
     **dict.fromkeys(("build", "execute", "run", "submit", "submitTopology"), _START),
     **dict.fromkeys(("awaitTermination", "drpc", "processAllAvailable", "state", "stop"), _RUNNING),
-    **dict.fromkeys(("setResourceDefaults",), _RESOURCES),
+    **dict.fromkeys(("setResourceDefaults", "setNumWorkers"), _RESOURCES),
+    **dict.fromkeys(("setBolt", "addBolt"), "a verb of a stream: each('field', function, 'new string') and its like"),
+    **dict.fromkeys(("setSpout", "newTransactionalStream", "newDRPCSpout"), "newStream('name', spout)"),
+    "setMaxTaskParallelism": "start(parallelismHints={'words': 4}) for the partitions of each step",
+    "setNumAckers": "start(ledger=True): a batch has one ledger in place of ackers",
     "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist gives",
     "readStream": "newStream('name', spout)",
     "static": "newStaticState(...)",
