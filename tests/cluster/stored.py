@@ -85,13 +85,13 @@ class Stored:
         assert ran.exit_code == code, f"{ran.exit_code}: {ran.output} {ran.exception!r}\n{logged}"
         return ran.output
 
-    def submit(self, *options: str) -> str:
+    def submit(self, *options: str, code: int = 0) -> str:
         """Submit the program from its folder: on the embedded engine, if nothing else is said."""
         engine = () if "--engine" in options else ("--engine", "embedded")
         with pytest.MonkeyPatch.context() as patched:
             patched.syspath_prepend(str(self.program))
             patched.chdir(self.program)
-            return self.shell("submit", f"{self.module}:topology", "--name", "wc", *engine, *options)
+            return self.shell("submit", f"{self.module}:topology", "--name", "wc", *engine, *options, code=code)
 
     def resume(self, *options: str) -> "subprocess.Popen[bytes]":
         """Start a driver from what is stored, in another folder than the program's."""
