@@ -138,6 +138,9 @@ class FakeRedis:
         assert parts[2] == b"-inf"
         return sum(score <= float(parts[3]) for score, _ in self._ranked(parts[1]))
 
+    def _zcard(self, parts: list[bytes]) -> Reply:
+        return len(self._ranked(parts[1]))
+
     def _zrange(self, parts: list[bytes]) -> Reply:
         return [member for _, member in self._ranked(parts[1])[int(parts[2]) : int(parts[3]) + 1]]
 
@@ -451,6 +454,7 @@ _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
     b"TYPE": FakeRedis._type,
     b"EXISTS": FakeRedis._exists,
     b"ZCOUNT": FakeRedis._zcount,
+    b"ZCARD": FakeRedis._zcard,
     b"ZRANGE": FakeRedis._zrange,
     b"INFO": FakeRedis._info,
     b"HSCAN": FakeRedis._hscan,

@@ -1,6 +1,7 @@
 """Messages that say the way out: options of others, names with blanks, nulls, functions of PySpark, other programs."""
 
 import logging
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from trident import Count, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
-from trident.base.errors import ArgumentsError, BatchFailedError, CodeChangedError, TypeDeclarationError
+from trident.base.errors import (
+    ArgumentsError,
+    BatchFailedError,
+    CodeChangedError,
+    StateUnavailableError,
+    TypeDeclarationError,
+)
 from trident.base.types import parse_schema
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
@@ -96,3 +103,12 @@ def test_a_run_that_stops_before_its_first_batch_says_so(tmp_path: Path, caplog:
     with caplog.at_level(logging.WARNING, "trident"), start_local(topology, name="t", checkpointLocation=tmp_path):
         pass
     assert "topology 't' stopped before its first batch" in caplog.text
+
+
+def test_a_start_without_its_redis_is_one_short_traceback(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    words = topology.newStream("s", FixedBatchSpout("word string", [["a"]])).groupBy("word")
+    words.persistentAggregate(RedisMapState.opaque("redis://127.0.0.1:1"), Count(), "n", name="n")
+    with pytest.raises(StateUnavailableError, match="a start needs it, and commits wait for it") as failed:
+        topology.start(name="t", checkpointLocation=tmp_path, engine="embedded")
+    assert len("".join(traceback.format_exception(failed.value)).splitlines()) < 25

@@ -15,7 +15,7 @@ from uuid import uuid4
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.durations import Duration, read_limit, read_seconds
-from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
+from trident.base.errors import FencedError, GuaranteeError, LogError, StateUnavailableError, TopologyError
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name
@@ -115,9 +115,13 @@ def start(
         check_known((start, start_on), options)
         check_engine(engine, spark, topology.nodes)
         return start_on(on_spark if engine == "spark" else embedded, topology, **options)
-    except BaseException:
+    except BaseException as error:
         if warm_up is not None:
             warm_up.end()
+        if isinstance(error, StateUnavailableError):
+            logger.debug("topology %r did not start", options.get("name"), exc_info=error)
+            # Its message has the reason, which the frames of client and library would only hide below 80 lines.
+            raise error.with_traceback(None) from None
         raise
 
 

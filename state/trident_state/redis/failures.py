@@ -35,7 +35,7 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
     """Return the error for a server that cannot be reached or did not answer. `reason` says why."""
     return StateUnavailableError(
         f"{where}: the server at {address.shown} does not answer ({reason}); "
-        f"commits wait for it. Check that it runs, and the address"
+        f"a start needs it, and commits wait for it. Check that it runs, and the address"
     )
 
 
