@@ -293,10 +293,11 @@ class FakeRedis:
             n += count
             writes.append((name, out))
         if len(argv) > 8:
-            self._note_dues(undo, keys[-1], fields, argv[8])
+            self._note_dues(undo, keys[0], keys[-1], fields, argv[8])
         return [b"OK", self._write(undo, keys[0], writes, created)]
 
-    def _note_dues(self, undo: list[Undo], index: bytes, fields: list[bytes], dues: bytes) -> None:
+    def _note_dues(self, undo: list[Undo], meta: bytes, index: bytes, fields: list[bytes], dues: bytes) -> None:
+        before = len(self.data.get(index, ()))
         scores = [dues[8 * at : 8 * at + 8] for at in range(len(fields))]
         due = {field: score for field, score in zip(fields, scores, strict=True) if not isnan(score)}
         if due:
@@ -304,6 +305,8 @@ class FakeRedis:
         for field, score in zip(fields, scores, strict=True):
             if isnan(score):
                 self._remove(undo, index, field)
+        if more := len(self.data.get(index, ())) - before:
+            self._add(undo, meta, b"dues", more)
 
     def _index(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
         meta = FakeMeta(self.data.get(keys[0], {}))
@@ -312,8 +315,9 @@ class FakeRedis:
             return meta.answer(refused)
         if argv[3] == b"first":
             self._remove(undo, keys[0], b"due")
+            self._set(undo, keys[0], {b"dues": b"0"})
             self._drop(undo, keys[1])
-        self._note_dues(undo, keys[1], framed(argv[4]), argv[5])
+        self._note_dues(undo, keys[0], keys[1], framed(argv[4]), argv[5])
         if argv[3] == b"last":
             self._set(undo, keys[0], {b"due": meta.marker or b""})
         return meta.answer(b"OK")
