@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import pyarrow as pa
 from tests.support.topologies import DeclaredSpout
 from trident import TridentTopology
 from trident.base import crash_points
+from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
+from trident.log.protocol import OutputProgress
 from trident.outputs.kafka import outlet as kafka_outlet
 from trident.outputs.kafka.messages import Message, messages
 from trident.outputs.kafka.outlet import KafkaOutlet
-from trident.outputs.run_identity import RunIdentity
+from trident.outputs.run_identity import OutputMemory, ProcessMemory, RunIdentity
 from trident.plan.kafka_target import KafkaTarget
 from trident.plan.nodes import SpoutSource, WriteKafka
 from trident.spouts import FixedBatchSpout
@@ -34,8 +36,30 @@ def rows(*values: str) -> pa.Table:
     return pa.table({"value": list(values)})
 
 
+class Memory(ProcessMemory):
+    """The memory of a log that knows which batch an output took last, and which drivers it started."""
+
+    def __init__(self, last: int = 0, tokens: Collection[str] = ("",)) -> None:
+        super().__init__()
+        self._last, self._tokens = last, tokens
+
+    def issued(self, lease: Lease) -> bool:
+        return lease.token in self._tokens
+
+    def progress(self, output: str) -> OutputProgress:
+        return OutputProgress(self._last)
+
+
 def outlet(
-    servers: str, topic: str, epoch: int = 1, last_frozen: int = 0, log: str = "uuid", name: str = "out", **target: Any
+    servers: str,
+    topic: str,
+    epoch: int = 1,
+    last_frozen: int = 0,
+    log: str = "uuid",
+    name: str = "out",
+    memory: OutputMemory | None = None,
+    token: str = "",
+    **target: Any,
 ) -> KafkaOutlet:
     """Return a Kafka output of the topology named like the topic."""
     site, schema = CallSite("x"), parse_schema("value string")
@@ -45,7 +69,8 @@ def outlet(
     sink = WriteKafka(
         source, name, KafkaTarget(servers, topic, **given), step="s/1:writeKafka", site=site, schema=schema
     )
-    return KafkaOutlet(sink, RunIdentity(topic, log, epoch, last_frozen), lambda result: [result])
+    run = RunIdentity(topic, log, epoch, last_frozen, token, memory or ProcessMemory())
+    return KafkaOutlet(sink, run, lambda result: [result])
 
 
 def topology(servers: str, topic: str, *more: str, **options: Any) -> TridentTopology:

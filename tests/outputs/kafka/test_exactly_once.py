@@ -14,6 +14,7 @@ from tests.outputs.kafka.outlets import EXPECTED, MID, outlet, rows, run, topolo
 from tests.support.kafka import KafkaBroker
 from trident import TridentTopology
 from trident.base import crash_points
+from trident.base.attempt import Lease
 from trident.errors import OutputConflictError, OutputUnavailableError
 from trident.spouts import FeederBatchSpout
 from trident.testing.local import start_local
@@ -163,7 +164,8 @@ def test_the_record_is_the_offset_of_a_group_of_the_outputs_own(kafka: KafkaBrok
     written.take(rows("a", "b"), 7)
     written.take(rows(), 8)
     written.close()
-    assert written._keeper.read() == (7, 2, "uuid", f"{topic}/out")
+    place = kafka.admin.describe_cluster().result(30).cluster_id, written._topic_id()
+    assert written._keeper.read() == (7, 2, "uuid", f"{topic}/out", place, Lease(1, ""))
 
 
 def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic: str) -> None:

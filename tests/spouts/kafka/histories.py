@@ -105,7 +105,7 @@ class History:
     def change(self, writers: Writers) -> None:
         """Let something happen to the topic."""
         act = self.chance.choice(["write"] * 4 + ["commit"] * 3 + ["abort"] * 3 + ["grow", "drop", "anew"])
-        rare = act in ("anew", "drop") and self.chance.random() < 0.7
+        rare = act in ("anew", "drop") and self.chance.random() < 0.8
         if rare or (act == "drop" and self.compacted):
             act = "write"
         self.told.append(act)
@@ -259,25 +259,17 @@ class History:
         assert not lost, f"lost in silence: {sorted(lost)}; {story}"
 
 
-def play(kafka: KafkaBroker, chance: random.Random, name: str, topics: int) -> list[History]:
-    """Play a round of histories, and return them when their streams are at their ends."""
+def play(kafka: KafkaBroker, chance: random.Random, name: str, topics: int, restore: bool = True) -> list[History]:
+    """Play a round of histories, and return them when their streams are at their ends.
+
+    `restore`: whether the broker is put back to a snapshot in the middle, which takes it many seconds.
+    """
     writers = Writers(kafka.servers, name)
     histories = [History(kafka, f"{name}-{number}", random.Random(chance.random())) for number in range(topics)]
     _live(histories, writers)
-    for each in histories:
-        each.snapshot()
-    kafka.back_up(kafka.folder / "copy")
-    _live(histories, writers)
-    for each in histories:
-        if each.chance.random() < 0.5:
-            each.hold_a_plan()
-    kafka.restore(kafka.folder / "copy")
-    for each in histories:
-        each.restored()
-        if each.chance.random() < 0.5:
-            each.restart()
-    writers.renew()
-    _live(histories, writers, restored=True)
+    if restore:
+        _restore(kafka, histories, writers)
+    _live(histories, writers, often=not restore)
     for each in histories:
         each.read(1000)
         each.restart()
@@ -287,10 +279,29 @@ def play(kafka: KafkaBroker, chance: random.Random, name: str, topics: int) -> l
     return histories
 
 
-def _live(histories: list[History], writers: Writers, restored: bool = False) -> None:
+def _restore(kafka: KafkaBroker, histories: list[History], writers: Writers) -> None:
+    """Take a snapshot, let some topics live on, and put the broker back, beside plans that are not read yet."""
+    for each in histories:
+        each.snapshot()
+    kafka.back_up(kafka.folder / "copy")
+    for each in histories:
+        each.read(each.chance.choice([0, 1, 1000]))
+    _live([each for each in histories if each.chance.random() < 0.5], writers)
+    for each in histories:
+        if each.chance.random() < 0.5:
+            each.hold_a_plan()
+    kafka.restore(kafka.folder / "copy")
+    for each in histories:
+        each.restored()
+        if each.chance.random() < 0.5:
+            each.restart()
+    writers.renew()
+
+
+def _live(histories: list[History], writers: Writers, often: bool = True) -> None:
     for each in histories:
         for _ in range(each.chance.randint(1, 5)):
             if not each.refused:
                 each.change(writers)
-            if each.chance.random() < (0.3 if restored else 0.6):
+            if each.chance.random() < (0.6 if often else 0.3):
                 each.read(each.chance.randint(1, 10))

@@ -18,9 +18,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def check(kafka: KafkaBroker, chance: random.Random, topics: int) -> int:
+def check(kafka: KafkaBroker, chance: random.Random, topics: int, restore: bool = True) -> int:
     """Play a round of histories and check each; return how many were refused."""
-    histories = play(kafka, chance, f"h-{uuid.uuid4().hex[:6]}", topics)
+    histories = play(kafka, chance, f"h-{uuid.uuid4().hex[:6]}", topics, restore)
     for each in histories:
         each.check()
     return sum(bool(each.refused) for each in histories)
@@ -33,5 +33,5 @@ def test_some_histories(own: KafkaBroker) -> None:
 
 @pytest.mark.soak(weight=3)
 def test_random_histories(own: KafkaBroker, soak: Soak) -> None:
-    rounds = [check(own, chance, 25) for chance in soak.draws(full=40)]
+    rounds = [check(own, chance, 25, restore=chance.random() < 0.3) for chance in soak.draws(full=40)]
     soak.tell(f"{25 * len(rounds)} histories, {sum(rounds)} of them refused with reason")

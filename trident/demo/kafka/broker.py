@@ -29,6 +29,9 @@ class KafkaBroker:
     there are no jars.
     """
 
+    cluster_id = ""
+    """The id of the cluster that a subclass is a part of; "" for one of its own."""
+
     def __init__(
         self, folder: Path, options: Mapping[str, object] | None = None, listeners: Sequence[str] = ()
     ) -> None:
@@ -42,7 +45,9 @@ class KafkaBroker:
         self._settings = folder / "server.properties"
         settings = {**self._defaults(), **(options or {})}
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        self._run("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(self._settings))
+        self._run(
+            "kafka.tools.StorageTool", "format", "-t", self.cluster_id or _cluster_id(), "-c", str(self._settings)
+        )
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def _defaults(self) -> dict[str, object]:

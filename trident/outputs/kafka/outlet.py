@@ -10,6 +10,7 @@ is correct as long as it can write at all: whatever dies or is taken over, and h
 are committed once. After an error the producer is dropped, and the next try begins with a new one.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,12 +22,14 @@ from trident.compiler.results import Result
 from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message, messages
-from trident.outputs.kafka.record import Record, RecordKeeper
+from trident.outputs.kafka.record import Place, Record, RecordKeeper
 from trident.outputs.kafka.sender import Sender
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
 from trident_spouts.kafka.cluster import kafka_client
 from trident_spouts.kafka.options import client_options
+
+_log = logging.getLogger("trident.outputs")
 
 _TRANSACTION_MS = 300_000
 """The time after which Kafka ends a transaction that its producer left open. Until then, readers of the topic wait."""
@@ -54,6 +57,9 @@ class KafkaOutlet:
         self._doubtful = 0
         """If Kafka had no record when the producer began: the last txid whose batch may have been written before."""
         self._last: Record | None = None
+        self._place = Place()
+        self._reached = run.memory.progress(sink.name).last
+        """The last batch with rows that the output took, as far as the log or this run knows."""
         self._group: Any = None
         self._connect(run.last_frozen, first=True)
 
@@ -66,6 +72,7 @@ class KafkaOutlet:
                 self._connect(txid)
             if not self._has(txid, result.num_rows):
                 self._write(result, txid)
+            self._reached = max(self._reached, txid)
         except BaseException:
             self.close()
             raise
@@ -85,6 +92,7 @@ class KafkaOutlet:
         self._cluster = OutputCluster(config, errors, self._sink.step)
         self._topics.clear()
         self._check_topics({self._target.topic})
+        self._place = Place(self._cluster.id(), self._topic_id())
         name = str(config.pop("transactional.id", f"trident/{self._output}"))
         if not self._exactly_once:
             self._sender = self._make_sender({**config, "enable.idempotence": True}, errors)
@@ -93,7 +101,7 @@ class KafkaOutlet:
         if first:
             # A start on a wrong checkpoint must not fence out the topology that is right. This does not wait for a
             # transaction that a dead driver left open: only the next producer ends it.
-            keeper.read(stable=False)
+            self._check_record(keeper, keeper.read(stable=False), first)
         sender = self._make_sender(
             {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, errors
         )
@@ -101,20 +109,42 @@ class KafkaOutlet:
         self._last = keeper.read()
         self._group = self._group_metadata(keeper.group)
         self._keeper, self._sender = keeper, sender
-        if first:
-            self._check_last(keeper)
+        self._check_record(keeper, self._last, first)
         self._doubtful = tried if self._last is None else 0
+        if self._last is not None and keeper.is_elsewhere(self._last, self._place):
+            self._topic_anew(self._last.place.topic)
+            # What lies in other topics may be there still.
+            self._doubtful = 0 if self._target.topic_field is None else tried
+            self._last = None
+        if self._last is None and self._reached and first:
+            _log.warning(
+                "%s: the consumer group %r holds no record, and the output took batch %s: Kafka forgot it after "
+                "offsets.retention.minutes, the group or the topic was deleted, or this is another cluster. The output "
+                "goes on after batch %s, and writes nothing again",
+                self._sink.step, keeper.group, self._reached, self._reached,
+            )  # fmt: skip
         if self._last is None:
             # From now on there is one: if it is missing at a later start, it was lost.
             sender.call("begin a transaction", "begin_transaction")
             self._commit(sender, 0, 0)
 
-    def _check_last(self, keeper: RecordKeeper) -> None:
-        if self._last is not None and self._last.txid > self._run.last_frozen:
+    def _check_record(self, keeper: RecordKeeper, record: Record | None, first: bool) -> None:
+        keeper.check(record, self._place, self._reached, first)
+        if first and record is not None and record.txid > self._run.last_frozen:
             raise keeper.conflict(
-                f"says that batch {self._last.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
+                f"says that batch {record.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
                 f"the log is an old copy. Restore the newest log, or give the output another name="
             )
+
+    def _topic_id(self) -> str | None:
+        return self._cluster.describe_all([self._target.topic])[self._target.topic].id
+
+    def _topic_anew(self, former: str | None) -> None:
+        _log.warning(
+            "%s: topic %r was deleted and made anew (id %s before, %s now): the batches up to %s went with it, and are "
+            "not written again",
+            self._sink.step, self._target.topic, former, self._place.topic, self._reached,
+        )  # fmt: skip
 
     def _config(self) -> dict[str, Any]:
         def refused(problem: str) -> TopologyError:
@@ -180,6 +210,7 @@ class KafkaOutlet:
         assert self._sender is not None
         self._sender.renew()
         if self._exactly_once:
+            self._look_again()
             self._sender.call("begin a transaction", "begin_transaction")
         self._sender.send(messages(self._read(result), self._target, self._output, txid), self._prepare)
         if self._exactly_once:
@@ -187,13 +218,19 @@ class KafkaOutlet:
         else:
             reach("output.published")
 
+    def _look_again(self) -> None:
+        """Note the id of the topic, as it is now: it may have been made anew under a producer that goes on."""
+        former, self._place = self._place, self._place._replace(topic=self._topic_id())
+        if None not in (former.topic, self._place.topic) and former.topic != self._place.topic:
+            self._topic_anew(former.topic)
+
     def _prepare(self, chunk: list[Message]) -> None:
         if self._target.topic_field is not None:
             self._check_topics({message.topic for message in chunk})
 
     def _commit(self, sender: Sender, txid: int, rows: int) -> None:
         """Commit the open transaction, and the record with it."""
-        record = self._keeper.record(txid, rows)
+        record = self._keeper.record(txid, rows, self._place)
         offsets = [self._kafka.TopicPartition(self._target.topic, 0, txid, record.encode())]
         sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group)
         if txid:

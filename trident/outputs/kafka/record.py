@@ -2,12 +2,13 @@
 
 It is the committed offset of a consumer group of the output's own, for partition 0 of the output's topic. Kafka commits
 such an offset within the transaction of the messages, so both become durable together, and keeps only the last one. The
-offset is the txid; its metadata say whose it is. The group has no consumers.
+offset is the txid; its metadata say whose it is, and where it was written. The group has no consumers.
 """
 
 import json
 from typing import NamedTuple
 
+from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
 from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.run_identity import RunIdentity
@@ -16,17 +17,43 @@ from trident.plan.nodes import WriteKafka
 _FORMAT = 1
 
 
+class Place(NamedTuple):
+    """The ids of a cluster and of the output's topic; None if a broker, or a record of an earlier version, has none."""
+
+    cluster: str | None = None
+    topic: str | None = None
+
+
 class Record(NamedTuple):
-    """The last committed batch: its txid (0 before the first), the number of its rows, and the uuid of its log."""
+    """The last committed batch: its txid (0 before the first), the number of its rows, and the uuid of its log.
+
+    `lease` is that of the driver that wrote it; None in a record of an earlier version.
+    """
 
     txid: int
     rows: int
     log: str
     output: str
+    place: Place = Place()
+    lease: Lease | None = None
 
     def encode(self) -> str:
         """Return the metadata of the offset, beside the txid."""
-        return json.dumps({"format": _FORMAT, "log": self.log, "output": self.output, "rows": self.rows})
+        named: dict[str, object] = {"format": _FORMAT, "log": self.log, "output": self.output, "rows": self.rows}
+        named |= {"cluster": self.place.cluster, "topic": self.place.topic}
+        if self.lease is not None:
+            named["lease"] = [self.lease.epoch, self.lease.token]
+        return json.dumps(named)
+
+    @classmethod
+    def decode(cls, txid: int, metadata: str) -> "Record":
+        """Return the record that `encode` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        stored = json.loads(metadata)
+        if stored["format"] != _FORMAT:
+            raise ValueError(stored["format"])
+        place = Place(stored.get("cluster"), stored.get("topic"))
+        lease = Lease(*stored["lease"]) if "lease" in stored else None
+        return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease)
 
 
 class RecordKeeper:
@@ -36,7 +63,7 @@ class RecordKeeper:
     """
 
     def __init__(self, cluster: OutputCluster, sink: WriteKafka, run: RunIdentity, group: str) -> None:
-        self._cluster, self._sink, self._log, self.group = cluster, sink, run.log, group
+        self._cluster, self._sink, self._run, self.group = cluster, sink, run, group
         self._output = f"{run.topology}/{sink.name}"
 
     def read(self, stable: bool = True) -> Record | None:
@@ -47,16 +74,13 @@ class RecordKeeper:
         stored = self._cluster.committed(self.group, self._sink.kafka.topic, stable)
         return None if stored is None else self._decode(*stored)
 
-    def record(self, txid: int, rows: int) -> Record:
+    def record(self, txid: int, rows: int, place: Place) -> Record:
         """Return the record to commit with a batch."""
-        return Record(txid, rows, self._log, self._output)
+        return Record(txid, rows, self._run.log, self._output, place, self._run.lease)
 
     def _decode(self, offset: int, metadata: str | None) -> Record:
         try:
-            stored = json.loads(metadata or "")
-            if stored["format"] != _FORMAT:
-                raise ValueError(stored["format"])
-            record = Record(offset, int(stored["rows"]), str(stored["log"]), str(stored["output"]))
+            record = Record.decode(offset, metadata or "")
         except (ValueError, KeyError, TypeError):
             raise self.conflict(
                 f"holds offset {offset} with the metadata {metadata!r:.100}, which no output wrote; it may have no "
@@ -64,14 +88,50 @@ class RecordKeeper:
             ) from None
         if record.output != self._output:
             raise self.conflict(f"is the record of output {record.output!r}; give this one another transactional.id")
-        if record.log != self._log:
+        if record.log != self._run.log:
             raise self.conflict(
-                f"was written under another log (uuid {record.log}) than this one (uuid {self._log}), up to batch "
+                f"was written under another log (uuid {record.log}) than this one (uuid {self._run.log}), up to batch "
                 f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
                 f"or, if the topic is to get the stream from its beginning once more, delete the group, or give the "
                 f"output another name="
             )
         return record
+
+    def check(self, record: Record | None, place: Place, reached: int, first: bool) -> None:
+        """Raise OutputConflictError if a record is not this run's, or falls short of `reached`.
+
+        `reached` is the last batch with rows that the output took, as this run or its log knows. `first`: the run has
+        not written yet, so no later driver can have taken over.
+        """
+        run = self._run
+        if record is None:
+            return
+        if None not in (record.place.cluster, place.cluster) and record.place.cluster != place.cluster:
+            raise self.conflict(
+                f"was written in the cluster {record.place.cluster}, and is in the cluster {place.cluster} now, as a "
+                f"mirror copies groups: its txid says nothing about this cluster. Correct the servers, or give the "
+                f"output another name=: then it begins here after batch {reached}"
+            )
+        lease = record.lease
+        if lease is not None and ((first and lease.epoch > run.epoch) or not run.memory.issued(lease)):
+            raise self.conflict(
+                f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's "
+                f"epoch is {run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the "
+                f"newest log and stop the copy, or give the output another name=. Nothing was written"
+            )
+        if record.txid < reached and not self.is_elsewhere(record, place):
+            raise self.conflict(
+                f"says that batch {record.txid} is the last one in Kafka, and the output took batch {reached}: the "
+                f"brokers were restored from an older copy or have lost records, so that batches after "
+                f"{record.txid} are missing in the topic; or the output wrote with guarantee='at-least-once' since. To "
+                f"go on after batch {reached}, without what is missing, delete the group (kafka-consumer-groups "
+                f"--delete --group {self.group}). Nothing was written"
+            )
+
+    @staticmethod
+    def is_elsewhere(record: Record, place: Place) -> bool:
+        """Return whether a record is of a topic that was deleted since, and made anew."""
+        return None not in (record.place.topic, place.topic) and record.place.topic != place.topic
 
     def conflict(self, problem: str) -> OutputConflictError:
         """Return the error for a record that contradicts the log."""
