@@ -160,6 +160,7 @@ def test_a_batch_for_a_topology_that_has_failed_is_an_error() -> None:
     feeder.feed([1])  # a preview is no run
     numbers.each("n", lambda n: 1 // n, "x long").peek("x", print)
     running = start_local(topology, maxAttempts=1)
+    running.processAllAvailable(timeout=60)
     feeder.feed([0])
     with pytest.raises(BatchFailedError):
         running.awaitTermination(timeout=20)
