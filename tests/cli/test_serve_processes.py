@@ -52,11 +52,11 @@ def test_processes_that_answer_do_not_outlive_the_one_that_started_them(tmp_path
     pids.mkdir()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "state"), str(ROOT / "spouts")])}
     with subprocess.Popen([sys.executable, str(program), str(pids)], env=environment) as parent:
-        wait_until(lambda: len(list(pids.iterdir())) == 2, 60)
+        wait_until(lambda: len(list(pids.iterdir())) == 2, 240)
         workers = [int(file.name) for file in pids.iterdir()]
         assert all(map(lives, workers))
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(lives, workers)), 30)
+    wait_until(lambda: not any(map(lives, workers)), 60)
 
 
 def test_all_processes_end_when_one_fails(tmp_path: Path) -> None:

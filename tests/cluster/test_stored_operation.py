@@ -194,13 +194,13 @@ def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stored]
 
 
 def test_a_relative_path_means_what_it_meant_at_the_submit(reading: Stored) -> None:
-    assert reading.resume().wait(60) == 0, (reading.folder / "resumed.txt").read_text()
+    assert reading.resume().wait(240) == 0, (reading.folder / "resumed.txt").read_text()
     assert reading.counted() == {"dog": 2, "cat": 1}
 
 
 def test_a_relative_path_whose_folder_is_gone_is_refused(reading: Stored) -> None:
     shutil.rmtree(reading.program)
-    assert reading.resume().wait(60) == 1
+    assert reading.resume().wait(240) == 1
     said = (reading.folder / "resumed.txt").read_text()
     assert "is gone, and relative paths of the program do not mean" in said and "in/*.txt" in said
     assert "absolute paths over the same checkpoint" in said
