@@ -163,6 +163,8 @@ class Forgotten:
         old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
         new = not self.complete and len(arrived) > len(old)
         guess = "some of them are gone, and a new file that has the name of one of those is read" if new else ""
+        if not came and any(file.tag for file in unknown):  # a store may set the time of an upload to its beginning
+            guess = "some are gone, and an object that came meanwhile with a time as old as theirs counts as read"
         return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
 
     def _known(self, file: ListedFile, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]) -> Known | None:
@@ -173,8 +175,8 @@ class Forgotten:
         return known
 
     def _is_fresh(self, file: ListedFile) -> bool:
-        """Return whether a file may have changed since the last look."""
-        return not file.changed or file.changed > self.changed
+        """Return whether a file may have changed since the last look. Object stores tell times in whole seconds."""
+        return not file.changed or file.changed > self.changed - bool(file.tag)
 
     def looked(self, past: Sequence[ListedFile], listing: Iterable[ListedFile], late: frozenset[str]) -> "Forgotten":
         """Return the evidence after a look, of which nothing is in doubt, or all of that counts as read.

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.support.plans import logged
 from trident.errors import DataLossError, SourceChangedError, SourceUnreadableError, SpoutContractError
@@ -53,6 +53,9 @@ class Folder:
         action = self.chance.choice(self.breaking if self.may_break and self.chance.random() < 0.12 else self.harmless)
         action()
         return action.__name__
+
+    def spout(self, **options: Any) -> FileSpout:
+        return FileSpout(self.inside, **options)
 
     # --- what is there --------------------------------------------------------------------------------------------
 
@@ -289,19 +292,36 @@ class Stream:
             self._position, self._txid = plan, self._txid + 1
 
 
-def history(root: Path, seed: int, options: Callable[[random.Random], dict[str, Any]], log: list[str]) -> str:
+class World(Protocol):
+    """A place of files whose content changes."""
+
+    most: Counter[str]
+    """How often each line may be counted."""
+
+    def act(self) -> str:
+        """Do something to the files, and return what."""
+        ...
+
+    def lines(self) -> set[str]:
+        """Return all lines that a reader finds now."""
+        ...
+
+    def spout(self, **options: Any) -> FileSpout:
+        """Return a spout over the files."""
+        ...
+
+
+def history(world: World, chance: random.Random, options: dict[str, Any], log: list[str]) -> str:
     """Live one history. Return its end: "exact", the text of a refusal, or "told" if a warning said that it guesses.
 
     Fails if a line was lost or came twice in silence.
     """
-    chance = random.Random(seed)
-    folder, chosen = Folder(root, chance, may_break=chance.random() < 0.6), options(chance)
-    log.append(f"seed {seed}: {chosen}")
-    stream = Stream(lambda: FileSpout(folder.inside, **chosen), chance)
+    log.append(str(options))
+    stream = Stream(lambda: world.spout(**options), chance)
     with guesses() as told:
-        end = _live(folder, stream, chance, log)
-    more = stream.counted - folder.most
-    lost = {line for line in folder.lines() if not stream.counted[line]} if end == "exact" else set[str]()
+        end = _live(world, stream, chance, log)
+    more = stream.counted - world.most
+    lost = {line for line in world.lines() if not stream.counted[line]} if end == "exact" else set[str]()
     if (more or lost) and told:
         return "told"
     assert not lost, f"lost in silence: {sorted(lost)[:5]}"
@@ -309,17 +329,18 @@ def history(root: Path, seed: int, options: Callable[[random.Random], dict[str, 
     return end
 
 
-def _live(folder: Folder, stream: Stream, chance: random.Random, log: list[str]) -> str:
+def _live(world: World, stream: Stream, chance: random.Random, log: list[str]) -> str:
     try:
         for _ in range(chance.randint(5, 40)):
-            log.append(folder.act())
+            log.append(world.act())
             if chance.random() < 0.25:
                 stream.restart()
                 log.append("restart")
             if chance.random() < 0.5:
-                for _ in stream.read(chance.randint(1, 6), lambda: log.append(f"between: {folder.act()}")):
+                for _ in stream.read(chance.randint(1, 6), lambda: log.append(f"between: {world.act()}")):
                     log.append("a batch failed")
         for _ in range(3):
+            stream.restart()
             for _ in stream.read(100_000, lambda: None):
                 log.append("a batch failed at the end")
     except REFUSED as error:

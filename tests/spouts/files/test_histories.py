@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.spouts.files.histories import any_options, history
+from tests.spouts.files.histories import Folder, any_options, history
 from tests.support.soak import Soak
 
 
 def live(folder: Path, seed: int) -> str:
-    log: list[str] = []
+    log, chance = [f"seed {seed}"], random.Random(seed)
+    world = Folder(folder, chance, may_break=chance.random() < 0.6)
     try:
-        return history(folder, seed, any_options, log)
+        return history(world, chance, any_options(chance), log)
     except AssertionError as error:
         raise AssertionError("; ".join([*log, str(error)])) from None
     finally:
