@@ -2033,6 +2033,14 @@ GUARDS = [
         "tests/server/test_feed.py -k begins_again_has_nothing",
     ),
     Guard(
+        "client, what it has seen",
+        "a client reads less than before from a server that does not know to wait",
+        "trident/client/conversation.py",
+        "if shown.get(group, txid) < txid}",
+        "if False}",
+        "tests/server/test_never_back.py -k does_not_know",
+    ),
+    Guard(
         "executors, open record",
         "the put of a worker that comes late changes keys after its batch was decided",
         "state/trident_state/redis/lua/answer.lua",
