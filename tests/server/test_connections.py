@@ -138,11 +138,20 @@ def test_connections_that_wait_make_room_for_new_ones(serving: Serving) -> None:
         slow = []
         for at in range(60):
             slow.append(connect(server.url))
-            slow[-1].sendall([b"GET /st", POST + b"content-length: 100\r\n\r\n{", b" "][at % 3])
+            slow[-1].sendall([b"GET /st", POST + b"content-length: 100\r\n\r\n{", b""][at % 3])
             if at % 10 == 9:
                 assert httpx.get(f"{server.url}/state", timeout=30).status_code == 200
+        open_still = 0
         for connection in slow:
+            connection.settimeout(0.01)
+            try:
+                open_still += connection.recv(1) != b""
+            except TimeoutError:
+                open_still += 1
+            except ConnectionError:
+                pass
             connection.close()
+        assert open_still <= 20
 
 
 def test_many_requests_at_once_on_one_connection_are_refused(serving: Serving) -> None:
