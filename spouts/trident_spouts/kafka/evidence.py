@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from trident_spouts.kafka.cluster import Cluster
 from trident_spouts.kafka.last_messages import GAP, LastMessages, Partition
-from trident_spouts.kafka.losses import Loss
+from trident_spouts.kafka.losses import Loss, cut_loss
 from trident_spouts.kafka.ranges import OffsetRange, Offsets, TopicRange, Topics
 from trident_spouts.kafka.reading import RangeReader
 
@@ -83,16 +83,22 @@ class Evidence:
                 if last is not None:
                     self._lasts.hold((name, number), end, last)
 
-    def losses(self, offsets: Mapping[Partition, int]) -> dict[Partition, Loss]:
-        """Return the partitions that have another message before an offset than was read there."""
-        if offsets:
-            self.first(offsets)
-        known = {each: at for each, at in offsets.items() if at and self._lasts.at(each, at) is not None}
+    def losses(self, suspects: Mapping[Partition, tuple[int, int | None]]) -> dict[Partition, Loss]:
+        """Return the partitions of which something else stands before an offset than was read there.
+
+        `suspects` are pairs: the offset, and the epoch of the leader that it was read from; None if that is still the
+        leader, or is not known.
+        """
+        if not suspects:
+            return {}
+        self.first(suspects)
+        known = {each: at for each, (at, _) in suspects.items() if at and self._lasts.at(each, at) is not None}
         looks = {each: (self._lasts.since(each, at), at) for each, at in known.items()}
-        seen = self._reader.last_before(looks)
-        found = {
-            each: self._lasts.loss(each, known[each], last)
-            for each, last in seen.items()
-            if looks[each][0] < known[each]
+        seen = self._reader.last_before({each: look for each, look in looks.items() if look[0] < look[1]})
+        found = {each: self._lasts.loss(each, known[each], last) for each, last in seen.items()}
+        losses = {each: loss for each, loss in found.items() if loss is not None}
+        epochs = {
+            each: (at, epoch) for each, (at, epoch) in suspects.items() if epoch is not None and each not in losses
         }
-        return {each: loss for each, loss in found.items() if loss is not None}
+        cut = self._reader.cut_off(epochs) if epochs else {}
+        return losses | {each: cut_loss(*each, *epochs[each], end) for each, end in cut.items()}

@@ -69,6 +69,11 @@ def vanished_loss(topic: str, partition: int, position: int, known: str) -> Loss
     return _other_content(topic, partition, position, f"{known} was the last one, and has gone")
 
 
+def cut_loss(topic: str, partition: int, position: int, epoch: int, end: int) -> Loss:
+    """Return the loss of a partition whose leader has lost records of an earlier leader's epoch."""
+    return _other_content(topic, partition, position, f"what is left of leader epoch {epoch} ends at offset {end}")
+
+
 def epoch_loss(topic: str, partition: int, position: int, former: int, present: int) -> Loss:
     """Return the loss of a partition whose leader epoch went back, as it never does in one life of a cluster."""
     return _other_content(topic, partition, position, f"its leader epoch was {former}, and now is {present}")

@@ -230,7 +230,7 @@ class Planner:
         Everything is compared at the first plan of a run; later a partition with another leader epoch than before.
         """
         found: dict[Partition, Loss] = {}
-        suspects: Offsets = {}
+        suspects: dict[Partition, tuple[int, int | None]] = {}
         for (name, number), offset in _each(positions):
             before = previous.get(name)
             if before is None or (name, number) not in ends or [offset] != before.ends[number : number + 1]:
@@ -240,7 +240,7 @@ class Planner:
             if former is not None and present is not None and present < former:
                 found[name, number] = epoch_loss(name, number, offset, former, present)
             elif moved or not self._compared:
-                suspects[name, number] = offset
+                suspects[name, number] = offset, former if moved else None
         found |= self._evidence.losses(suspects)
         earliest = self._cluster.earliest(found) if self._losses.policy == "earliest" else ends
         for name, number in found:

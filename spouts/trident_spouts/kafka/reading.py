@@ -1,5 +1,6 @@
 """Ranges of offsets, read by confluent-kafka in the driver's process, for the embedded engine and for queries."""
 
+import re
 from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ FIELDS: StructType = parse_schema(
 
 _SCHEMA = arrow_schema(FIELDS)
 _CHUNK = 10_000
+_EPOCH_END = re.compile(r"log truncation detected .*broker end offset is (\d+)")
+"""What librdkafka says of a position whose epoch ends before it."""
+
 _LOOK = 16
 """The offsets in which a last message is looked for at first; then 16 times as many before them, and so on."""
 _REFUSALS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
@@ -83,6 +87,32 @@ class RangeReader:
             left = {each: look for each, look in left.items() if each not in lasts and look[0] < look[1]}
             size *= _LOOK
         return {each: LastMessage(floor, -1, "") for each, (floor, _) in looks.items()} | lasts
+
+    def cut_off(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
+        """Return the partitions that have lost records of a leader's epoch before an offset, with the end of the rest.
+
+        `positions` are pairs (offset, epoch). The broker knows where each epoch ends, whatever came after it.
+        """
+        cut: dict[Partition, int] = {}
+        left, until = set(positions), monotonic() + PATIENCE_SECS
+        consumer = self._kafka.Consumer(self._config)
+        try:
+            of = self._kafka.TopicPartition
+            consumer.assign([of(*each, at, leader_epoch=epoch) for each, (at, epoch) in positions.items()])
+            while left:
+                for message in consumer.consume(len(left), 0.2):
+                    partition, error = (message.topic(), message.partition()), message.error()
+                    left.discard(partition)
+                    end = None if error is None else _EPOCH_END.search(error.str())
+                    if end is not None and int(end[1]) < positions[partition][0]:
+                        cut[partition] = int(end[1])
+                if left and monotonic() >= until:
+                    raise SourceUnreadableError(
+                        f"KafkaSpout: no answer about {sorted(left)[:3]} for {PATIENCE_SECS:g} s"
+                    )
+            return cut
+        finally:
+            consumer.close()
 
     def _pass(self, ranges: tuple[OffsetRange, ...]) -> "tuple[pa.Table, _Reading]":
         try:

@@ -20,7 +20,7 @@ def rewritten(kafka: KafkaBroker, name: str, txid: int | None = None, **parts: A
     """Change the record of an output, as a restored or copied group has it; None takes a part away."""
     group = f"trident/{name}/out"
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, 0)])
-    (stored,) = kafka.admin.list_consumer_group_offsets([asked])[group].result(30).topic_partitions
+    (stored,) = kafka.admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(30).topic_partitions
     record = {name: part for name, part in (json.loads(stored.metadata) | parts).items() if part is not None}
     offset = TopicPartition(name, 0, stored.offset if txid is None else txid, json.dumps(record))
     altered = kafka.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [offset])])

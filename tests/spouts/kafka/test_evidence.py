@@ -71,19 +71,24 @@ def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaBr
         streams: dict[str, Any] = {}
         for name in ("grown", "equal", "aborted", "running", "spark", "kept"):
             kafka.send(kafka.create(name), ["m0", "m1", "m2"])
+        kafka.create("compacted", cleanup_policy="compact")
+        kafka.send("compacted", ["m0", "m1", "m2"], key=b"k")
         kafka.back_up(folder / "copy")
         for name in ("grown", "equal", "running", "spark"):
             kafka.send(name, ["m3 before", "m4 before"])
+        kafka.send("compacted", ["m3 before", "m4 before"], key=b"k")
         kafka.send_transaction("aborted", ["lost"], commit=False)
         for name in ("running", "spark"):
             executor = KafkaSpout(kafka.servers, name, kind="opaque").open()
             streams[name] = executor, proven(executor)
-        streams |= {name: begun(kafka.servers, name) for name in ("grown", "equal", "kept")}
+        streams |= {name: begun(kafka.servers, name) for name in ("grown", "equal", "kept", "compacted")}
         streams["aborted"] = begun(kafka.servers, "aborted", to=5)
         kafka.restore(folder / "copy")
         for name in ("grown", "running", "spark"):
             kafka.send(name, ["m3 after", "m4 after", "m5 after"])
         kafka.send("equal", ["m3 after", "m4 after"])
+        kafka.send("compacted", ["m3 after"], key=b"k")
+        kafka.send_transaction("compacted", ["lost"], commit=False, key=b"k")
         kafka.send("aborted", ["m3", "m4"])
         yield kafka, streams
         for name in ("running", "spark"):
@@ -112,6 +117,17 @@ def test_offsets_of_aborted_messages_that_hold_others_now_are_told(
     executor = KafkaSpout(kafka.servers, "aborted").open()
     with pytest.raises(DataLossError, match=r"the message at offset 2 of .* and now there is the message at offset 4"):
         planned(executor, streams["aborted"])
+    executor.close()
+
+
+def test_a_restored_compacted_partition_without_a_message_to_compare_is_told_by_its_epochs(
+    restored: tuple[KafkaBroker, dict[str, Any]],
+) -> None:
+    """An aborted message stands where the last message was: in a compacted topic that alone proves nothing."""
+    kafka, streams = restored
+    executor = KafkaSpout(kafka.servers, "compacted").open()
+    with pytest.raises(DataLossError, match="what is left of leader epoch 0 ends at offset 3: Kafka was restored"):
+        planned(executor, streams["compacted"])
     executor.close()
 
 

@@ -100,8 +100,8 @@ class KafkaOutlet:
         keeper = RecordKeeper(self._cluster, self._sink, self._run, str(config.get("group.id", name)))
         if first:
             # A start on a wrong checkpoint must not fence out the topology that is right. This does not wait for a
-            # transaction that a dead driver left open: only the next producer ends it.
-            self._check_record(keeper, keeper.read(stable=False), first)
+            # transaction that a dead driver left open: only the next producer ends it. So it may find an older record.
+            self._check_record(keeper, keeper.read(stable=False), first, reached=0)
         sender = self._make_sender(
             {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, errors
         )
@@ -109,7 +109,7 @@ class KafkaOutlet:
         self._last = keeper.read()
         self._group = self._group_metadata(keeper.group)
         self._keeper, self._sender = keeper, sender
-        self._check_record(keeper, self._last, first)
+        self._check_record(keeper, self._last, first, self._reached)
         self._doubtful = tried if self._last is None else 0
         if self._last is not None and keeper.is_elsewhere(self._last, self._place):
             self._topic_anew(self._last.place.topic)
@@ -128,8 +128,8 @@ class KafkaOutlet:
             sender.call("begin a transaction", "begin_transaction")
             self._commit(sender, 0, 0)
 
-    def _check_record(self, keeper: RecordKeeper, record: Record | None, first: bool) -> None:
-        keeper.check(record, self._place, self._reached, first)
+    def _check_record(self, keeper: RecordKeeper, record: Record | None, first: bool, reached: int) -> None:
+        keeper.check(record, self._place, reached, first)
         if first and record is not None and record.txid > self._run.last_frozen:
             raise keeper.conflict(
                 f"says that batch {record.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
