@@ -48,8 +48,10 @@ class Evidence:
         there = self._reader.last_before({(each.topic, each.partition): (each.start, each.end) for each in ranges})
         for each in ranges:
             partition = each.topic, each.partition
-            last = there[partition] if there[partition].digest else self._lasts.carried(partition, each.start)
-            self._lasts.note(partition, each.end, last)
+            if there[partition].digest:
+                self._lasts.note(partition, each.end, there[partition])
+            else:
+                self._lasts.note_none(partition, each.start, each.end)
 
     def position(self, topics: Topics, reads: Callable[[str], bool]) -> Topics:
         """Return the position after a batch, with the last message before each offset.

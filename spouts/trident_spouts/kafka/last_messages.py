@@ -123,6 +123,12 @@ class LastMessages:
         if known is None or (not known.digest and (seen.digest or seen.offset < known.offset)):
             self.hold(partition, offset, seen)
 
-    def carried(self, partition: Partition, start: int) -> LastMessage:
-        """Return the last message before the end of a range without messages: the one before its start."""
-        return self.at(partition, start) or LastMessage(start, -1, "")
+    def note_none(self, partition: Partition, start: int, end: int) -> None:
+        """Note that a reading saw no message from `start` to `end`: the last one is still that before `start`.
+
+        If the next batch has been read already, and has looked back, compaction may have taken that one meanwhile.
+        """
+        if self.at(partition, end) is None:
+            self.hold(partition, end, self.at(partition, start) or LastMessage(start, -1, ""))
+        else:
+            self.note(partition, end, LastMessage(start, -1, ""))

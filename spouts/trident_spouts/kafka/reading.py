@@ -162,7 +162,7 @@ class _Reading:
             lasts.note(partition, range_.start, LastMessage(since, -1, "") if before is None else last_message(before))
         last = self.last.get(partition)
         if last is None:
-            lasts.note(partition, range_.end, lasts.carried(partition, range_.start))
+            lasts.note_none(partition, range_.start, range_.end)
         else:
             lasts.note(partition, range_.end, last_message(last))
 
