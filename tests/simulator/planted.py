@@ -433,7 +433,7 @@ BY_EXECUTORS = [
         "sessions",
         "a put does not note when its key is due",
         _SERVER,
-        "            self._note_dues(undo, keys[-1], fields, argv[8])",
+        "            self._note_dues(undo, keys[0], keys[-1], fields, argv[8])",
         "            pass",
         flow=f"{EXECUTORS},sessions",
     ),
