@@ -67,8 +67,8 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time. It stays fed.
         SpoutError
-            ``finish`` was called before, or the topology that read the spout has ended: nobody would take the batch,
-            and nothing was fed. Batches are taken before the first start, and again after the next one.
+            ``finish`` was called before, or the topology that read the spout has failed: nobody would take the batch,
+            and nothing was fed. Batches are taken before a start, and again after the next one.
         """
         batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
@@ -92,7 +92,7 @@ class FeederBatchSpout:
         """Return the executor of one run, which begins at the first batch that is not committed."""
         claim(self, repr(self))
         with self._batches.changed:
-            self._batches.ended = False
+            self._batches.failed = False
         return _FeederExecutor(self, self._batches)
 
     def __repr__(self) -> str:
@@ -120,16 +120,16 @@ class _FedBatches:
         """Tells the run that reads the spout, if a run does, that a batch was fed."""
         self.closed = 0
         """The number of runs that have closed the spout. A waiting feed sees by it that its run has ended."""
-        self.ended = False
-        """True from the end of a run until the spout is opened again. A preview is no run."""
+        self.failed = False
+        """True from the end of a run whose last attempt failed until the spout is opened again."""
 
     def check_read(self) -> None:
-        """Raise SpoutError if the run that read the spout has ended, and no other one has begun."""
-        if self.ended:
+        """Raise SpoutError if the run that read the spout has failed, and no other one has begun."""
+        if self.failed:
             waiting = self.fed - self.committed
             raise SpoutError(
-                f"FeederBatchSpout: the topology that read it has ended, and nobody would take this batch; nothing was "
-                f"fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why it ended, "
+                f"FeederBatchSpout: the topology that read it has failed, and nobody would take this batch; nothing "
+                f"was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why it failed, "
                 f"call awaitTermination() of its handle; start a topology with this spout again, and feed then"
             )
 
@@ -163,7 +163,7 @@ class _FeederExecutor(SpoutExecutor):
     def __init__(self, spout: FeederBatchSpout, batches: _FedBatches) -> None:
         self._spout = spout
         self._batches = batches
-        self._in_run = False
+        self._attempt_failed = False
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         batches = self._batches
@@ -174,13 +174,17 @@ class _FeederExecutor(SpoutExecutor):
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         with self._batches.changed:
+            self._attempt_failed = False
             index = self._index(metadata)
             assert index is not None, "a plan ends with the process that made it"
             return ArrowEmission(self._batches.uncommitted[index])
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         with self._batches.changed:
-            self._batches.wake, self._in_run = wake, True
+            self._batches.wake = wake
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        self._attempt_failed = True
 
     def success(self, txid: int, metadata: Metadata) -> None:
         batches = self._batches
@@ -197,7 +201,7 @@ class _FeederExecutor(SpoutExecutor):
         release(self._spout)
         with self._batches.changed:
             self._batches.closed += 1
-            self._batches.ended = self._in_run
+            self._batches.failed = self._attempt_failed
             self._batches.wake = _nothing
             self._batches.changed.notify_all()
 

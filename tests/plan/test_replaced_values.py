@@ -110,3 +110,17 @@ def test_a_join_within_the_batch_only_adds_to_tuples_that_come_once() -> None:
 def test_the_option_is_true_or_false() -> None:
     with pytest.raises(TopologyError, match="everyChange='yes': expected True or False"):
         counts().newValuesStream(everyChange="yes")
+
+
+def test_the_option_is_of_one_stream_and_not_of_the_state() -> None:
+    state = counts()
+    state.newValuesStream(everyChange=True).persistentAggregate(STATE, Count(), "n", name="changes")
+    with pytest.raises(TopologyError, match="would count a key again at each change"):
+        state.newValuesStream().persistentAggregate(STATE, Sum("count"), "n", name="sums")
+
+
+def test_a_users_aggregator_may_say_that_a_repeated_value_changes_nothing() -> None:
+    class Greatest(Total):
+        idempotent = True
+
+    counts().newValuesStream().persistentAggregate(STATE, Greatest(), "n", name="second")

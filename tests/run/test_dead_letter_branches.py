@@ -117,7 +117,7 @@ def test_a_letter_of_a_later_stage_comes_back_there() -> None:
     BROKEN.add("late:cow")
     topology, stream = words(["cow", "dog", "cow"])
     seen = stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="seen")
-    changes = seen.newValuesStream()
+    changes = seen.newValuesStream(everyChange=True)
     with pytest.raises(TopologyError, match=r"dead letters come back into .* already"):
         stream.replayable()
     late = changes.each("word", check("late"), "late string", onError=DEAD)

@@ -158,3 +158,9 @@ def test_options_say_without_an_end_in_a_file_and_in_the_environment() -> None:
     with pytest.raises(TopologyError, match="maxAttempts=0: expected a whole number of at least 1"):
         option.check("maxAttempts", 0)
     assert OPTIONS["retrySecs"].check("retrySecs", "10 minutes") == "10 minutes"
+
+
+def test_a_number_of_attempts_that_the_user_gave_is_the_limit_for_outages_too() -> None:
+    assert not Retries().are_over(5, 0.0, away())
+    assert Retries(1).are_over(1, 0.0, away())
+    assert not Retries(1, 10.0).are_over(1, 9.0, away())

@@ -57,6 +57,13 @@ def guarded(serving: Serving, **options: object) -> Iterator[str]:
         yield server.url
 
 
+@pytest.mark.parametrize("path", ["/healthz/", "/readyz/", "/drpc/"])
+def test_a_slash_at_the_end_does_not_count(serving: Serving, path: str) -> None:
+    with serving.running.serve() as server:
+        assert status(server.url, "GET", path) == 200
+        assert status(server.url, "GET", "/nowhere/") == 404
+
+
 def test_the_list_has_all_doors(serving: Serving) -> None:
     app = web_app(serving.running, AccessRules(None, ["localhost"]), Limits())
     for door in app.doors:

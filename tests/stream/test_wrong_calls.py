@@ -220,7 +220,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", split, "w strin"),
         TypeDeclarationError,
-        "unknown type 'strin'; did you mean 'string'? Write",
+        "unknown type 'strin'; did you mean 'string'?",
     ),
     # types that nobody tells
     (

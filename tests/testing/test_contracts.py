@@ -346,8 +346,16 @@ def ran(program: str) -> str:
 
 
 def test_only_the_contracts_and_engines_need_pytest() -> None:
-    contracts = {"StoreContract", "SpoutContract", "ExpiryContract", "SourceContract", "QueueContract"}
-    places = {"FactoryStorage", "Storage", "ChangingSource", "MessageQueue"}
+    contracts = {name for name in trident.testing.__all__ if name.endswith("Contract")}
+    places = {
+        "FactoryStorage",
+        "Storage",
+        "ChangingSource",
+        "MessageQueue",
+        "FunctionPlace",
+        "OutputLog",
+        "OutputPlace",
+    }
     names = sorted(set(trident.testing.__all__) - contracts - places)
     program = f"import sys; from trident.testing import {', '.join(names)}; print('pytest' in sys.modules)"
     assert ran(program) == "False\n"

@@ -93,8 +93,10 @@ def keep(processes: Sequence[BaseProcess]) -> None:
     try:
         for process in processes:
             process.start()
-        multiprocessing.connection.wait([process.sentinel for process in processes])
-        ended = [process for process in processes if process.exitcode is not None]
+        ready = multiprocessing.connection.wait([process.sentinel for process in processes])
+        ended = [process for process in processes if process.sentinel in ready]
+        for process in ended:
+            process.join()  # its sentinel is ready a moment before its exit code
     finally:
         for process in processes:
             if process.pid is not None:

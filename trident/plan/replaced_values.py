@@ -8,7 +8,6 @@ from collections.abc import Container
 from typing import Any
 
 from trident.base.step import Step
-from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import Bundle
 from trident.operations.column_updaters import LastOfKey
 from trident.plan.nodes import (
@@ -27,8 +26,8 @@ from trident.plan.nodes import (
 def check_counts_once(source: Node, aggregator: Any, every_change: Container[Node], step: Step) -> None:
     """Raise TopologyError if an aggregate over all batches reads values that replace each other.
 
-    It may read them if a value that comes again changes nothing, as for Max, or if `every_change` has the state: then
-    the program has said that each change counts.
+    It may read them if a value that comes again changes nothing, as for Max, or if they pass a node of `every_change`:
+    then the program has said that each change counts.
     """
     counting = _counting(aggregator)
     state = None if counting is None else _replacing(source, every_change)
@@ -38,8 +37,8 @@ def check_counts_once(source: Node, aggregator: Any, every_change: Container[Nod
         f"its tuples come from newValuesStream() of state {state.state.name!r} ({state.site.location}), where each new "
         f"value of a key replaces its former one. {counting} over all batches would count a key again at each change. "
         "To count each key once, aggregate the tuples from which that state comes; to keep the latest, greatest or "
-        "smallest value, take Last(), Max() or Min(). If changes are what you count, write "
-        "newValuesStream(everyChange=True)"
+        "smallest value, take Last(), Max() or Min(), or an aggregator of yours with idempotent = True, for which a "
+        "value that comes again changes nothing. If changes are what you count, write newValuesStream(everyChange=True)"
     )
 
 
@@ -47,20 +46,22 @@ def _counting(aggregator: Any) -> str | None:
     """Return the name of an aggregator for which a value that comes again counts again; None if it does not."""
     if isinstance(aggregator, Bundle):
         return next(filter(None, (_counting(member.aggregation.aggregator) for member in aggregator.members)), None)
-    if isinstance(aggregator, BuiltinAggregator) and aggregator.idempotent:
+    if getattr(aggregator, "idempotent", False) is True:  # a user's may say so, too
         return None
     return type(aggregator).__name__
 
 
 def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
-    """Return the state whose replaced values reach a node; None if there is none, or only ones in `every_change`."""
+    """Return the state whose replaced values reach a node; None if there is none, or only through `every_change`."""
+    if node in every_change:
+        return None
     if isinstance(node, PersistentAggregate | PersistentReduce):
-        return None if node in every_change else node
+        return node
     if isinstance(node, Emitted):
         table = node.source
         replaces = isinstance(table, PartitionPersist) and isinstance(table.updating, LastOfKey)
         # What an updater emits, and the results of windows, joins and dropDuplicates, are final.
-        return table if replaces and table not in every_change else None
+        return table if replaces else None
     if isinstance(node, MultiReduce):
         return None
     found = [_replacing(source, every_change) for source in sources_of(node)]

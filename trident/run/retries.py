@@ -6,6 +6,9 @@ from trident.base.errors import BatchFailedError
 from trident.base.outages import is_away
 from trident.recovery.settings import Settings
 
+DEFAULT_ATTEMPTS = 5
+"""The number of attempts at a batch by default."""
+
 OUTAGE_SECONDS = 60.0
 """Seconds for which a batch is tried again by default while a service that the user's code needs is away."""
 
@@ -17,10 +20,10 @@ class Retries:
     """The limits of one batch's attempts. The last one to be reached ends them.
 
     most: failures, None for no limit. seconds: the sum of the pauses after any error; None: `OUTAGE_SECONDS` while a
-    service is away, and no time after other errors.
+    service is away, unless the user gave another number of failures, and no time after other errors.
     """
 
-    most: int | None = 5
+    most: int | None = DEFAULT_ATTEMPTS
     seconds: float | None = None
 
     def are_over(self, failures: int, waited: float, error: BaseException) -> bool:
@@ -45,7 +48,7 @@ class Retries:
     def _seconds(self, error: BaseException) -> float:
         if self.seconds is not None:
             return self.seconds
-        return OUTAGE_SECONDS if is_away(error) else 0.0
+        return OUTAGE_SECONDS if self.most == DEFAULT_ATTEMPTS and is_away(error) else 0.0
 
 
 def retries_of(settings: Settings) -> Retries:

@@ -97,6 +97,8 @@ class RunningTopology:
         self.metrics.look_with(gauges_of(self.name, self._runs, context.log, unwatched(begun.stores)))
         self._servers: list[Server] = []
         self._stop_asked = False
+        self._awaited = False
+        """Whether somebody waited for batches: a run that ends without one is no slip then."""
         self._active = settings.active
         self._rebalancing = False
         self._switching = threading.Lock()
@@ -376,6 +378,7 @@ class RunningTopology:
         TopologyConditionError where the topology is inactive, and asks its sources for nothing.
         """
         self._check_other_thread("processAllAvailable")
+        self._awaited = True
         limit = read_limit("timeout", timeout, zero=True)
         deadline = None if limit is None else time.monotonic() + limit
         for run in self._runs.values():
@@ -395,6 +398,7 @@ class RunningTopology:
         Raises the error with which the topology failed, if it did.
         """
         self._check_other_thread("awaitTermination")
+        self._awaited = True
         in_time = self._ended.wait(read_limit("timeout", timeout, zero=True))
         sigterm.unwatch()
         self._raise_failure()
@@ -644,7 +648,7 @@ class RunningTopology:
     def _log_end(self) -> None:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
         error = self.exception()
-        if error is None and self._runs and not any(run.committed for run in self._runs.values()):
+        if error is None and self._runs and not self._awaited and not any(run.committed for run in self._runs.values()):
             self._logger.warning(
                 "topology %r stopped before its first batch, so its states are empty; processAllAvailable() or "
                 "awaitTermination() before the stop waits for batches",

@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 def find_door(doors: Sequence[Door], scope: dict[str, Any]) -> Found:
-    """Return the first door that answers a request."""
+    """Return the first door that answers a request. A slash at the end of a path that has no door does not count."""
     allowed, parameters = set[str](), dict[str, Any]()
     for door in doors:
         match, child = door.route.matches(scope)
@@ -52,4 +52,6 @@ def find_door(doors: Sequence[Door], scope: dict[str, Any]) -> Found:
         if match is Match.PARTIAL:
             allowed |= door.route.methods or set()
             parameters = child["path_params"]
+    if not allowed and scope["path"].rstrip("/") != scope["path"] and len(scope["path"]) > 1:
+        return find_door(doors, scope | {"path": scope["path"][:-1]})
     return Found(None, parameters, tuple(sorted(allowed)))

@@ -62,8 +62,11 @@ class StateBase(Drawable, Generic[StreamT]):
             raise self._register.step(self._label, "newValuesStream").wrong(
                 f"everyChange={everyChange!r}: expected True or False"
             )
-        if everyChange:
-            self._register.everyChange.add(self._node)
+        if everyChange:  # a node of this call: another stream of the same values is checked for itself
+            step = self._register.step(self._label, "newValuesStream")
+            node = nodes.Project(node, tuple(node.schema.names), **step.gives(node.schema))
+            self._register.add(self._label, node)
+            self._register.everyChange.add(node)
         return self._stream_type(self._register, node, self._label)
 
     def _new_values(self) -> nodes.Node:

@@ -238,9 +238,13 @@ class Recognizer:
             return entry.digest is None or self._proves_later(file, entry) or self._is_proved(file, opened, entry)
 
     def _proves_later(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether a long file that grows need not be compared as a whole at this look."""
+        """Return whether a long file that grows need not be compared as a whole at this look.
+
+        Between two lines it is as long as what was read of it, and its time of change is too recent to be compared.
+        """
         proved = self._proved.get((file.inode, file.name), 0)
-        return PROVED_AT_ONCE < entry.end < file.size and entry.end < proved + proved // 4
+        grows = entry.end < file.size or (entry.end == file.size and not file.changed)
+        return PROVED_AT_ONCE < entry.end < proved + proved // 4 and grows
 
     def _is_proved(self, file: ListedFile, opened: OpenFile, entry: Entry) -> bool:
         """Return whether a file has all of the content that was read."""
@@ -248,7 +252,8 @@ class Recognizer:
         found = self._digests.get(key) if file.changed else None
         if found is None:
             found = self._digests[key] = digest(opened, 0, entry.end)
-        self._proved[file.inode, file.name] = entry.end
+        if found == entry.digest:
+            self._proved[file.inode, file.name] = entry.end
         return found == entry.digest
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:

@@ -10,6 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from tests.outputs.kafka.outlets import Memory, outlet, rows
 from tests.support.kafka import KafkaBroker
+from tests.support.waiting import wait_until
 from trident import TridentTopology
 from trident.errors import OutputConflictError
 from trident.spouts import FeederBatchSpout
@@ -20,9 +21,14 @@ def rewritten(kafka: KafkaBroker, name: str, txid: int | None = None, **parts: A
     """Change the record of an output, as a restored or copied group has it; None takes a part away."""
     group = f"trident/{name}/out"
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, 0)])
-    (stored,) = kafka.admin.list_consumer_group_offsets([asked], require_stable=True)[group].result(30).topic_partitions
-    record = {name: part for name, part in (json.loads(stored.metadata) | parts).items() if part is not None}
-    offset = TopicPartition(name, 0, stored.offset if txid is None else txid, json.dumps(record))
+
+    def stored() -> Any:
+        listed = kafka.admin.list_consumer_group_offsets([asked], require_stable=True)[group]
+        return listed.result(30).topic_partitions[0]
+
+    wait_until(lambda: stored().metadata)  # a transaction that has just ended may not be stable yet
+    record = {name: part for name, part in (json.loads(stored().metadata) | parts).items() if part is not None}
+    offset = TopicPartition(name, 0, stored().offset if txid is None else txid, json.dumps(record))
     altered = kafka.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [offset])])
     altered[group].result(30)
 

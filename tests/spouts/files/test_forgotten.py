@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.spouts.files.test_file_spout import write
 from tests.support.plans import logged, planned
+from tests.support.waiting import wait_until
 from trident.errors import SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt
 from trident_spouts.executor import Metadata
@@ -237,6 +239,31 @@ def test_a_long_file_that_grows_is_compared_as_a_whole_when_a_run_begins_and_now
     path.write_text("line\n" * 1_000 + "odd!\n" + path.read_text()[5_005:])
     with pytest.raises(SpoutContractError, match="log was read to byte 20000 .* or was written anew"):
         planned(FileSpout(tmp_path), previous=position)
+
+
+def test_a_long_log_is_not_compared_between_two_lines_but_when_it_changes_at_the_same_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recognition, "PROVED_AT_ONCE", 5_000)
+    path, compared = write(tmp_path / "log", "line\n" * 2_000), list[int]()
+    digest = recognition.digest
+    monkeypatch.setattr(
+        recognition, "digest", lambda file, start, end: compared.append(end) or digest(file, start, end)
+    )
+    [position] = planned(FileSpout(tmp_path))
+    executor = FileSpout(tmp_path).open()
+    for txid in range(2, 12):
+        with path.open("a") as file:
+            file.write("more\n")
+        position = logged(executor.plan(TransactionAttempt(txid, 0), position, 0.0))
+        assert executor.plan(TransactionAttempt(txid + 1, 0), position, 0.0) is None
+    assert compared == [10_000], "as a whole when the run begins"
+    wait_until(lambda: time.time_ns() - path.stat().st_ctime_ns > 200_000_000)
+    assert executor.plan(TransactionAttempt(12, 0), position, 0.0) is None
+    path.write_text("line\n" * 1_000 + "odd!\n" + path.read_text()[5_005:])
+    wait_until(lambda: time.time_ns() - path.stat().st_ctime_ns > 200_000_000)
+    with pytest.raises(SpoutContractError, match="log was read to byte 10050 .* or was written anew"):
+        executor.plan(TransactionAttempt(12, 0), position, 0.0)
 
 
 def test_the_evidence_survives_as_text() -> None:

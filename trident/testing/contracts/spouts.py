@@ -161,9 +161,10 @@ class SpoutContract:
                     assert emission.after is None, f"it plans ahead, and batch {txid} tells its position when emitted"
                     # Once it is read, it may tell evidence of what was read beside the position.
                     emission.arrow()
-                    place = plan if emission.after is None else as_logged(emission.after, f"the position after {txid}")
-                    following = [planned(executor, txid + 1, position) for position in (plan, place)]
-                    assert following[0] == following[1], f"the batch after {txid} depends on the evidence of it"
+                    if emission.after is not None:
+                        place = as_logged(emission.after, f"the position after {txid}")
+                        following = [planned(executor, txid + 1, position) for position in (plan, place)]
+                        assert following[0] == following[1], f"the batch after {txid} depends on the evidence of it"
 
     def test_batches_that_are_planned_ahead_bring_every_row_once(
         self, make_spout: MakeSpout, expected: list[Step]
