@@ -129,7 +129,7 @@ class _FedBatches:
             waiting = self.fed - self.committed
             raise SpoutError(
                 f"FeederBatchSpout: the topology that read it has failed, and nobody would take this batch; nothing "
-                f"was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why it failed, "
+                f"was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why, "
                 f"call awaitTermination() of its handle; start a topology with this spout again, and feed then"
             )
 
