@@ -58,7 +58,7 @@ def test_each_option_takes_a_secret_by_its_place_or_none() -> None:
 @pytest.mark.parametrize(("path", "option"), [(p, o) for p, o in options() if type(o.type) in DOORS])
 def test_a_secret_is_refused_at_every_door(path: tuple[str, ...], option: click.Option) -> None:
     arguments = [
-        argument.make_metavar(click.Context(main))
+        argument.human_readable_name
         for argument in dict(commands())[path].params
         if isinstance(argument, click.Argument)
     ]

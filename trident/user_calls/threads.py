@@ -106,7 +106,9 @@ class Threads:
             others = [thread for thread in self._threads if thread is not threading.current_thread()]
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in others:
-            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            # A signal may have come between the making of a thread and its start: that one has nothing to do.
+            with suppress(RuntimeError):
+                thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         hanging = [thread for thread in others if thread.is_alive()]
         # At the end of the program they are waited for once more (`run/registry.py`).
         _left_behind.update(hanging)
