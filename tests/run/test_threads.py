@@ -13,7 +13,8 @@ def test_a_pool_closes_though_a_signal_came_before_its_thread_began(monkeypatch:
         raise SystemExit(0)
 
     threads = Threads("pool", most=1)
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", interrupted)
-        threads.submit(print)
+        with pytest.raises(SystemExit):
+            threads.submit(print)
     assert threads.close(1.0)
