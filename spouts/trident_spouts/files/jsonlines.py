@@ -196,7 +196,8 @@ def keys_of(lines: Sequence[bytes]) -> list[str]:
     """Return the keys of the JSON objects in these lines, each once. Lines that are no objects are left out."""
     keys: dict[str, None] = {}
     for line in lines:
-        with suppress(ValueError, RecursionError):  # whoever reads the line for its values says what is wrong with it
+        # The reader of the values says what is wrong with a line. In early versions DecodeError is no ValueError.
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
             value = _DECODER.decode(line)
             keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
     return list(keys)
