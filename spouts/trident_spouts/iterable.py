@@ -256,7 +256,7 @@ class _ThreadedReader:
         self._read = _Waiting(spout.schema, name)
         self.wake: Callable[[], None] = _nothing
         self.waits_for: str | None = None
-        """What the last `take` without rows waited for; None if the iterator has ended."""
+        """The reason why the last `take` had no rows, for status and errors; None if the iterator has ended."""
         self._error: BaseException | None = None
         self._ended = self._closed = False
         threading.Thread(target=self._run, name=f"trident-{name}", daemon=True).start()

@@ -43,7 +43,7 @@ class HeldQuery:
         self._closed = False
         self._view = f"trident_{uuid.uuid4().hex}"
         self.waits_for: str | None = None
-        """What the last `held` without a batch waits for; None if the query found no data."""
+        """The reason why the last `held` had no batch; None if the query found no data."""
         self.wake: Callable[[], None] = lambda: None
 
     @property

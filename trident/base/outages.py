@@ -1,4 +1,4 @@
-"""Whether an error says that a service did not answer, which another try may mend."""
+"""Recognition of errors of a service that did not answer, which another try may mend."""
 
 from trident.base.errors import TridentError, UserFunctionError
 

@@ -36,7 +36,7 @@ class _Member:
 
     running: RunningTopology | None = None
     killed: bool = False
-    """Whether a kill was called. It stays so if the kill is interrupted, and the next one goes on."""
+    """True once a kill was called. It stays so if the kill is interrupted, and the next kill goes on."""
     removed: bool = False
     killing: threading.Lock = field(default_factory=threading.Lock)
     """Held by the one call that kills it now."""

@@ -59,7 +59,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What operators want. `number` grows with each change; `kill` is the seconds to wait for planned batches.
+    """The wish of an operator. `number` grows with each change; `kill` is the seconds to wait for planned batches.
 
     A field of a later version is not ignored, because an operator would wait for what no driver does.
     """

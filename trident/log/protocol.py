@@ -73,7 +73,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class OutputProgress:
-    """How far the batches of a group came to one of its outputs.
+    """The progress of a group's batches to one of its outputs.
 
     `last`: the last txid with tuples that the output took. `until`: the last committed txid when a program left the
     output out; None while programs have it. `missed`: the last txid that passed without the output (0: none).

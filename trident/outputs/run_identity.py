@@ -8,7 +8,7 @@ from trident.log.protocol import OutputProgress
 
 
 class OutputMemory(Protocol):
-    """What the run's log knows of its outputs."""
+    """The memory of outputs in the run's log."""
 
     def issued(self, lease: Lease) -> bool:
         """Return whether the log issued a lease. A copy of the log that was started elsewhere draws other tokens."""

@@ -74,7 +74,7 @@ class Coordinator:
         self._streak = 0
         """The number of times in a row that no batch could be planned."""
         self.waits_for: str | None = None
-        """What the sources that had nothing at the last plan wait for; None if they are empty. Any thread may ask."""
+        """The reason why the last plan had nothing; None if the sources are empty. Any thread may ask."""
         self._sleeping = False
         self._at_limit = False
         """True if the group sleeps because `pending` batches are in flight."""

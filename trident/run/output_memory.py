@@ -1,4 +1,4 @@
-"""What a run's log knows of its outputs: how far they came, and which attempts were made to hand a batch over."""
+"""The memory of outputs in a run's log: their progress, and the attempts to hand a batch over."""
 
 import time
 from collections.abc import Mapping

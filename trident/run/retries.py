@@ -1,4 +1,4 @@
-"""How often and how long a batch is tried again whose attempts fail, and the pauses between its attempts."""
+"""Limits of the attempts at a batch that fails: their number, the time for them, and the pauses between them."""
 
 from dataclasses import dataclass
 

@@ -98,7 +98,7 @@ class RunningTopology:
         self._servers: list[Server] = []
         self._stop_asked = False
         self._awaited = False
-        """Whether somebody waited for batches: a run that ends without one is no slip then."""
+        """True once somebody waited for batches: then a run that ends without one is no mistake."""
         self._active = settings.active
         self._rebalancing = False
         self._switching = threading.Lock()

@@ -58,7 +58,7 @@ class Sources:
         self.wake: Callable[[], None] = _nothing
         """Tells the group that a source has rows. The group sets it before its first sleep."""
         self.waits_for: str | None = None
-        """What the streams without rows waited for at the last plan. Only the thread that plans uses it."""
+        """The reasons of streams that had no rows at the last plan. Only the thread that plans uses it."""
         self._logger = RunLogger(logger, **calls.fields)
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}

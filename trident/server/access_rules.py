@@ -73,7 +73,7 @@ class Rights:
 
 @dataclass(frozen=True)
 class Grant:
-    """What a request may ask, by the token that it brought."""
+    """The rights of a request, by the token that it brought."""
 
     holder: str
     """The token, as those know it who share places. It is a number, so that no token comes into a message."""

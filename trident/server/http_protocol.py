@@ -35,7 +35,7 @@ _CLOSING_SECONDS = 5.0
 
 
 class Phase(Enum):
-    """What a connection does."""
+    """The phase of a connection."""
 
     HEAD = "waits for a request, or receives its head"
     BODY = "receives a body"
@@ -51,7 +51,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _phase = Phase.HEAD
     _since = 0.0
-    """When the phase began (the event loop's time); for a connection that sends nothing, when it began to wait."""
+    """The start of the phase (the event loop's time); for a connection that sends nothing, the start of its wait."""
     _bytes = _body = 0
     """The bytes of the request that were received so far, and those of them that are its body."""
     _began = False

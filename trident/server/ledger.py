@@ -1,4 +1,4 @@
-"""What is told of each request: a line of the audit log, and the metrics of requests."""
+"""The record of each request: a line of the audit log, and the metrics of requests."""
 
 import logging
 from urllib.parse import quote

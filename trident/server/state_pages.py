@@ -82,7 +82,7 @@ class Listings:
         """The states kept for further pages; the one that was asked for last comes last."""
         self._uses: dict[str, int] = {}
         self._next: dict[str, float] = {}
-        """When each state may be read anew (the event loop's time)."""
+        """The time from which each state may be read anew (the event loop's time)."""
 
     async def page(
         self, request: Request, view: StateView, rows: int, after: str | None, least: int

@@ -1,4 +1,4 @@
-"""What the guards have found out about a request, for its handler."""
+"""The findings of the guards about a request, for its handler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

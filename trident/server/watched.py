@@ -46,7 +46,7 @@ class GroupStatus(msgspec.Struct):
     name: str
     committed: int
     committedAt: str | None = None
-    """When the batch `committed` was committed (ISO 8601, by the driver's clock); None if that is not known."""
+    """The time of the commit of batch `committed` (ISO 8601, by the driver's clock); None if it is not known."""
     isActive: bool | None = None
     """True if the group is at work; None if the driver is in another process."""
     inFlight: dict[str, str] = {}

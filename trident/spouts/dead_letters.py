@@ -53,7 +53,7 @@ class ReplaySpout:
         not tell that: it may be of an earlier run, in which the stream was in another batch group with other txids.
         """
         self.waits_for: str | None = None
-        """What the last plan without letters waits for; None if no letters were asked for."""
+        """The reason why the last plan had no letters; None if no letters were asked for."""
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
         self._numbers = 0

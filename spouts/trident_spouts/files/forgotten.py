@@ -1,4 +1,4 @@
-"""What a stream still knows of files that it read long ago: enough to notice one more of them, and one that changes.
+"""Evidence of files that a stream read long ago, by which it notices one more of them, and one that changes.
 
 Of the latest of them it keeps checksums of name and content, with length and inode. Of files before these only the
 number is kept, with one checksum over all of them, and the time of the last change of a file at the last look.
@@ -21,7 +21,7 @@ _NAME, _PROOF = 6, 4
 
 
 class Known(NamedTuple):
-    """What is known of one forgotten file: its inode (0: none), the bytes that were read, and their checksum."""
+    """One forgotten file: its inode (0: none), the number of bytes that were read, and their checksum."""
 
     inode: int
     end: int
@@ -64,13 +64,13 @@ class Look(NamedTuple):
     """The names of new files among those that sort as if they were read."""
 
     suspects: Mapping[str, Known]
-    """What is known of files whose content must be compared, by their present names."""
+    """The evidence of files whose content must be compared, by their present names."""
 
     doubtful: tuple[ListedFile, ...]
     """The files of which it cannot be told whether they were read, or which part of them."""
 
     guesses: str = ""
-    """What the look takes for granted, in words; empty if it does not guess."""
+    """The guess that the look makes, in words; empty if it makes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Forgotten:
     """The evidence of files that were read and have no entry any more."""
 
     known: dict[int, Known] = field(default_factory=dict)
-    """What is known of them, by the checksum of their name, the oldest first."""
+    """Each of the latest ones, by the checksum of its name, the oldest first."""
 
     more: bool = False
     """True if even more files were read, of which nothing is known one by one."""

@@ -72,7 +72,7 @@ class ReadFiles:
     root: str | None = None
     by_name: bool = False
     forgotten: Forgotten | None = Forgotten()
-    """What is known of files that were read and have no entry; None in a log of an earlier version."""
+    """The evidence of files that were read and have no entry; None in a log of an earlier version."""
     late: frozenset[str] = field(default=frozenset(), compare=False)
     """The names of unread files that sort at or before the cutoff, as a look has found them."""
     remembered: int | None = field(default=None, compare=False)

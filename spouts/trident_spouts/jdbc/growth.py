@@ -1,4 +1,4 @@
-"""Whether a column only grows as far as the database tells it, by the origin of its values. If not, it is refused.
+"""The check that a column only grows, by the origin of its values in the catalogue. A column that may not is refused.
 
 What the database can tell is exact: numbers that a sequence gives one by one, and times that it takes from its clock.
 For the rest there is one way out, `isolationLag`: the user says for how long a smaller value may still come.

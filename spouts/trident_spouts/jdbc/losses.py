@@ -1,4 +1,4 @@
-"""What happens if a position no longer fits the table: the stream stops, or a warning says what is left out."""
+"""Reports of a position that no longer fits the table: the stream stops, or a warning says what is left out."""
 
 import logging
 from typing import Literal, TypeAlias

@@ -34,7 +34,7 @@ class Member(NamedTuple):
     kind: str
     unlogged: bool
     default: str | None
-    """What gives the column its value if a program gives none, as SQL; None if nothing does."""
+    """The expression that gives the column its value if a program gives none, as SQL; None if there is none."""
     generated: bool
     sequence: int | None
     """The number of the sequence from which the default, or the identity, takes its values as they are."""
@@ -47,7 +47,7 @@ class Origin(NamedTuple):
     column: str
     sequences: tuple[Sequence, ...]
     readable: bool
-    """Whether the user may read the table itself, and with it the versions of rows that a view shows."""
+    """True if the user may read the table itself, and with it the versions of rows that a view shows."""
     digits: int
     """The decimal places of the seconds that a time in the column has, 6 unless its type rounds."""
 
@@ -61,7 +61,7 @@ class Origin(NamedTuple):
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """What gives a new row its value. A partition may have no default, because rows come through the table."""
+        """The defaults of new rows. A partition may have none, because rows come through the table."""
         return tuple(dict.fromkeys(each.default for each in self.members if each.default is not None))
 
 

@@ -40,7 +40,7 @@ class Place(NamedTuple):
     xid: int
     """The number of the next transaction."""
     wal: int
-    """How many bytes the server has written to its log of changes."""
+    """The number of bytes that the server has written to its log of changes."""
     clock: float
     query: str | None
     table: int | None
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
     @property
     def history(self) -> tuple[Any, ...]:
-        """What stays as it is as long as the server runs and nobody makes new files of the table."""
+        """The part that stays the same as long as the server runs and nobody makes new files of the table."""
         kept = self.system, self.database, self.timeline, self.life, self.views, self.query, self.table
         return (*kept, self.files, tuple(sequence[:2] for sequence in self.sequences))
 

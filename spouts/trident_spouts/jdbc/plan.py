@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     read: int = 0
     """The number of rows that a snapshot's batches have read, including this batch."""
     proof: Proof | None = None
-    """What the next plan compares with the table; None in plans of earlier versions of this library."""
+    """The evidence that the next plan compares with the table; None in plans of earlier versions of this library."""
 
     @property
     def to(self) -> str | None:

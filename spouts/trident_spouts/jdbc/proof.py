@@ -16,7 +16,7 @@ from trident_spouts.jdbc.place import Place, place_from
 from trident_spouts.jdbc.relation import quoted
 
 LAST_ROWS = 16
-"""How many rows a proof holds."""
+"""The number of rows that a proof holds."""
 
 
 class Row(NamedTuple):
@@ -55,7 +55,7 @@ class LastRows:
         self._column, self._fields = column, ", ".join(form.expressions)
         self.fields = hashlib.sha256(self._fields.encode()).hexdigest()[:12]
         self.versioned = form.versioned
-        """Whether each row of the source itself has a version."""
+        """True if each row of the source itself has a version."""
         self._version = "xmin::text" if form.versioned else "''"
         if not form.versioned and origin.members and origin.readable:
             self._version = (

@@ -30,7 +30,7 @@ FIELDS: StructType = parse_schema(
 _SCHEMA = arrow_schema(FIELDS)
 _CHUNK = 10_000
 _EPOCH_END = re.compile(r"log truncation detected .*broker end offset is (\d+)")
-"""What librdkafka says of a position whose epoch ends before it."""
+"""The error of librdkafka for a position whose epoch ends before it."""
 
 _LOOK = 16
 """The offsets in which a last message is looked for at first; then 16 times as many before them, and so on."""

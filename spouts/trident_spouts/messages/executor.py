@@ -72,7 +72,7 @@ class MessageExecutor(SpoutExecutor):
         """The greatest batch number that is known to be committed."""
         self._opened = self._active = self._told_of_repeats = False
         self._waits: str | None = None
-        """What the last plan without messages waits for, if the queue may have some."""
+        """The reason why the last plan had no messages, if the queue may have some."""
         self._wanted = True
         """True if messages are to be taken: false between `deactivate` and `activate`."""
         claim(spout, self._name)

@@ -120,9 +120,9 @@ class OutputContract:
     """The contract of an output after a replay, a second driver, a copied log, a restored place and a gap, as tests."""
 
     fenced: ClassVar[bool] = True
-    """Whether the output knows which log and which driver it belongs to."""
+    """True if the output knows which log and which driver it belongs to."""
     compares: ClassVar[bool] = True
-    """Whether the output refuses other rows under a txid that it has. A function that replaces rows does not."""
+    """True if the output refuses other rows under a txid that it has. A function that replaces rows does not."""
 
     @pytest.fixture
     def place(self) -> OutputPlace:

@@ -40,7 +40,7 @@ class ChangingSource:
     """
 
     starts_at_its_end: bool = False
-    """Whether the spout begins at the end of the source ("latest"): rows from before its first plan do not count."""
+    """True if the spout begins at the end of the source ("latest"): rows from before its first plan do not count."""
 
     patience_secs: float = 60.0
     """The longest time that a server may be away after `restore`, `replace` and `show`."""
