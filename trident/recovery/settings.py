@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from trident.log import RedisLog
 
 
+DEFAULT_ATTEMPTS = 5
+"""The number of attempts at a batch, if the user gives none."""
+
 STATES = "states"
 """The folder of all snapshots of states in memory, relative to the place of the run's files."""
 
@@ -34,7 +37,7 @@ class Settings:
     availableNow: bool = False
     processingTime: float | None = None
     maxSpoutPending: int = 2
-    maxAttempts: int | None = 5
+    maxAttempts: int | None = DEFAULT_ATTEMPTS
     retrySecs: float | None = None
     messageTimeoutSecs: float = 300.0
     commitRetrySecs: float | None = 300.0

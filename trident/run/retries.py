@@ -4,10 +4,7 @@ from dataclasses import dataclass
 
 from trident.base.errors import BatchFailedError
 from trident.base.outages import is_away
-from trident.recovery.settings import Settings
-
-DEFAULT_ATTEMPTS = 5
-"""The number of attempts at a batch by default."""
+from trident.recovery.settings import DEFAULT_ATTEMPTS, Settings
 
 OUTAGE_SECONDS = 60.0
 """Seconds for which a batch is tried again by default while a service that the user's code needs is away."""

@@ -220,15 +220,19 @@ def test_a_log_of_an_earlier_version_takes_what_is_there_for_read_once(reader: R
     reader.refused("may have been read, or may have changed since they were read: .*/f00-late. ")
 
 
-def test_a_long_file_that_grows_is_compared_as_a_whole_when_a_run_begins_and_now_and_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths at which a file is compared as a whole, where files of over 5,000 bytes are long ones."""
+    lengths, digest = list[int](), recognition.digest
     monkeypatch.setattr(recognition, "PROVED_AT_ONCE", 5_000)
-    path, compared = write(tmp_path / "log", "line\n" * 2_000), list[int]()
-    digest = recognition.digest
-    monkeypatch.setattr(
-        recognition, "digest", lambda file, start, end: compared.append(end) or digest(file, start, end)
-    )
+    monkeypatch.setattr(recognition, "digest", lambda file, start, end: lengths.append(end) or digest(file, start, end))
+    return lengths
+
+
+def test_a_long_file_that_grows_is_compared_as_a_whole_when_a_run_begins_and_now_and_then(
+    tmp_path: Path, compared: list[int]
+) -> None:
+    path = write(tmp_path / "log", "line\n" * 2_000)
     [position] = planned(FileSpout(tmp_path))
     executor = FileSpout(tmp_path).open()
     for txid in range(2, 12):
@@ -242,14 +246,9 @@ def test_a_long_file_that_grows_is_compared_as_a_whole_when_a_run_begins_and_now
 
 
 def test_a_long_log_is_not_compared_between_two_lines_but_when_it_changes_at_the_same_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compared: list[int]
 ) -> None:
-    monkeypatch.setattr(recognition, "PROVED_AT_ONCE", 5_000)
-    path, compared = write(tmp_path / "log", "line\n" * 2_000), list[int]()
-    digest = recognition.digest
-    monkeypatch.setattr(
-        recognition, "digest", lambda file, start, end: compared.append(end) or digest(file, start, end)
-    )
+    path = write(tmp_path / "log", "line\n" * 2_000)
     [position] = planned(FileSpout(tmp_path))
     executor = FileSpout(tmp_path).open()
     for txid in range(2, 12):

@@ -19,7 +19,7 @@ from pyarrow import types as kinds
 from trident.base.never_run import NEVER_RUN
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
-from trident.compiler.columns.function_errors import Where, reason, short, typed
+from trident.compiler.columns.function_errors import Where, reason, short, typed, why_not
 from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
@@ -386,7 +386,7 @@ def tuple_column(
     try:
         return Column.made(values, field.type, exact)
     except NotAccepted as error:
-        raise where.gave(_misfit(error, field), lists, origin(error.row), error.why) from None
+        raise where.gave(_misfit(error, field), lists, origin(error.row), why_not(error)) from None
 
 
 def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:

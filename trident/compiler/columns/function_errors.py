@@ -23,6 +23,7 @@ from trident.operations.checked_aggregators import GaveNothingError
 
 _MARK = "TRIDENT-FAILURE "
 _PYSPARK = os.path.join("", "pyspark", "sql", "")
+_MAKES_COLUMNS = "functions of pyspark.sql make Columns: give the Column to the verb itself, each(F.lit(1), 'n')"
 _OURS = os.path.dirname(__file__)
 _LONGEST = 600
 """The most characters of a message that is sent to the driver, because Spark Connect cuts longer messages."""
@@ -56,7 +57,7 @@ class Where:
                 return f" ({', '.join(nulls)} is null: test for None, or put each({nulls[0]!r}, FilterNull()) before)"
         frames = traceback.extract_tb(cause.__traceback__)
         if frames and _PYSPARK in frames[-1].filename:
-            return " (functions of pyspark.sql make Columns: give the Column to the verb itself, each(F.lit(1), 'n'))"
+            return f" ({_MAKES_COLUMNS})"
         return ""
 
     def calling(self, method: str) -> "Calling":
@@ -136,7 +137,15 @@ def typed(value: object) -> str:
 
 def reason(error: NotAccepted) -> str:
     """Return in parentheses why a column cannot hold a value; "" if the two types already show it."""
-    return f" ({error.why})" if error.why else ""
+    why = why_not(error)
+    return f" ({why})" if why else ""
+
+
+def why_not(error: NotAccepted) -> str:
+    """Return why a column cannot hold a value, or the way out; "" if the two types already show it."""
+    made = type(error.value)
+    is_column = made.__name__ == "Column" and made.__module__.startswith("pyspark.")
+    return error.why or (_MAKES_COLUMNS if is_column else "")
 
 
 _REPR = reprlib.Repr()
