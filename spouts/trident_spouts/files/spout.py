@@ -21,19 +21,17 @@ from trident.base.errors import (
     TopologyError,
     TypeDeclarationError,
 )
-from trident.base.names import did_you_mean
 from trident.base.option_names import known_options
-from trident.base.short_texts import shorten
 from trident.base.types import ddl, parse_schema
 from trident.files.object_options import Storage
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.files.absent_fields import AbsentFields
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import (
     JsonFormat,
     Malformed,
-    keys_of,
     with_corrupt_fields,
     without_corrupt_fields,
 )
@@ -42,12 +40,11 @@ from trident_spouts.files.listing import check_readable, hidden_file, list_files
 from trident_spouts.files.manifest import Manifest
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, footer_schema, is_beyond_spark
-from trident_spouts.files.parquet_reader import column_of
 from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
 from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import REMEMBERED, ReadFiles
-from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch, first_lines
+from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.recognition import OnForgotten
 from trident_spouts.files.text import TextFormat
 from trident_spouts.files.user_paths import absolute, is_object, manifest_of, place_of
@@ -82,9 +79,6 @@ _MOST_LISTED = 3_000
 _LOOK_BACK_SECONDS = 600.0
 """The time (seconds) after which a place that lists names in order is asked again for all names, also for those that
 were read long ago."""
-
-_FIRST_BYTES = 256 << 10
-"""The bytes of JSON whose lines are looked at for the names of fields."""
 
 _LISTINGS = 5
 """The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
@@ -410,7 +404,7 @@ class _FileExecutor(SpoutExecutor):
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
         self._warned = False
-        self._columns_seen = False
+        self._absent = AbsentFields()
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.rememberedFiles))
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
@@ -527,54 +521,15 @@ class _FileExecutor(SpoutExecutor):
         files = [self._planned_file(range_, attempt.txid) for range_ in ranges]
         if self._lines:
             stretches = tuple(map(self._stretch, files, ranges))
-            self._warn_of_absent_keys(stretches)
+            if self._spout.format == "json" and stretches:
+                fields = without_corrupt_fields(self._spout.schema, self._spout.malformed)
+                self._absent.look_in_lines(fields.names, stretches[0])
             return LinesEmission(stretches, self._line_format())
         schema = self._spout.schema
         footers = checked_footers(files, schema)
-        self._warn_of_absent(files, columns_of(footers))
+        self._absent.look_in_files(schema.names, files, columns_of(footers))
         rows, beyond_spark = sum(each.num_rows for each in footers), any(map(is_beyond_spark, footers))
         return FilesEmission(tuple(files), schema, rows, beyond_spark=beyond_spark)
-
-    def _warn_of_absent(self, files: list[PlannedFile], columns: list[str]) -> None:
-        """Log a warning for each field that no file of the run's first batch has: it may be misspelt, and is null.
-
-        Files that come later may lack a field, since the columns of a source change in time.
-        """
-        if self._columns_seen or not columns:
-            return
-        self._columns_seen = True
-        for name in self._spout.schema.names:
-            if column_of(name, columns) is None:
-                _log.warning(
-                    "FileSpout: %s%s no column %r, which is read as null; the columns there are %s%s",
-                    files[0],
-                    " has" if len(files) == 1 else f" and {len(files) - 1} more have",
-                    name,
-                    shorten(", ".join(map(repr, columns))),
-                    did_you_mean(name, columns),
-                )
-
-    def _warn_of_absent_keys(self, stretches: tuple[Stretch, ...]) -> None:
-        """Log a warning for each field that none of the run's first lines of JSON has: it may be misspelt, and is null.
-
-        Lines that come later may lack a field.
-        """
-        if self._columns_seen or self._spout.format != "json" or not stretches:
-            return
-        self._columns_seen = True
-        lines = first_lines(stretches[0], _FIRST_BYTES)
-        keys = keys_of(lines)
-        for name in without_corrupt_fields(self._spout.schema, self._spout.malformed).names if keys else ():
-            if name not in keys:
-                _log.warning(
-                    "FileSpout: none of the first %s line(s) of %s has the field %r, which is read as null there; they "
-                    "have %s%s",
-                    len(lines),
-                    stretches[0].path,
-                    name,
-                    shorten(", ".join(map(repr, keys))),
-                    did_you_mean(name, keys),
-                )
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:
         bounds, whole = (range_.start, range_.end), not self._planner.cuts(range_.name)
