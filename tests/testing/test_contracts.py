@@ -17,7 +17,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import parse_schema
 from trident.state import BackingMapState, StateKind
 from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
-from trident.testing.contracts.spouts import Step, walk
+from trident.testing.contracts.spout_calls import Step, walk
 from trident.testing.contracts.stores import Setting
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission

@@ -23,7 +23,7 @@ from trident.run.start import start_on
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing import start_local
-from trident.testing.contracts.spouts import check_workers, emissions
+from trident.testing.contracts.spout_calls import check_workers, emissions
 from trident_spouts.files import reading
 from trident_spouts.files.range_file import RangeReader
 from trident_spouts.files.reading import LinesEmission

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from trident.base.errors import SpoutError
 from trident.spouts import FeederBatchSpout, RichSpout
-from trident.testing.contracts.spouts import shown
+from trident.testing.contracts.spout_calls import shown
 from trident.testing.crashes import DriverCrashedError, crash_at
 from trident.testing.local import start_local
 from trident.testing.output import TestOutput, rows_of

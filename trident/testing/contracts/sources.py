@@ -10,16 +10,7 @@ import pytest
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceChangedError, SpoutContractError, TridentError
-from trident.testing.contracts.spouts import (
-    MOST_BATCHES,
-    Rows,
-    Step,
-    batch,
-    planned,
-    shown,
-    waits_for,
-    walk,
-)
+from trident.testing.contracts.spout_calls import MOST_BATCHES, Rows, Step, batch, planned, shown, waits_for, walk
 from trident.testing.output import rows_of
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.budget import NO_LIMIT, Budget
