@@ -38,14 +38,21 @@ def last_writer(place: FileStore) -> Writer | None:
 
 
 def check_no_copy(where: str, output: str, last: Writer | None, run: RunIdentity) -> None:
-    """Raise OutputConflictError if a driver took the output that the run's log did not start."""
-    if last is not None and (last.lease.epoch > run.epoch or not run.memory.issued(last.lease)):
+    """Raise OutputConflictError if a driver took the output that the run's log did not start.
+
+    Raises FencedError if a later driver of the log took it.
+    """
+    if last is None:
+        return
+    if not run.memory.issued(last.lease):
         raise OutputConflictError(
             f"{where} of output {output!r} was taken by a driver of epoch {last.lease.epoch} that this log did not "
             f"start (this driver's epoch is {run.epoch}): the log is an old copy, or a copy of it was started "
             f"elsewhere. Start with the newest log and stop the copy; or give the output another path. Nothing was "
             f"written"
         )
+    if last.lease.epoch > run.epoch:
+        raise _taken(where, output, last.lease.epoch, run)
 
 
 def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> None:
@@ -65,10 +72,14 @@ def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
             f"removed or restored from an older copy; start the topology anew"
         )
     if epoch > run.epoch:
-        raise FencedError(
-            f"another driver (epoch {epoch}, ours is {run.epoch}) took output {output!r} at {place.address}: this one "
-            f"stops. If no other driver of this log did, a copy of the checkpoint was started elsewhere"
-        )
+        raise _taken(place.address, output, epoch, run)
+
+
+def _taken(where: str, output: str, epoch: int, run: RunIdentity) -> FencedError:
+    return FencedError(
+        f"another driver (epoch {epoch}, ours is {run.epoch}) took output {output!r} at {where}: this one stops. If no "
+        f"other driver of this log did, a copy of the checkpoint was started elsewhere"
+    )
 
 
 def _writer_in(path: str, record: dict[str, Any]) -> Writer:

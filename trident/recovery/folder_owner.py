@@ -115,14 +115,16 @@ def check_objects_issued(place: FileStore, log: TransactionLog, lease: Lease, lo
     """Raise LogMismatchError if the last driver that took the place was not started by this log.
 
     A copy of the log has the uuid that the place has, but draws other leases. Its driver would delete what the other
-    one needs.
+    one needs. Raises FencedError if a later driver of this log took the place.
     """
     newest = newest_record(place, _DRIVERS)
     if newest is None:
         return
     with suppress(msgspec.DecodeError):  # not a record of this library: nobody knows whose files these are
         last = msgspec.json.decode(newest[1], type=Lease)
-        if last == lease or (last.epoch < lease.epoch and log.issued(last)):
+        if last == lease or log.issued(last):
+            if last.epoch > lease.epoch:
+                raise _taken(place, last.epoch, lease)
             return
         raise _other_log(place, log_at, last.epoch, lease)
     raise _other_log(place, log_at, lease.epoch, lease)
@@ -140,10 +142,15 @@ def check_objects_ours(place: FileStore | None, lease: Lease) -> None:
     """Raise FencedError if another driver took the place of files on an object store since this one did."""
     newest = None if place is None or isinstance(place, DiskFiles) else newest_epoch(place, _DRIVERS)
     if newest is not None and newest > lease.epoch:
-        raise FencedError(
-            f"another driver (epoch {newest}, ours is {lease.epoch}) took the files at {place}; this one stops. If no "
-            f"other driver of this log did, a copy of the log was started elsewhere"
-        )
+        assert place is not None
+        raise _taken(place, newest, lease)
+
+
+def _taken(place: FileStore, epoch: int, lease: Lease) -> FencedError:
+    return FencedError(
+        f"another driver (epoch {epoch}, ours is {lease.epoch}) took the files at {place}; this one stops. If no other "
+        f"driver of this log did, a copy of the log was started elsewhere"
+    )
 
 
 def check_location_given(files: FileStore | None, kept_at: str, topology: str) -> None:

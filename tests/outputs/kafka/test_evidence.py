@@ -12,7 +12,7 @@ from tests.outputs.kafka.outlets import Memory, outlet, rows
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import wait_until
 from trident import TridentTopology
-from trident.errors import OutputConflictError
+from trident.errors import FencedError, OutputConflictError
 from trident.spouts import FeederBatchSpout
 from trident.testing.local import start_local
 
@@ -88,6 +88,14 @@ def test_a_copy_of_the_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, 
             outlet(kafka.servers, topic, epoch=epoch, last_frozen=1, token="two", memory=Memory(tokens=["two"]))
     first.take(rows("b"), 2)
     first.close()
+
+
+def test_a_driver_that_starts_late_is_told_of_the_later_one(kafka: KafkaBroker, topic: str) -> None:
+    """It took the log first: no copy of the log is at work."""
+    kafka.create(topic)
+    written(kafka, topic, 1, epoch=3)
+    with pytest.raises(FencedError, match=r"another driver \(epoch 3, ours is 2\) took this output in Kafka"):
+        outlet(kafka.servers, topic, epoch=2, last_frozen=1)
 
 
 def test_a_record_that_a_mirror_copied_is_refused(kafka: KafkaBroker, topic: str) -> None:

@@ -152,11 +152,12 @@ class Places:
         """A driver stopped with an error of a place: was it right? Its user then moves away what the place holds."""
         world, text = self._world, str(error)
         output = next(name for name in self.files if f"world://{name}/" in text)
-        lives, changed = world.lives > 1, world.result.faults
+        changed = world.result.faults
+        fell = output in self._fell and any(words in text for words in _OLDER)
+        reset = world.lives > 1 and "was written under another log" in text
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
-        again = changed["output renamed"] > 0 or changed["rolled back"] > 0
-        right = output in self._fell or lives or missed or other or again
+        right = fell or reset or missed or other
         world.say("place %s is given up", output)
         self.files[output] = {}
         self._fell.discard(output)
@@ -170,7 +171,9 @@ class Places:
             return
         batches = self.batches(output)
         writer = last_writer(batches.store)
-        since = 0 if writer is None else writer.since
+        if writer is None:
+            return  # its user has given it up, and no driver has taken it since
+        since = writer.since
         found = {txid: rows for txid in batches.txids() if (rows := _rows(batches, txid))}
         wanted = {txid: rows for txid, rows in handed.items() if rows and txid > since}
         if found != wanted:
@@ -178,6 +181,8 @@ class Places:
 
 
 _OWNER = "_trident/sink.json"
+_OLDER = ("restored from an older copy", "was published after batch")
+"""The words of errors about a place that fell back."""
 _LEFT_OUT = ("line removed", "stream removed", "rolled back", "line put back", "stream put back", "stream moved")
 """Changes by which an output is left out of a program."""
 

@@ -9,7 +9,7 @@ import json
 from typing import NamedTuple
 
 from trident.base.attempt import Lease
-from trident.base.errors import OutputConflictError
+from trident.base.errors import FencedError, OutputConflictError
 from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
@@ -113,11 +113,16 @@ class RecordKeeper:
                 f"output another name=: then it begins here after batch {reached}"
             )
         lease = record.lease
-        if lease is not None and ((first and lease.epoch > run.epoch) or not run.memory.issued(lease)):
+        if lease is not None and not run.memory.issued(lease):
             raise self.conflict(
                 f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's "
                 f"epoch is {run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the "
                 f"newest log and stop the copy, or give the output another name=. Nothing was written"
+            )
+        if lease is not None and first and lease.epoch > run.epoch:
+            raise FencedError(
+                f"{self._sink.step}: another driver (epoch {lease.epoch}, ours is {run.epoch}) took this output in "
+                f"Kafka, and has written; this one stops"
             )
         if record.txid < reached and not self.is_elsewhere(record, place):
             raise self.conflict(

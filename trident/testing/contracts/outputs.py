@@ -169,6 +169,14 @@ class OutputContract:
                 sleeper(rows_of(late), txid)
         assert sorted(place.words()) == ["a", "b"]
 
+    def test_a_driver_that_starts_late_is_told_of_the_later_one(self, place: OutputPlace, log: OutputLog) -> None:
+        """It took the log first, and opens the output last: no copy of the log is at work."""
+        self._skip_unless(self.fenced, "knows no driver")
+        late, later = log.start(), log.start()
+        place.open(later)
+        with pytest.raises(FencedError):
+            place.open(late)
+
     def test_a_call_that_slept_changes_nothing_behind_a_later_one(self, place: OutputPlace, log: OutputLog) -> None:
         if not isinstance(place, FunctionPlace):
             pytest.skip("the output is no function")
