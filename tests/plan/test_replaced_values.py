@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.compiler.functions import Tally
 from tests.support.topologies import DeclaredState
 from tests.support.topologies import stream as declared
 from trident import Average, Count, Last, Max, Sum, TumblingCountWindow, TumblingEventTimeWindow, expr
@@ -12,19 +13,6 @@ from trident.base.errors import TopologyError
 from trident.stream.stream import Stream
 
 STATE = DeclaredState()
-
-
-class Total:
-    outputType = "long"
-
-    def init(self, tuple: Any) -> int:
-        return 1
-
-    def combine(self, a: int, b: int) -> int:
-        return a + b
-
-    def zero(self) -> int:
-        return 0
 
 
 class Folded:
@@ -66,7 +54,7 @@ def reduced(**how: bool) -> Stream:
 @pytest.mark.parametrize("changes", [lambda **how: counts().newValuesStream(**how), letters, per_batch, reduced])
 @pytest.mark.parametrize(
     "aggregator",
-    [Count(), Sum("count"), Average("count"), Total(), Folded(), {"most": Max("count"), "n": Count()}],
+    [Count(), Sum("count"), Average("count"), Tally(), Folded(), {"most": Max("count"), "n": Count()}],
     ids=lambda each: type(each).__name__,
 )
 def test_what_counts_again_is_refused_with_the_ways_out(changes: Callable[..., Stream], aggregator: Any) -> None:
@@ -120,7 +108,7 @@ def test_the_option_is_of_one_stream_and_not_of_the_state() -> None:
 
 
 def test_a_users_aggregator_may_say_that_a_repeated_value_changes_nothing() -> None:
-    class Greatest(Total):
+    class Greatest(Tally):
         idempotent = True
 
     counts().newValuesStream().persistentAggregate(STATE, Greatest(), "n", name="second")
