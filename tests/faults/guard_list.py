@@ -604,7 +604,7 @@ GUARDS = [
         "log, its file",
         "two drivers write, one of them a file that nobody finds any more",
         "trident/log/sqlite_log.py",
-        "        if (now := _identities(self._path)) != self._files:",
+        "        if (now := _identities(self._watched)) != self._files:",
         "        if False:",
         "tests/log/test_sqlite_log.py tests/log/test_log_removed.py -k removed",
     ),

@@ -99,7 +99,8 @@ class SqliteLog(LogBase):
             self._sync_full = True  # the PRAGMA in force: it belongs to the connection, and `_write` sets it on change
             self._create(topology)
             undo.pop_all()
-        self._files = _identities(path)
+        self._watched = _files_of(path)
+        self._files = _identities(self._watched)
         self._own_lease: Lease | None = None
         self._wrote = False
         """True if something was written since the last `renew`."""
@@ -457,8 +458,8 @@ class SqliteLog(LogBase):
         The last writes are in the WAL file, and the locks against other processes in the one of shared memory. SQLite
         removes both when the last connection closes, and this one is open.
         """
-        if (now := _identities(self._path)) != self._files:
-            pairs = zip(_files_of(self._path), now, self._files, strict=True)
+        if (now := _identities(self._watched)) != self._files:
+            pairs = zip(self._watched, now, self._files, strict=True)
             gone = [path.name for path, one, other in pairs if one != other]
             raise LogError(
                 f"{self._where} was removed or replaced while this driver runs ({', '.join(gone)}): what it writes "
@@ -539,8 +540,8 @@ def _files_of(path: Path) -> tuple[Path, Path, Path]:
     return path, _wal_of(path), path.with_name(f"{path.name}-shm")
 
 
-def _identities(path: Path) -> tuple[tuple[int, int] | None, ...]:
-    return tuple(map(_file_identity, _files_of(path)))
+def _identities(files: tuple[Path, ...]) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(map(_file_identity, files))
 
 
 def holds_no_log(path: Path) -> bool:
