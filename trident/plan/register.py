@@ -51,7 +51,7 @@ class Register:
         self.emitted: dict[Node, Emitted] = {}
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.everyChange: set[Node] = set()
-        """The states of which the program has said that each change of a value counts."""
+        """The nodes behind which each change of a value counts, as the program has said."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
         """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}

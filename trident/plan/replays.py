@@ -37,5 +37,6 @@ def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node
 
 
 def replay_of(source: nodes.SpoutSource) -> ReplaySpout:
+    """Return the spout of a source through which dead letters return."""
     assert isinstance(source.spout, ReplaySpout)
     return source.spout
