@@ -170,10 +170,7 @@ def test_a_spout_that_was_closed_wakes_nobody() -> None:
     executor.on_rows(lambda: woken.append(1))
     feeder.feed(["cow"])
     executor.close()
-    with pytest.raises(SpoutError, match="the topology that read it has ended, and nobody would take this batch"):
-        feeder.feed(["cow"])
-    feeder.open()  # a run that begins takes batches again
-    feeder.feed(["cow"])
+    feeder.feed(["cow"])  # for a run that begins later
     assert woken == [1]
 
 
