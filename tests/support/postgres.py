@@ -172,6 +172,12 @@ class PostgresServer:
                 settings.write("restore_command = 'false'\n")
             (self._data / "recovery.signal").touch()
         self.start()
+        if timeline:  # connections are taken while it still recovers
+            with self.connect() as connection:
+                deadline = time.monotonic() + _START_SECONDS
+                while connection.execute("select pg_is_in_recovery()").fetchall() != [(False,)]:
+                    assert time.monotonic() < deadline, "the server does not end its recovery"
+                    time.sleep(0.02)
 
     @contextmanager
     def as_standby(self) -> Iterator[None]:

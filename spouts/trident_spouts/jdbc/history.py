@@ -32,7 +32,7 @@ class History:
         problem = next(self._numbers(before, now, to), None)
         problem = problem or next(self._attached(session, before, now, to), None)
         if problem is None and now.history not in (before.history, self._trusted):
-            problem = self._changed(session, proof, now)
+            problem = self._changed(session, proof, now, to)
             if problem is None:
                 self._trusted = now.history
         return problem
@@ -91,21 +91,22 @@ class History:
                     f"rows with values up to there"
                 )
 
-    def _changed(self, session: Session, proof: Proof, now: Place) -> str | None:
+    def _changed(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
         """Compare the rows that were read last, because the server was restarted or the table has new files."""
         before, rows = proof.place, self._last_rows.again(session, proof)
         same = [row for row in proof.rows if self._same(row, proof, rows)]
         last = [row for row in proof.rows if row.value == proof.rows[0].value]
         if last and all(row in same for row in last):
             return None
+        crashed = self._origin.unlogged and before.life != now.life
         back = next(self._went_back(session, proof, now, rows), None)
-        if back is not None:
-            return f"{back}: the server was restored from an older copy"
+        if back is not None:  # a crash gives the numbers of transactions out again that wrote unlogged tables alone
+            crash = ", or a crash emptied the table, because it is unlogged" if crashed else ""
+            return f"{back}: the server was restored from an older copy{crash}"
         files = dict(before.files)
         made_anew = any(files.get(number, file) != file for number, file in now.files)
         restarted = [sequence[1] for sequence in before.sequences] != [sequence[1] for sequence in now.sequences]
-        crashed = self._origin.unlogged and before.life != now.life
-        if not proof.rows or same:
+        if not proof.rows or same or (not rows and self._deleted(session, proof, now, to)):
             pass
         elif restarted or ((made_anew or crashed) and not self._rewritten(proof, rows)):
             why = "its sequence began anew" if restarted else "it has new files"
@@ -150,8 +151,22 @@ class History:
         if row.version in versions:
             fields = proof.fields == self._last_rows.fields and self._last_rows.versioned
             return fields and row.digest != versions[row.version] and len(versions) == 1
-        numbers = [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
+        numbers = self._transactions(row, now)
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
+
+    def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
+        """Return whether new rows come behind `to`, and all that are left up to there were read before the proof.
+
+        A table that was truncated and filled again with values of its own choice has newer ones there.
+        """
+        if to is None or not self.only_deleted(proof, now, to):
+            return False
+        left = [self._transactions(row, now) for row in self._last_rows.up_to(session, now, to).rows]
+        return all(numbers and max(numbers) < proof.finished for numbers in left)
+
+    def _transactions(self, row: Row, now: Place) -> list[int]:
+        """Return the numbers of the transactions that wrote a row, none if its source does not say so."""
+        return [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
 
     def _rewritten(self, proof: Proof, rows: list[Row]) -> bool:
         """Return whether one statement has written all rows again, as ALTER TABLE ... TYPE does."""

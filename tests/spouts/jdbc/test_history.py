@@ -42,6 +42,8 @@ CLEANED = {
     "updated": ["update {} set done = true"],
     "other words": ["update {} set word = 'other'"],
     "updated, then vacuum full": ["update {} set done = true where id > 2", "vacuum full {}"],
+    "all deleted, then vacuum full": ["delete from {}", "vacuum full {}"],
+    "truncated": ["truncate {}"],
     "deleted, then vacuum full": ["delete from {} where id > 2", "vacuum full {}"],
     "another type": ["alter table {} alter column word type varchar(20) using left(word, 20)"],
     "a wider key": ["alter table {} alter column id type numeric(20,0)"],
@@ -109,6 +111,28 @@ def test_a_table_that_was_emptied_and_filled_again_is_another_one(
     patient = opened(postgres, table, onDataLoss="warn")
     assert len(drained(patient, position)[0]) == max(0, rows - 5)
     patient.close()
+
+
+def test_rows_of_chosen_values_in_a_truncated_table_are_another_table(postgres: PostgresServer, table: str) -> None:
+    """The sequence counts on, and the new rows have none of the values that the proof knows."""
+    filled(postgres, table, rows=30)
+    executor = opened(postgres, table)
+    position = drained(executor)[1]
+    postgres.run(f"truncate {table}", f"insert into {table} (id, word) select n, 'new' from generate_series(1, 10) n")
+    with pytest.raises(DataLossError, match="ends at id=10 and was read up to 30"):
+        planned(executor, position)
+    executor.close()
+
+
+def test_a_truncated_table_whose_sequence_counts_on_has_lost_nothing(postgres: PostgresServer, table: str) -> None:
+    filled(postgres, table, rows=30)
+    executor = opened(postgres, table)
+    position = drained(executor)[1]
+    postgres.run(f"delete from {table} where id > 10", f"vacuum full {table}")
+    assert planned(executor, position) is None
+    postgres.run(f"truncate {table}", f"insert into {table} (word) values ('new')")
+    assert drained(executor, position)[0] == ["new"]
+    executor.close()
 
 
 def test_a_sequence_that_falls_behind_what_was_read_is_told_at_once(postgres: PostgresServer, table: str) -> None:
@@ -279,7 +303,7 @@ def test_an_unlogged_table_that_a_crash_emptied_is_another_one(mortal: PostgresS
     position = drained(executor)[1]
     mortal.restart()
     added(mortal, table, 1, 7, "new")
-    with pytest.raises(DataLossError, match="a crash of the server empties it, because it is unlogged: it was emptied"):
+    with pytest.raises(DataLossError, match="a crash .*empti.*, because it is unlogged"):
         planned(executor, position)
     executor.close()
 
