@@ -11,7 +11,6 @@ import pytest
 from tests.run.test_coordinator import attempt, made, of, planned
 from tests.support.soak import some_of
 from trident import Count, TridentTopology
-from trident.errors import SpoutError
 from trident.run import events as on
 from trident.run.coordinator import Coordinator
 from trident.spouts import BatchSpout, FeederBatchSpout, IterableSpout
