@@ -10,8 +10,8 @@ from benchmarks.ours import ours
 from benchmarks.rounds import median_seconds
 from benchmarks.row import Row
 from benchmarks.workload import Workload
-from trident.run.run_metrics import RunMetrics
 from trident.state import MemoryMapState
+from trident.telemetry.run_metrics import RunMetrics
 
 
 def metrics_cost(bench: Bench, load: Workload) -> Iterator[Row]:

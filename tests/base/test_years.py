@@ -13,9 +13,9 @@ import pytest
 from trident import Count, DeadLetter, Last, TridentTopology, dropState
 from trident.base import accepted_values
 from trident.base.years import FIRST, LAST, row_outside_years
+from trident.commits import committer
 from trident.compiler.columns.series import from_series
 from trident.errors import MalformedInputError, SpoutContractError, StateValueError, TridentError
-from trident.run import committer
 from trident.spouts import FileSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident_spouts.rows import read_schema, table_of

@@ -10,9 +10,9 @@ from tests.conformance.kit import Case, Seen, conforms, ran
 from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
+from trident.batches import events as on
+from trident.batches.coordinator import Coordinator, Rules, Status
 from trident.log.group_records import AttemptRecord, History
-from trident.run import events as on
-from trident.run.coordinator import Coordinator, Rules, Status
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

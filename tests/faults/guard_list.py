@@ -29,7 +29,7 @@ GUARDS = [
     Guard(
         "freeze order (coordinator)",
         "a batch freezes before the one whose end it starts from",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "batch = self._batches.get(self.frozen + 1)",
         "batch = next((b for b in self._batches.values() if b.status is Status.RAN), None)",
         "tests/run/test_coordinator.py",
@@ -45,7 +45,7 @@ GUARDS = [
     Guard(
         "what was frozen is what is committed",
         "the late result of a discarded attempt is written under the txid of the living one",
-        "trident/run/attempt_runs.py",
+        "trident/batches/attempt_runs.py",
         "            if self.is_over(attempt):\n                self.held.pop(attempt, None)\n                return\n",
         "            for kept in [h for a, h in list(self.held.items()) if a.txid == attempt.txid]:\n"
         "                kept.results.update(results)\n",
@@ -54,7 +54,7 @@ GUARDS = [
     Guard(
         "living attempt",
         "a message of an attempt that is over counts for the one that lives",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "return batch if batch is not None and batch.attempt == attempt and batch.status is status else None",
         "return batch if batch is not None and batch.status is status else None",
         "tests/run/test_coordinator.py",
@@ -62,7 +62,7 @@ GUARDS = [
     Guard(
         "void plans",
         "batches go on that were planned from where another plan would have ended",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "        if batch.plan is not None and batch.plan != event.plan:\n"
         "            self._discard_after(event.attempt.txid)\n",
         "",
@@ -71,7 +71,7 @@ GUARDS = [
     Guard(
         "commit order",
         "a later batch reaches a state before an earlier one",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "        txid = self.committed + 1\n        batch = self._batches.get(txid)\n",
         "        txid = max((t for t, b in self._batches.items() if b.status is Status.FROZEN), default=0)\n"
         "        batch = self._batches.get(txid)\n",
@@ -251,7 +251,7 @@ GUARDS = [
     Guard(
         "healing",
         "a store that lost its last writes goes on without them",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "        if behind >= upto:\n            return\n",
         "        return\n",
         "tests/faults/test_rewind.py -k empty",
@@ -259,7 +259,7 @@ GUARDS = [
     Guard(
         "trim",
         "frozen batches go that a state in memory has not secured yet",
-        "trident/run/log_retention.py",
+        "trident/batches/log_retention.py",
         "needed = min([store.durable() for store in stores] + [committed])",
         "needed = committed",
         "tests/recovery/test_recovery.py -k secured",
@@ -331,7 +331,7 @@ GUARDS = [
     Guard(
         "a state born after a batch",
         "what a batch did to a state that was dropped since goes on to later stages as nulls, and is counted there",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "(awaited or n in self.stores) and n not in unborn and n not in outputs}",
         "(awaited or n in self.stores) and n not in outputs}",
         "tests/recovery/test_program_compatibility.py -k dropped",
@@ -339,7 +339,7 @@ GUARDS = [
     Guard(
         "a state born after a batch, asked",
         "a new state that a waiting batch asks is read as of before its birth, for ever in vain",
-        "trident/run/state_queries.py",
+        "trident/commits/state_queries.py",
         "return max(as_of, self.births[state].txid) if state in self.births else as_of",
         "return as_of",
         "tests/recovery/test_program_compatibility.py -k dropped",
@@ -347,7 +347,7 @@ GUARDS = [
     Guard(
         "a query behind another state step",
         "a query in a later stage sees what the batch itself has made of its state, which depends on steps before it",
-        "trident/run/state_queries.py",
+        "trident/commits/state_queries.py",
         "as_of = txid if step in self._behind_update else txid - 1",
         "as_of = txid if state in self.stores and self.stores[state].groups_of()[0].marker == txid else txid - 1",
         "tests/conformance/test_persistent.py -k what_stands_before",
@@ -363,7 +363,7 @@ GUARDS = [
     Guard(
         "update, frozen",
         "what a user's code made of a state is made again, of a state that was written in parts",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "        self.log.freeze_stage(self.lease",
         "        (lambda *_: None)(self.lease",
         "tests/run/test_state_updates.py -k 'frozen and (never or stands)'",
@@ -515,7 +515,7 @@ GUARDS = [
     Guard(
         "attempts, recorded",
         "a source sees one attempt's number again, with other tuples",
-        "trident/run/attempt_runs.py",
+        "trident/batches/attempt_runs.py",
         "            self._records.begin(attempt)\n",
         "",
         "tests/run/test_attempts.py -k 'after_kills and coordinated or before_anything_is_emitted'",
@@ -523,7 +523,7 @@ GUARDS = [
     Guard(
         "rest, an empty source",
         "a run ends well before its queue is empty, because the queue is at its limit",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "if not self._batches and event.waits_for is None and not self._succeeding:",
         "if not self._batches:",
         "tests/run/test_waiting_sources.py -k 'no_rest or last_commit'",
@@ -531,7 +531,7 @@ GUARDS = [
     Guard(
         "outcomes, every stream",
         "a queue with a prefetch waits for ever for acknowledgements that the last run could not send",
-        "trident/run/group_run.py",
+        "trident/batches/group_run.py",
         "        if txid != history.committed:\n            return {}\n",
         "        return {}\n",
         "tests/spouts/messages/test_queue_contract.py -k 'InMemory and lost_goes_on'",
@@ -563,7 +563,7 @@ GUARDS = [
     Guard(
         "attempts, deaths",
         "a batch that kills its driver kills every later one",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "        if most is not None and deaths >= most:",
         "        if False:",
         "tests/run/test_attempts.py -k kills_its_drivers",
@@ -579,7 +579,7 @@ GUARDS = [
     Guard(
         "attempts, the same tuples",
         "a replay of a source that calls itself transactional has other tuples",
-        "trident/run/attempts.py",
+        "trident/batches/attempts.py",
         'if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":',
         "if False:",
         "tests/run/test_attempts.py -k emits_other_tuples",
@@ -587,7 +587,7 @@ GUARDS = [
     Guard(
         "attempts, the same tuples after a kill",
         "a replay by the next driver has other tuples",
-        "trident/run/attempts.py",
+        "trident/batches/attempts.py",
         "digest in given.items()]):\n            self._record(attempt)\n",
         "digest in given.items()]):\n            pass\n",
         "tests/run/test_attempts.py -k after_a_kill_too",
@@ -595,7 +595,7 @@ GUARDS = [
     Guard(
         "attempts, rows by reference",
         "a source that calls itself transactional is read by reference, and a replay has other rows",
-        "trident/run/attempts.py",
+        "trident/batches/attempts.py",
         "        return cast(Emission, _Witnessed(emission, note))",
         "        return emission",
         "tests/run/test_replays_by_reference.py -k other_rows_stops",
@@ -932,7 +932,7 @@ GUARDS = [
     Guard(
         "expiry, an update that reads",
         "a reducer or an updater goes on from a value that expires with its batch",
-        "trident/run/updates.py",
+        "trident/commits/updates.py",
         "        time = self.frozen.time(txid) if state in self.expiring else None",
         "        time = None",
         "tests/run/test_expiry.py -k 'reads_before and memory'",
@@ -1125,7 +1125,7 @@ GUARDS = [
     Guard(
         "batches after a death",
         "the wrong batch is said to end the process",
-        "trident/run/coordinator.py",
+        "trident/batches/coordinator.py",
         "if running and (deaths or any(map(self._deaths, running))):",
         "if False:",
         "tests/run/test_coordinator.py -k one_after_the_other",
@@ -1133,7 +1133,7 @@ GUARDS = [
     Guard(
         "limit, an attempt",
         "an attempt that hangs is waited for for ever",
-        "trident/run/user_code.py",
+        "trident/commits/user_code.py",
         'with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):',
         "if True:",
         "tests/run/test_group_run.py -k attempts_that_hang",
@@ -1141,7 +1141,7 @@ GUARDS = [
     Guard(
         "stop, code that hangs",
         "stop waits for code that does not come back",
-        "trident/run/group_run.py",
+        "trident/batches/group_run.py",
         "                self._later(PATIENCE_SECONDS, self._give_up)\n",
         "",
         "tests/run/test_limits.py -k stop_leaves_an_output",
@@ -1157,7 +1157,7 @@ GUARDS = [
     Guard(
         "a function behind a state",
         "one error of a function behind a state step stops the group",
-        "trident/run/commit_errors.py",
+        "trident/commits/commit_errors.py",
         "OutputError, UserFunctionError, SparkFailedError)",
         "OutputError, SparkFailedError)",
         "tests/run/test_limits.py -k raises_now_and_then",
@@ -1205,7 +1205,7 @@ GUARDS = [
     Guard(
         "listener",
         "a slow listener slows the commits",
-        "trident/run/progress.py",
+        "trident/telemetry/progress.py",
         "                self._thread.start()\n",
         "                self._thread.run()\n",
         "tests/run/test_limits.py -k slow_listener",
@@ -1358,7 +1358,7 @@ GUARDS = [
     Guard(
         "reader, late",
         "a spout that opens after its start was given up holds its source for ever",
-        "trident/run/sources.py",
+        "trident/batches/sources.py",
         "            late = self._given_up\n",
         "            late = False\n",
         "tests/spouts/test_single_reader.py -k given_up",
@@ -1374,7 +1374,7 @@ GUARDS = [
     Guard(
         "trim, files",
         "files of frozen results are deleted, and a power loss brings back the log that names them",
-        "trident/run/log_retention.py",
+        "trident/batches/log_retention.py",
         "self._log.sync(self._lease)",
         "pass",
         "tests/log/test_frozen_results.py -k files_go",
@@ -2095,7 +2095,7 @@ GUARDS = [
     Guard(
         "executors, states without a txid",
         "a large batch of a nonTransactional state cannot be committed, or is counted twice",
-        "trident/run/executors.py",
+        "trident/commits/executors.py",
         "if isinstance(store, Shared) and state.factory.kind is StateKind.NON_TRANSACTIONAL:",
         "if False:",
         "tests/run/test_writers_spark.py -k without_a_txid",
@@ -2143,7 +2143,7 @@ GUARDS = [
     Guard(
         "executors, updates that are the same in parts",
         "the size of a batch decides what an updater makes of it",
-        "trident/run/executors.py",
+        "trident/commits/executors.py",
         "or self._meant(step)",
         "or True",
         "tests/run/test_updaters_spark.py -k auto_makes",
@@ -2159,7 +2159,7 @@ GUARDS = [
     Guard(
         "executors, a server that came back empty",
         "workers take a server that lost its writes for another one: the run stops, or the driver writes from then on",
-        "trident/run/executors.py",
+        "trident/commits/executors.py",
         "                opens()\n",
         "",
         "tests/run/test_executors.py -k comes_back_empty",
@@ -2167,7 +2167,7 @@ GUARDS = [
     Guard(
         "executors, a server that is away",
         "a server that is away for a moment has the driver write every large batch from then on",
-        "trident/run/executors.py",
+        "trident/commits/executors.py",
         "            except StateUnavailableError:  # nobody may reach it just now\n                raise\n",
         "",
         "tests/run/test_executors.py -k is_away",
@@ -2175,7 +2175,7 @@ GUARDS = [
     Guard(
         "executors, what later steps read",
         "later stages get nothing of a state's new values, which stay with the executors",
-        "trident/run/executors.py",
+        "trident/commits/executors.py",
         "return state in self._fit and self._work_on(",
         "return self._work_on(",
         "tests/run/test_executors.py -k later_steps",
@@ -2255,7 +2255,7 @@ GUARDS = [
     Guard(
         "acknowledgement of a checkpoint",
         "an operation deletes the checkpoint before, and the driver dies before the batch is committed",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "        self.log.committed(self.lease, self.group.name, txid, summary.time, took)\n",
         "        self._hooks.committed(txid)\n"
         "        self.log.committed(self.lease, self.group.name, txid, summary.time, took)\n",
@@ -2408,7 +2408,7 @@ GUARDS = [
     Guard(
         "files, a driver of a later epoch",
         "a driver that was taken over sweeps the files that its successor is about to name",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "if epoch.isdigit() and int(epoch) < self.lease.epoch and folder not in named:",
         "if epoch.isdigit() and folder not in named:",
         "tests/files/test_runs.py -k late_files",
@@ -2416,7 +2416,7 @@ GUARDS = [
     Guard(
         "files, named ones stay",
         "a start deletes the files of batches that are frozen and not committed",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "if epoch.isdigit() and int(epoch) < self.lease.epoch and folder not in named:",
         "if epoch.isdigit() and int(epoch) < self.lease.epoch:",
         "tests/files/test_runs.py -k 'dies_at_any_step and freeze.after and redis'",

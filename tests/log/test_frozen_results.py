@@ -11,9 +11,9 @@ import pytest
 
 from trident import Count, TridentTopology
 from trident.base.errors import LogCorruptError, OutputError
+from trident.batches import log_retention
 from trident.log import RedisLog, frozen_results
 from trident.log.sqlite_log import SqliteLog
-from trident.run import log_retention
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

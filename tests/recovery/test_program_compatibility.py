@@ -14,9 +14,9 @@ import pytest
 from tests.support.server import RedisServer
 from trident import Count, Filter, MapGet, Sum, TridentTopology, dropState
 from trident.base.errors import CodeChangedError, StateShapeError, StateUnavailableError, UserFunctionError
+from trident.commits.committer import Committer
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
-from trident.run.committer import Committer
 from trident.run.start import LOG_FILE
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import MemoryMapState, RedisMapState

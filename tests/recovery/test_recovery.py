@@ -12,10 +12,10 @@ import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import CodeChangedError, StateAheadError, StateUnavailableError
+from trident.batches import log_retention
 from trident.compiler.results import FrozenFiles
 from trident.log.frozen_results import freeze
 from trident.log.sqlite_log import SqliteLog
-from trident.run import log_retention
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
@@ -133,7 +133,7 @@ def one_state(
 
 def crashed(topology: TridentTopology, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, commits: bool) -> None:
     """A run whose memory states took no last snapshot; with `commits` False its last batch is frozen only."""
-    from trident.run.committer import Committer
+    from trident.commits.committer import Committer
     from trident_state.memory.store import MemoryStore
 
     with monkeypatch.context() as patch:

@@ -10,8 +10,8 @@ import pytest
 
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
+from trident.batches.batch_sizes import Amount, BatchSizes, Limit, Measured, fixed_part, size_for
 from trident.errors import FailedException, SpoutContractError, TopologyError
-from trident.run.batch_sizes import Amount, BatchSizes, Limit, Measured, fixed_part, size_for
 from trident.spouts import BatchSpout, Budget, FileSpout, IterableSpout, PollingSpout, SpoutKind
 from trident.state import MemoryMapState
 from trident.testing import TestOutput

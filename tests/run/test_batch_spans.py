@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from trident import Count, TridentTopology
-from trident.run.batch_spans import provider_of
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.telemetry.batch_spans import provider_of
 
 
 class Collector(ThreadingHTTPServer):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from trident import Count, MapGet, TridentTopology, TupleCollectionGet
+from trident.commits import committer
 from trident.errors import CodeChangedError, LogError, StateUnavailableError, TopologyError
-from trident.run import committer
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState

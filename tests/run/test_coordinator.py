@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
+from trident.batches import events as on
+from trident.batches.coordinator import Coordinator, Rules, Status
+from trident.batches.retries import Retries
 from trident.log.group_records import AttemptRecord, History
-from trident.run import events as on
-from trident.run.coordinator import Coordinator, Rules, Status
-from trident.run.retries import Retries
 
 EPOCH = 7
 

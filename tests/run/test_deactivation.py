@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import wait_until
 from trident import Count, MapGet, TridentTopology
 from trident.base.errors import TopologyConditionError, UserFunctionError
-from trident.run.display import text_of
+from trident.display.display import text_of
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout, PollingSpout, RichSpout
 from trident.state import MemoryMapState

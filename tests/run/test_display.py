@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.run.test_progress import batch, failure
-from trident.run.display import Condition, html_of, lines_of, text_of
-from trident.run.live_output import LiveOutput
-from trident.run.live_progress import show_progress
-from trident.run.progress import Progress
+from trident.display.display import Condition, html_of, lines_of, text_of
+from trident.display.live_output import LiveOutput
+from trident.display.live_progress import show_progress
+from trident.telemetry.progress import Progress
 from trident_spouts.executor import ReadSoFar
 
 
@@ -121,9 +121,7 @@ def test_it_ends_with_the_topology_and_shows_the_end(capsys: pytest.CaptureFixtu
 
 
 def test_showing_needs_no_ipython() -> None:
-    code = (
-        "import sys; from trident.run.live_output import *; assert not in_notebook() and 'IPython' not in sys.modules"
-    )
+    code = "import sys; from trident.display.live_output import *; assert not in_notebook() and 'IPython' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

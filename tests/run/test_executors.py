@@ -21,12 +21,12 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
+from trident.commits.executors import Executors
 from trident.compiler.results import FrozenFiles
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
 from trident.plan.nodes import StateQuery
 from trident.reads.static_states import SharedForeignState, open_statics
-from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.shares import SharesEmission

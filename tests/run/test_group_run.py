@@ -15,9 +15,10 @@ from tests.run.test_coordinator import attempt, made, of, planned, ready
 from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.errors import AttemptCancelledError, BatchFailedError, StateUnavailableError, TridentError
-from trident.run import events as on
-from trident.run import group_run, registry
-from trident.run.retries import Retries
+from trident.batches import events as on
+from trident.batches import group_run
+from trident.batches.retries import Retries
+from trident.run import registry
 from trident.spouts import BatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

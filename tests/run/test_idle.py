@@ -11,8 +11,8 @@ import pytest
 from tests.run.test_coordinator import attempt, made, of, planned
 from tests.support.soak import some_of
 from trident import Count, TridentTopology
-from trident.run import events as on
-from trident.run.coordinator import Coordinator
+from trident.batches import events as on
+from trident.batches.coordinator import Coordinator
 from trident.spouts import BatchSpout, FeederBatchSpout, IterableSpout
 from trident.state import MemoryMapState
 from trident.testing import PAUSE, ManualClock, TestOutput, TestSource

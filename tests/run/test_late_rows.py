@@ -15,9 +15,9 @@ from trident import (
     TumblingDurationWindow,
     TumblingEventTimeWindow,
 )
+from trident.commits import committer
+from trident.display.display import html_of, text_of
 from trident.errors import LogError, StateUnavailableError
-from trident.run import committer
-from trident.run.display import html_of, text_of
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.testing import engines, start_local

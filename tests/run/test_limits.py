@@ -20,12 +20,12 @@ from trident.base.errors import (
     DRPCTimeoutError,
     UserFunctionError,
 )
+from trident.batches import group_run, log_retention
 from trident.reads import commit_gate
-from trident.run import group_run, log_retention
-from trident.run.progress import BEHIND, Progress
 from trident.run.running import RunningTopology
 from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState
+from trident.telemetry.progress import BEHIND, Progress
 from trident.testing.local import start_local
 from trident.user_calls import watched_calls
 from trident_state.memory.store import MemoryStore

@@ -111,7 +111,10 @@ def test_at_debug_each_batch_has_a_line_when_it_begins_and_when_it_is_committed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source = TestSource("word string", [["a", "b", "a"], FAIL, ["c"]])
-    with caplog.at_level(logging.DEBUG, "trident.run.batch_trace"), start_local(counting(source), name="t") as running:
+    with (
+        caplog.at_level(logging.DEBUG, "trident.telemetry.batch_trace"),
+        start_local(counting(source), name="t") as running,
+    ):
         running.processAllAvailable(timeout=20)
     records = [record for record in caplog.records if record.levelno == logging.DEBUG]
     lines = [re.sub(r"; .* ms; ", "; ... ms; ", record.getMessage()) for record in records]

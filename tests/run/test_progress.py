@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trident.run.progress import Progress, rows_per_second
+from trident.telemetry.progress import Progress, rows_per_second
 
 
 def batch(txid: int, second: int = 0, rows: int | None = 10, group: str = "sentences") -> dict[str, Any]:

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
+from trident.commits.executors import Executors
+from trident.commits.user_code import UserCode
 from trident.compiler.spark import engine
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.states.queries import Question
-from trident.run.executors import Executors
-from trident.run.user_code import UserCode
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local

@@ -9,10 +9,10 @@ import pytest
 from tests.run.test_coordinator import attempt, made, of, planned
 from trident import Sum, TridentTopology
 from trident.base.errors import BatchFailedError, TopologyError, UserFunctionError
+from trident.batches import events as on
+from trident.batches.retries import OUTAGE_SECONDS, Retries
 from trident.compiler.columns.function_errors import decoded, encoded
 from trident.configuration.option_table import OPTIONS
-from trident.run import events as on
-from trident.run.retries import OUTAGE_SECONDS, Retries
 from trident.spouts import BatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

@@ -406,7 +406,7 @@ def test_a_frozen_batch_does_not_fit_an_updater_of_other_tuples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("trident.run.updates.Updates.results", _away)
+        patch.setattr("trident.commits.updates.Updates.results", _away)
         with pytest.raises(StateUnavailableError):
             contents(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, commitRetrySecs=0)
     changed = TridentTopology()

@@ -8,7 +8,7 @@ import pytest
 from tests.spouts.messages.queue_spout import Queue, QueueSpout
 from tests.spouts.messages.test_in_topologies import counting
 from trident.base.errors import BatchTimeoutError
-from trident.run.group_run import GroupRun
+from trident.batches.group_run import GroupRun
 from trident.testing import ManualClock
 from trident.testing.local import start_local
 from trident.user_calls.watched_calls import Subject, WatchedCalls

@@ -11,7 +11,7 @@ from tests.support.noted_calls import NotedCalls
 from trident import Count, TransactionOperation, TridentTopology
 from trident.base import crash_points
 from trident.base.errors import BatchFailedError, StateValueError
-from trident.run.operator_hooks import OperatorHooks
+from trident.commits.operator_hooks import OperatorHooks
 from trident.spouts import FixedBatchSpout, TransactionSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

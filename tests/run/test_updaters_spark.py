@@ -31,11 +31,11 @@ from trident.base.errors import (
     UserCodeError,
     UserFunctionError,
 )
+from trident.commits.executors import Executors
 from trident.compiler.spark import engine
 from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
-from trident.run.executors import Executors
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_state.redis import RedisStore
@@ -356,7 +356,7 @@ def test_what_later_stages_read_of_an_update_goes_there_by_reference(
     again.each("most", lambda most: -most, "less long").foreachArrow(taking)
     behind = Taking()
     again.foreachArrow(behind, name="behind")
-    monkeypatch.setattr("trident.run.updates.conform", None)  # no tuples come to the driver for an output
+    monkeypatch.setattr("trident.commits.updates.conform", None)  # no tuples come to the driver for an output
     run(topology, spark, tmp_path)
     assert len(made) == 6
     assert {key: [row[:-1] for row in rows] for key, rows in taking.rows.items()} == behind.rows

@@ -7,9 +7,9 @@ import pytest
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError, TopologyError, UserFunctionError
+from trident.batches import events as on
+from trident.batches.coordinator import Coordinator, Rules
 from trident.log.group_records import History
-from trident.run import events as on
-from trident.run.coordinator import Coordinator, Rules
 from trident.spouts import FixedBatchSpout, WaitStrategy
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

@@ -11,9 +11,9 @@ import pytest
 from tests.run.test_coordinator import attempt, made, of, planned
 from tests.spouts.messages.queue_spout import Queue, QueueSpout
 from trident import TridentTopology
+from trident.batches import events as on
 from trident.errors import SpoutContractError, TopologyError
 from trident.log.group_records import History
-from trident.run import events as on
 from trident.spouts import (
     BatchCoordinator,
     BatchSpout,

@@ -16,6 +16,9 @@ from tests.simulator.verdict import OF_STAGES
 from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, UserFunctionError
+from trident.batches.group_run import GroupRun
+from trident.batches.run_context import RunContext
+from trident.batches.sources import Sources
 from trident.compiler.program import Group, Stage
 from trident.compiler.results import Result, StageResult
 from trident.plan.nodes import Node
@@ -24,10 +27,7 @@ from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.settings import Settings
 from trident.run import start
 from trident.run.fence_watch import Watch
-from trident.run.group_run import GroupRun
 from trident.run.read_source import RunReadSource
-from trident.run.run_context import RunContext
-from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 from trident_spouts.shares import SharesEmission
 

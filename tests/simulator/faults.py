@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.scheduler import Crashed
-from trident.run import events as on
+from trident.batches import events as on
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver

@@ -17,6 +17,8 @@ from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_he
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from trident.base import crash_points
+from trident.batches import attempts, group_run, slots, sources
+from trident.commits import committer, query_answers
 from trident.compiler import program
 from trident.compiler.outline import outline_of
 from trident.compiler.results import FrozenFiles
@@ -28,7 +30,7 @@ from trident.files.disk import DiskFiles
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
 from trident.reads import commit_gate, committed_reads
-from trident.run import attempts, committer, fence_watch, group_run, query_answers, slots, sources
+from trident.run import fence_watch
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, hash_keys

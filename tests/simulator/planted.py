@@ -112,7 +112,7 @@ FAULTS = [
         "    if missed:\n",
         "    if False:\n",
         (
-            "trident/run/committer.py",
+            "trident/commits/committer.py",
             "        if found is not None:\n            return found\n        raise missed(",
             "        if found is None:\n"
             "            outputs = [output for stage in self.group.stages for output in stage.frozen]\n"
@@ -172,7 +172,7 @@ FAULTS = [
     Fault(
         "older copy",
         "a plan that is refused counts as nothing there",
-        "trident/run/attempt_runs.py",
+        "trident/batches/attempt_runs.py",
         "self._post(on.PlanFailed(attempt, error))\n",
         "self._post(on.NothingThere(attempt))\n",
     ),
@@ -214,7 +214,7 @@ FAULTS = [
     Fault(
         "code that hangs",
         "a stop waits for user code as long as it likes",
-        "trident/run/group_run.py",
+        "trident/batches/group_run.py",
         "                self._later(PATIENCE_SECONDS, self._give_up)\n",
         "",
     ),
@@ -228,11 +228,11 @@ FAULTS = [
     Fault(
         LOOSE,
         "it is asked again in a turn that is repeated",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "        frozen = self._frozen.stage(txid, stage.number)\n",
         "        frozen = self._frozen.stage(txid, stage.number) if stage.number == 1 else None\n",
         (
-            "trident/run/committer.py",
+            "trident/commits/committer.py",
             "        if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):\n",
             "        if not later:\n",
         ),
@@ -449,7 +449,7 @@ BY_EXECUTORS = [
     Fault(
         "files",
         "a start deletes the files of batches that wait",
-        "trident/run/committer.py",
+        "trident/commits/committer.py",
         "folder not in named:",
         "True:",
         flow=EXECUTORS,

@@ -15,9 +15,10 @@ from tests.simulator.families import EVERY, EXECUTORS, machine, world_of
 from tests.simulator.fleet import some
 from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
+from trident.batches import coordinator, log_retention
+from trident.batches.coordinator import Coordinator, Status
+from trident.commits import committer
 from trident.log.group_records import History
-from trident.run import committer, coordinator, log_retention
-from trident.run.coordinator import Coordinator, Status
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000

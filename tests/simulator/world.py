@@ -21,9 +21,9 @@ from tests.simulator.verdict import Seen, why_right
 from tests.simulator.workers import Troubles
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
+from trident.batches import events as on
 from trident.compiler.spark import frozen_parts
 from trident.recovery.settings import Settings
-from trident.run import events as on
 from trident_state.redis import writer
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store

@@ -13,8 +13,8 @@ from trident.base.durations import Duration, read_limit
 from trident.base.errors import TopologyActiveError, TopologyConditionError, TopologyError, TopologyNotFoundError
 from trident.base.names import did_you_mean
 from trident.compiler.engine_choice import check_engine_name
+from trident.display.display import Condition
 from trident.plan.topology_protocol import EngineName
-from trident.run.display import Condition
 from trident.run.running import RunningTopology
 from trident.topology import TridentTopology
 

@@ -30,7 +30,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
     `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row
     died before it while the batch was under way. `digests`: checksums of what each transactional stream emitted for
-    the batch (`trident.run.attempts`).
+    the batch (`trident.batches.attempts`).
     """
 
     number: int

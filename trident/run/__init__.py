@@ -1,1 +1,1 @@
-"""A run: the coordinator, the threads that drive it, and the handle that users hold."""
+"""A run as a whole: its start, its options, its registry, and the handle that users hold."""

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 
 from trident.base.attempt import Lease
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
+from trident.batches import events as on
+from trident.batches.group_run import GroupRun
 from trident.log.protocol import TransactionLog
 from trident.recovery.incarnations import check_this_log
-from trident.run import events as on
-from trident.run.group_run import GroupRun
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_store import WatchedStore
 from trident_state.messages import GroupStatus

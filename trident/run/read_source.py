@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from trident.base.errors import FencedError, TridentError
+from trident.batches.group_run import GroupRun
 from trident.reads.commit_times import CommitTimes
 from trident.reads.static_states import ReadableStore
-from trident.run.group_run import GroupRun
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 

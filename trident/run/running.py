@@ -14,7 +14,15 @@ from pyspark.sql import Row
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TopologyConditionError, TridentError
 from trident.base.log_fields import RunLogger
+from trident.batches import events as on
+from trident.batches.group_run import GroupRun
+from trident.batches.run_context import RunContext
+from trident.batches.run_gauges import gauges_of
 from trident.compiler.program import hints_in_groups
+from trident.display.display import Condition, html_of, status_of
+from trident.display.live_output import LiveOutput
+from trident.display.live_progress import show_progress, show_run
+from trident.display.live_state import show_state
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
 from trident.plan.hints import named_hints
@@ -23,24 +31,16 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
-from trident.run import events as on
 from trident.run import registry, sigterm
-from trident.run.batch_spans import exporting
 from trident.run.dead_letter_replay import Replay
-from trident.run.display import Condition, html_of, status_of
 from trident.run.fence_watch import Watch
-from trident.run.group_run import GroupRun
-from trident.run.live_output import LiveOutput
-from trident.run.live_progress import show_progress, show_run
-from trident.run.live_state import show_state
 from trident.run.read_source import RunReadSource
-from trident.run.run_context import RunContext
-from trident.run.run_gauges import gauges_of
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.server.limits import Limits
 from trident.server.tls import TLS
+from trident.telemetry.batch_spans import exporting
 from trident.user_calls.watched_store import unwatched
 from trident_spouts.executor import ReadSoFar
 from trident_state.state_shape import StateKind

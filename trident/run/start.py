@@ -20,6 +20,15 @@ from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name
 from trident.base.step import user_level
+from trident.batches.group_run import GroupRun
+from trident.batches.run_context import GroupContext, RunContext
+from trident.batches.slots import Slots
+from trident.batches.sources import Sources
+from trident.commits.committer import Committer
+from trident.commits.executor_fit import check_writers
+from trident.commits.output_memory import LogMemory
+from trident.commits.query_answers import CommittedAnswers, answers_as_of
+from trident.commits.user_code import AnswerCommitted, UserCode
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
 from trident.compiler.engine_choice import check_engine
@@ -50,23 +59,14 @@ from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
-from trident.run.batch_trace import Trace
-from trident.run.committer import Committer
-from trident.run.executor_fit import check_writers
-from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, check_turn, files_place, flag, folder
-from trident.run.output_memory import LogMemory
-from trident.run.progress import Progress
-from trident.run.query_answers import CommittedAnswers, answers_as_of
 from trident.run.read_source import RunReadSource
-from trident.run.run_context import GroupContext, RunContext
-from trident.run.run_metrics import RunMetrics, dropped_counter
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
-from trident.run.slots import Slots
-from trident.run.sources import Sources
 from trident.run.standby import Standby
-from trident.run.user_code import AnswerCommitted, UserCode
+from trident.telemetry.batch_trace import Trace
+from trident.telemetry.progress import Progress
+from trident.telemetry.run_metrics import RunMetrics, dropped_counter
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched

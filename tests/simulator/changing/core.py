@@ -21,6 +21,13 @@ from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
+from trident.batches import attempt_runs, sources
+from trident.batches import events as on
+from trident.batches.group_run import GroupRun
+from trident.batches.run_context import RunContext
+from trident.batches.sources import Sources
+from trident.commits.output_memory import LogMemory
+from trident.commits.query_answers import CommittedAnswers
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
 from trident.files.disk import DiskFiles
@@ -30,15 +37,9 @@ from trident.log.redis_log import RedisTransactionLog
 from trident.outputs import parquet_outlet
 from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
-from trident.run import attempt_runs, sources, start
-from trident.run import events as on
+from trident.run import start
 from trident.run.fence_watch import Watch
-from trident.run.group_run import GroupRun
-from trident.run.output_memory import LogMemory
-from trident.run.query_answers import CommittedAnswers
 from trident.run.read_source import RunReadSource
-from trident.run.run_context import RunContext
-from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned

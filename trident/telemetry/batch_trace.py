@@ -14,10 +14,10 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
 from trident.compiler.results import StageResult, StepWork
-from trident.run.commit_rate import CommitRate
-from trident.run.event_time import DROPPED
-from trident.run.step_counts import steps_of
-from trident.run.turn_summary import TurnSummary
+from trident.telemetry.commit_rate import CommitRate
+from trident.telemetry.event_time import DROPPED
+from trident.telemetry.step_counts import steps_of
+from trident.telemetry.turn_summary import TurnSummary
 from trident_spouts.executor import ReadSoFar
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from trident.base.checks import check_whole_number
 from trident.base.errors import TridentError
 from trident.base.html_table import html_table
 from trident.base.values import to_python
+from trident.display.display import Watched
+from trident.display.live_output import LiveOutput, MimeTexts
 from trident.reads.state_view import StateView
-from trident.run.display import Watched
-from trident.run.live_output import LiveOutput, MimeTexts
 
 
 def show_state(

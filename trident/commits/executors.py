@@ -16,6 +16,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
+from trident.commits.executor_fit import is_sendable, misfit, outputs_of
 from trident.compiler.executor_files import writers_of
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
 from trident.compiler.program import Group, Output
@@ -30,7 +31,6 @@ from trident.compiler.windows.time import field_of_latest
 from trident.files.store import FileStore
 from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, Watermark, Window, sources_of
 from trident.reads.static_states import ReadableStore, SharedForeignState
-from trident.run.executor_fit import is_sendable, misfit, outputs_of
 from trident_spouts.executor import Emission
 from trident_spouts.shares import SharesEmission
 from trident_state.messages import Applied, Update

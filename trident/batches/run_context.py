@@ -8,6 +8,11 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
+from trident.batches import events as on
+from trident.batches.slots import Slots
+from trident.batches.sources import Sources
+from trident.commits.committer import Committer
+from trident.commits.output_memory import LogMemory
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.log.group_records import History
@@ -18,13 +23,8 @@ from trident.recovery.acquisition import Begun
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
-from trident.run import events as on
-from trident.run.batch_trace import Trace
-from trident.run.committer import Committer
-from trident.run.output_memory import LogMemory
-from trident.run.progress import Progress
-from trident.run.slots import Slots
-from trident.run.sources import Sources
+from trident.telemetry.batch_trace import Trace
+from trident.telemetry.progress import Progress
 from trident.user_calls.threads import MakeThreads, Threads
 
 

@@ -9,9 +9,9 @@ from functools import partial
 
 from trident.base.errors import AttemptCancelledError
 from trident.base.log_fields import RunLogger
+from trident.commits.user_code import UserCode
 from trident.compiler.states.stateful import call_hook, has_hook
 from trident.plan.nodes import StateWriter
-from trident.run.user_code import UserCode
 
 
 class OperatorHooks:

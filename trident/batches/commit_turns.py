@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
+from trident.batches import events as on
+from trident.batches.retries import retries_of
+from trident.batches.run_context import GroupContext
+from trident.commits.commit_errors import REPEATED, TRANSIENT
 from trident.compiler.results import Result
 from trident.reads.commit_gate import CommitGate
 from trident.reads.commit_times import CommitTimes
 from trident.recovery.takeover import explained
-from trident.run import events as on
-from trident.run.commit_errors import REPEATED, TRANSIENT
-from trident.run.retries import retries_of
-from trident.run.run_context import GroupContext
 from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
 

@@ -3,10 +3,10 @@
 import html
 from typing import Any, Protocol
 
+from trident.display.display import Watched, html_of, status_of, text_of
+from trident.display.live_output import LiveOutput, MimeTexts, in_notebook
+from trident.display.stop_button import MISSING, stop_button
 from trident.picture.draw import as_html
-from trident.run.display import Watched, html_of, status_of, text_of
-from trident.run.live_output import LiveOutput, MimeTexts, in_notebook
-from trident.run.stop_button import MISSING, stop_button
 
 
 class Stoppable(Watched, Protocol):

@@ -10,8 +10,8 @@ from trident.compiler.program import Stage
 from trident.compiler.results import StepWork
 from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
-from trident.run.event_time import WindowTime
-from trident.run.hottest_key import Hottest
+from trident.telemetry.event_time import WindowTime
+from trident.telemetry.hottest_key import Hottest
 from trident_spouts.executor import Emission
 
 

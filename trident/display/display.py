@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from trident.plan.watermark_names import without_watermarks
-from trident.run.progress import ProgressEvent, rows_per_second
+from trident.telemetry.progress import ProgressEvent, rows_per_second
 from trident_spouts.executor import ReadSoFar
 
 _DEBUG_LINES = 20

@@ -8,12 +8,12 @@ from typing import TypeVar
 import pyarrow as pa
 
 from trident.base.errors import StateRecoveringError
+from trident.commits.executors import Executors
+from trident.commits.user_code import UserCode
 from trident.compiler.program import Group, Output
 from trident.compiler.results import FrozenFiles
 from trident.log.protocol import Birth
 from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, sources_of, walk
-from trident.run.executors import Executors
-from trident.run.user_code import UserCode
 from trident_spouts.executor import Emission
 from trident_state.store import Store
 

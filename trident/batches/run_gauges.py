@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from trident.base.metrics import MetricsRegistry
+from trident.batches.group_run import GroupRun
 from trident.log.protocol import TransactionLog
-from trident.run.group_run import GroupRun
 from trident_state.store import Counted, Store
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from trident.commits.user_code import AnswerQuery
 from trident.compiler.states.queries import Reads, compile_query
 from trident.plan.nodes import CommittedQuery, StateReader, StaticState
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.reads.static_states import ReadableStore
-from trident.run.user_code import AnswerQuery
 
 
 def answers_as_of(readable: Mapping[str, ReadableStore]) -> AnswerQuery:

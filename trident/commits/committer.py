@@ -24,6 +24,12 @@ from trident.base.errors import (
 from trident.base.log_fields import RunLogger
 from trident.base.values import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
+from trident.commits.executors import Executors, StageTables
+from trident.commits.operator_hooks import OperatorHooks
+from trident.commits.output_memory import KEPT
+from trident.commits.state_queries import StateQueries
+from trident.commits.updates import Updates
+from trident.commits.user_code import UserCode
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
@@ -54,15 +60,9 @@ from trident.reads.static_states import ReadableStore
 from trident.recovery.folder_owner import check_objects_ours
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
-from trident.run.event_time import EventTime
-from trident.run.executors import Executors, StageTables
-from trident.run.hottest_key import hottest_of
-from trident.run.operator_hooks import OperatorHooks
-from trident.run.output_memory import KEPT
-from trident.run.state_queries import StateQueries
-from trident.run.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
-from trident.run.updates import Updates
-from trident.run.user_code import UserCode
+from trident.telemetry.event_time import EventTime
+from trident.telemetry.hottest_key import hottest_of
+from trident.telemetry.turn_summary import StateSummary, TurnSummary, note_duplicates_dropped
 from trident_state.messages import Applied
 from trident_state.store import Shared, Store
 

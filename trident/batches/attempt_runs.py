@@ -13,14 +13,14 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.crash_points import reach
 from trident.base.errors import FencedError, LogError
 from trident.base.types import arrow_schema
+from trident.batches import events as on
+from trident.batches.attempts import Attempts
+from trident.batches.run_context import GroupContext
 from trident.compiler.results import Result
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import Positions
 from trident.log.protocol import BatchRecord
 from trident.plan.nodes import Node
-from trident.run import events as on
-from trident.run.attempts import Attempts
-from trident.run.run_context import GroupContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 

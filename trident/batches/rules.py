@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trident.run.retries import Retries
+from trident.batches.retries import Retries
 from trident_spouts.wait_strategy import WaitStrategy
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from trident.base.metrics import MetricsRegistry
-from trident.run.event_time import DROPPED
+from trident.telemetry.event_time import DROPPED
 
 logger = logging.getLogger(__name__)
 

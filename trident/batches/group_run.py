@@ -33,16 +33,16 @@ from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyConditionError
+from trident.batches import events as on
+from trident.batches.attempt_runs import AttemptRuns
+from trident.batches.commit_turns import CommitTurns
+from trident.batches.coordinator import Coordinator, Rules
+from trident.batches.log_retention import Trimming
+from trident.batches.rests import Rests
+from trident.batches.retries import retries_of
+from trident.batches.run_context import GroupContext
 from trident.log.group_records import BatchPlan, Positions
 from trident.plan.hints import Hints
-from trident.run import events as on
-from trident.run.attempt_runs import AttemptRuns
-from trident.run.commit_turns import CommitTurns
-from trident.run.coordinator import Coordinator, Rules
-from trident.run.log_retention import Trimming
-from trident.run.rests import Rests
-from trident.run.retries import retries_of
-from trident.run.run_context import GroupContext
 from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE

@@ -15,6 +15,9 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateRecoveringError
 from trident.base.values import conform
+from trident.commits.executors import Executors, StageTables
+from trident.commits.operator_hooks import OperatorHooks
+from trident.commits.user_code import UserCode
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FrozenFolders
@@ -38,9 +41,6 @@ from trident.plan.nodes import (
     watermarks_of,
 )
 from trident.reads.as_of import AsOf
-from trident.run.executors import Executors, StageTables
-from trident.run.operator_hooks import OperatorHooks
-from trident.run.user_code import UserCode
 from trident_spouts.shares import SharesEmission
 from trident_state.store import Store
 

@@ -6,7 +6,7 @@ Each call has a limit here, and its file and line for messages. For stores of th
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from trident.compiler.results import Result, StageResult
 from trident.outputs.outlets import HandOver
 from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, walk
 from trident.plan.sites import sites_in
-from trident.run.slots import Slots
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
 from trident_spouts.executor import Emission
@@ -36,6 +35,20 @@ _COMMIT = "commit turn"
 """The lane in which commit turns call user code, one call after the other."""
 
 
+class Stages(Protocol):
+    """The slots of a group, as far as a commit turn needs them."""
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt
+    ) -> StageResult:
+        """Run a stage of an attempt."""
+        ...
+
+    def cancel(self, attempt: TransactionAttempt, stage: int) -> None:
+        """Stop this stage of the attempt if it runs."""
+        ...
+
+
 class UserCode:
     """Calls the user code of one group.
 
@@ -45,7 +58,7 @@ class UserCode:
     def __init__(
         self,
         calls: WatchedCalls,
-        slots: Slots,
+        slots: Stages,
         answer: AnswerQuery,
         answer_committed: AnswerCommitted,
         hand_over: HandOver,

@@ -6,9 +6,9 @@ from trident.base.attempt import Lease
 from trident.base.crash_points import reach
 from trident.base.errors import AttemptCancelledError, CallHangsError, StateError
 from trident.base.log_fields import RunLogger
+from trident.commits.committer import Committer
 from trident.log.protocol import TransactionLog
 from trident.recovery.settings import Settings
-from trident.run.committer import Committer
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.base.log_fields import RunLogger
+from trident.batches.batch_sizes import Amount, BatchSizes
 from trident.log.group_records import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
-from trident.run.batch_sizes import Amount, BatchSizes
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
 from trident_spouts.budget import NO_LIMIT
 from trident_spouts.executor import (
