@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.row import Row
 from tests.support.server import server_version
-from trident.compiler.spark.java import java_version, machine_java
+from trident.base.java import java_version, machine_java
 
 RESULTS = Path(__file__).parent / "results"
 

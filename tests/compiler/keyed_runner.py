@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident import TridentTopology
-from trident.compiler.spark.keyed_jobs import KeyedJob
+from trident.compiler.keyed_job import KeyedJob
 from trident.compiler.stages import cut
 from trident.plan.nodes import Emitted, StateUpdate
 from trident.spouts import FixedBatchSpout

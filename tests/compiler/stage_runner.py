@@ -15,10 +15,10 @@ from trident.base.types import arrow_schema, parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group
-from trident.compiler.results import StageResult
 from trident.compiler.spark.engine import SparkEngine, SparkSlot
 from trident.compiler.spark.sessions import released
 from trident.compiler.stages import cut, cut_nodes
+from trident.frozen.results import StageResult
 from trident.plan.nodes import Node
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

@@ -13,8 +13,8 @@ from tests.compiler.test_failed_tuples import letters
 from trident import Count, DeadLetter, Function, Sum, TridentTopology
 from trident.compiler.failed_tuples import catching_nodes, policy_of
 from trident.compiler.layout import layout, stage_ends
-from trident.compiler.results import StageResult
 from trident.compiler.stages import cut
+from trident.frozen.results import StageResult
 
 NOW = DeadLetter(attempts=0)
 

@@ -19,8 +19,8 @@ from trident import StatefulStream, Stream, TridentTopology
 from trident.base.errors import StateRecoveringError
 from trident.compiler.stages import cut
 from trident.compiler.state_updates import compile_late, compile_state_update
+from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.windows import duplicates
-from trident.compiler.windows.run_types import WindowBatch
 from trident.plan.nodes import LateTuples, PartitionPersist, Watermark
 from trident.spouts import FixedBatchSpout
 

@@ -9,9 +9,9 @@ from tests.compiler.functions import half, split
 from tests.compiler.stage_runner import STATE, Slots, rows, run, stream
 from trident import Count, DeadLetter, Function, Sum, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.compiler.results import StageResult
 from trident.compiler.stages import cut
 from trident.errors import FailedException, UserFunctionError
+from trident.frozen.results import StageResult
 
 NOW = DeadLetter(attempts=0)
 

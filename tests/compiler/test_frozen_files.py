@@ -11,11 +11,12 @@ from tests.compiler.stage_runner import STATE, emission, rows, stream
 from trident import Count, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
-from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.frozen_files import FrozenFolders, reachable, read_frozen, write_frozen
+from trident.compiler.spark.reach import reachable
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
+from trident.frozen.files import FrozenFolders, read_frozen, write_frozen
+from trident.frozen.results import FrozenFile, FrozenFiles
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
 

@@ -18,8 +18,8 @@ from tests.compiler.window_runner import InDict, at
 from trident import Stream, TridentTopology
 from trident.compiler.stages import cut
 from trident.compiler.state_updates import compile_late, compile_state_update
+from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.windows.interval_joins import Rows, pairs
-from trident.compiler.windows.run_types import WindowBatch
 from trident.plan.nodes import IntervalJoin, LateTuples
 from trident.spouts import FixedBatchSpout
 

@@ -14,8 +14,8 @@ from trident.base.types import arrow_schema, select
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.states.updates import Updated, compile_update
-from trident.compiler.windows.run_types import WindowBatch
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
 from trident.spouts import FixedBatchSpout

@@ -16,14 +16,15 @@ from trident import SlidingCountWindow, StatefulOperation, TransactionOperation,
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import StateError, StateKeyError, StateValueError, UserFunctionError
 from trident.base.types import arrow_schema, spark_schema
+from trident.compiler.keyed_job import KeyedJob, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key
-from trident.compiler.spark.frozen_files import FrozenFolders, read_whole
-from trident.compiler.spark.keyed_jobs import REPORT, KeyedJob, Wanted
+from trident.compiler.spark.keyed_jobs import REPORT
 from trident.compiler.stages import cut
 from trident.compiler.state_updates import compile_state_update
+from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import WindowBatch
 from trident.files.disk import DiskFiles
+from trident.frozen.files import FrozenFolders, read_whole
 from trident.plan.nodes import StateUpdate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState

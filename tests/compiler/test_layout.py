@@ -13,12 +13,12 @@ from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
+from trident.compiler.on_worker import Batches
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.worker_aggregates import PartialFold
-from trident.compiler.spark.worker_functions import Batches
 from trident.compiler.stages import cut
 
 FIELDS = "line string, n int, unused string"

@@ -14,9 +14,10 @@ from tests.compiler.stage_runner import STATE, OnSpark, results, run, stream
 from trident import Count, TridentTopology, expr
 from trident.base.errors import LedgerError
 from trident.base.types import spark_schema
+from trident.compiler.on_worker import Batches
 from trident.compiler.spark import inputs
 from trident.compiler.spark.pending_function import PendingFunction, in_arrow
-from trident.compiler.spark.worker_functions import REPORT, Batches, Reporting, partition_id
+from trident.compiler.spark.worker_functions import REPORT, Reporting, partition_id
 from trident.compiler.tracking.ledger import Ledger
 
 pytestmark = pytest.mark.spark

@@ -24,12 +24,12 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.base.types import parse_schema
 from trident.compiler.aggregates.specs import fold_spec
-from trident.compiler.results import StageResult
 from trident.compiler.spark import pinned_confs
 from trident.compiler.spark.aggregates import catalyst
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.pinned_confs import PINNED, check_single_evaluation
 from trident.compiler.stages import cut
+from trident.frozen.results import StageResult
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
 

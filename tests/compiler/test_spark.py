@@ -29,12 +29,12 @@ from trident.base.types import parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.layout import layout, stage_ends
 from trident.compiler.program import Group
-from trident.compiler.results import StageResult
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Profile, released, run_session
 from trident.compiler.stages import cut
+from trident.frozen.results import StageResult
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat

@@ -14,7 +14,7 @@ from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.stages import cut
 from trident.compiler.state_updates import compile_late, compile_window
-from trident.compiler.windows.run_types import WindowBatch
+from trident.compiler.states.update_types import WindowBatch
 from trident.plan.nodes import LateTuples, SpoutSource, Watermark, Window
 from trident.spouts import FixedBatchSpout
 from trident_spouts.emission import ArrowEmission

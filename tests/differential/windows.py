@@ -12,7 +12,7 @@ from trident.compiler.program import Group
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.queries import Reads, compile_query
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.windows.run_types import WindowBatch
+from trident.compiler.states.update_types import WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.plan.nodes import (
     IntervalJoin,

@@ -1414,7 +1414,7 @@ GUARDS = [
     Guard(
         "a name for every value",
         "a batch is frozen of which a value can name no folder, and every start fails",
-        "trident/compiler/spark/parquet_files.py",
+        "trident/compiler/parquet_files.py",
         "for code in range(32)",
         "for code in range(1, 32)",
         "tests/outputs/test_parquet_outlet.py -k partitions_name",
@@ -2191,7 +2191,7 @@ GUARDS = [
     Guard(
         "executors, the frozen file",
         "executors put the content of a damaged file",
-        "trident/compiler/spark/frozen_files.py",
+        "trident/frozen/files.py",
         "        if size != file.bytes or checksum != file.checksum:\n",
         "        if False:\n",
         "tests/run/test_executors.py -k damaged",
@@ -2424,7 +2424,7 @@ GUARDS = [
     Guard(
         "checksum (frozen files)",
         "a frozen file that was damaged or replaced is applied",
-        "trident/compiler/spark/frozen_files.py",
+        "trident/frozen/files.py",
         "        if size != file.bytes or checksum != file.checksum:",
         "        if False:",
         "tests/compiler/test_frozen_files.py -k 'damaged and flipped'",
@@ -2432,7 +2432,7 @@ GUARDS = [
     Guard(
         "Parquet objects, names that follow from the rows",
         "a batch that is written twice has each row twice, for readers that know nothing of manifests",
-        "trident/compiler/spark/parquet_files.py",
+        "trident/compiler/parquet_files.py",
         'name += f"part-{number:05}-{self.mark}.parquet"',
         'name += f"part-{secrets.token_hex(8)}.parquet"',
         "tests/files/test_outputs.py -k 'through_a_crash and output.staged'",
@@ -2440,7 +2440,7 @@ GUARDS = [
     Guard(
         "Parquet objects, other rows",
         "an old copy of the log publishes the rows of a batch that the newer log froze",
-        "trident/compiler/spark/parquet_files.py",
+        "trident/compiler/parquet_files.py",
         "        if found.num_rows != rows.num_rows or encoded(found.cast(rows.schema)) != content:",
         "        if False:",
         "tests/files/test_outputs.py -k another_writer_version",

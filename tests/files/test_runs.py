@@ -16,7 +16,6 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology, openState, openTopology
 from trident.access.removal import dropState
 from trident.base.attempt import TransactionAttempt
-from trident.compiler.spark.frozen_files import FrozenFolders, write_frozen
 from trident.errors import (
     FilesRefusedError,
     FilesUnavailableError,
@@ -25,6 +24,7 @@ from trident.errors import (
     TopologyError,
     TridentError,
 )
+from trident.frozen.files import FrozenFolders, write_frozen
 from trident.log import RedisLog
 from trident.run import registry, start
 from trident.spouts import FeederBatchSpout, FixedBatchSpout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trident.compiler.spark.java import java_version
+from trident.base.java import java_version
 from trident.demo.java import MissingJavaError, ensure_java
 
 

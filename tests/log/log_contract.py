@@ -13,7 +13,7 @@ import pytest
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogError
-from trident.compiler.results import FrozenFile, FrozenFiles
+from trident.frozen.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import FrozenOutput, freeze, thaw
 from trident.log.group_records import AttemptRecord, History
 from trident.log.protocol import (

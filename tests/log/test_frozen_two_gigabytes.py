@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tests.state.memory.homes import MemoryStorage
-from trident.compiler.spark.frozen_files import FileFolder
 from trident.files.disk import DiskFiles
+from trident.frozen.files import FileFolder
 from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import freeze, thaw
 from trident.log.sqlite_log import SqliteLog

@@ -23,7 +23,7 @@ from trident import TridentTopology, publishedFiles
 from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
-from trident.compiler.spark.parquet_files import FolderTarget
+from trident.compiler.parquet_files import FolderTarget
 from trident.errors import GuaranteeError, OutputConflictError, OutputError, OutputUnavailableError, TopologyError
 from trident.files.disk import DiskFiles
 from trident.outputs import parquet_folder

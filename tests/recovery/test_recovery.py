@@ -13,7 +13,7 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import CodeChangedError, StateAheadError, StateUnavailableError
 from trident.batches import log_retention
-from trident.compiler.results import FrozenFiles
+from trident.frozen.results import FrozenFiles
 from trident.log.frozen_results import freeze
 from trident.log.sqlite_log import SqliteLog
 from trident.spouts import FeederBatchSpout, FixedBatchSpout

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from tests.support.server import RedisServer
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.spark import keyed_jobs
-from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.state import MemoryMapState, RedisMapState
 

@@ -121,7 +121,8 @@ def test_it_ends_with_the_topology_and_shows_the_end(capsys: pytest.CaptureFixtu
 
 
 def test_showing_needs_no_ipython() -> None:
-    code = "import sys; from trident.display.live_output import *; assert not in_notebook() and 'IPython' not in sys.modules"
+    code = "import sys; from trident.display.live_output import *; assert not in_notebook()"
+    code += "; assert 'IPython' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

@@ -22,9 +22,9 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.commits.executors import Executors
-from trident.compiler.results import FrozenFiles
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
+from trident.frozen.results import FrozenFiles
 from trident.plan.nodes import StateQuery
 from trident.reads.static_states import SharedForeignState, open_statics
 from trident.spouts import FixedBatchSpout

@@ -70,7 +70,7 @@ def test_sessions_by_executors_are_the_drivers(
     aggregator: Any,
 ) -> None:
     """Also those of words that are due and have no tuple in the batch; a restart lies between."""
-    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 70)
+    monkeypatch.setattr("trident.compiler.frozen_parts.PART_ROWS", 70)
     in_driver = list[int]()
     loading = SharesEmission.arrow
     monkeypatch.setattr(SharesEmission, "arrow", lambda self: in_driver.append(1) or loading(self))

@@ -32,8 +32,8 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.commits.executors import Executors
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.spark import engine
-from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.spouts import FixedBatchSpout
@@ -137,7 +137,7 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
     made: list[str],
     kind: str,
 ) -> None:
-    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 70)
+    monkeypatch.setattr("trident.compiler.frozen_parts.PART_ROWS", 70)
     stored, emitted, dropped = [], [], []
     for writers in ("driver", "executors"):
         state = getattr(RedisMapState, kind)(shared_redis.url, writers=writers, prefix=f"{kind}-{writers}", buckets=16)

@@ -20,11 +20,11 @@ from trident.base.errors import (
     StateShapeError,
     TopologyError,
 )
-from trident.compiler.results import FrozenFiles
 from trident.compiler.spark import engine
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.files.disk import DiskFiles
+from trident.frozen.results import FrozenFiles
 from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
@@ -162,7 +162,7 @@ def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
 def test_executors_store_what_the_driver_stores_byte_for_byte(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: Any
 ) -> None:
-    monkeypatch.setattr("trident.compiler.spark.frozen_parts.PART_ROWS", 10)  # so that each file is put in parts
+    monkeypatch.setattr("trident.compiler.frozen_parts.PART_ROWS", 10)  # so that each file is put in parts
     stored = []
     for writers in ("driver", "executors"):
         state = RedisMapState.opaque(shared_redis.url, writers=writers, prefix=writers)

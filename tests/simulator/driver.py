@@ -20,7 +20,7 @@ from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.batches.sources import Sources
 from trident.compiler.program import Group, Stage
-from trident.compiler.results import Result, StageResult
+from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import Node
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all

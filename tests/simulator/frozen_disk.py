@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
-from trident.compiler.results import FrozenFile, FrozenFiles
+from trident.frozen.results import FrozenFile, FrozenFiles
 
 
 class FrozenDisk:

@@ -19,14 +19,15 @@ from tests.simulator.memo import MOST, content, kept, remembered
 from trident.base import crash_points
 from trident.batches import attempts, group_run, slots, sources
 from trident.commits import committer, query_answers
-from trident.compiler import program
+from trident.compiler import frozen_parts, program
+from trident.compiler.frozen_parts import PART_ROWS
 from trident.compiler.outline import outline_of
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark import frozen_files, frozen_parts, keyed_jobs, state_puts
-from trident.compiler.spark.frozen_parts import PART_ROWS
+from trident.compiler.spark import keyed_jobs, state_puts
 from trident.compiler.states.queries import compile_query
 from trident.files import disk
 from trident.files.disk import DiskFiles
+from trident.frozen import files as frozen_files
+from trident.frozen.results import FrozenFiles
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
 from trident.reads import commit_gate, committed_reads

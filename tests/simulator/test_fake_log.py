@@ -12,7 +12,7 @@ from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import TridentError
-from trident.compiler.results import FrozenFile, FrozenFiles
+from trident.frozen.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import freeze
 from trident.log.group_records import AttemptRecord
 from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord

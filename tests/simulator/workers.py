@@ -19,10 +19,10 @@ from tests.simulator.scheduler import Crashed, Process, Scheduler
 from trident.base.errors import AttemptCancelledError, SparkFailedError, TridentError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.function_errors import decoded, encoded
-from trident.compiler.spark.frozen_parts import AskPart, Part
+from trident.compiler.frozen_parts import AskPart, Part
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
+from trident.compiler.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
-from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
-from trident.compiler.spark.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident_spouts.shares import SharesEmission
 

@@ -22,7 +22,7 @@ from tests.simulator.workers import Troubles
 from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
 from trident.batches import events as on
-from trident.compiler.spark import frozen_parts
+from trident.compiler import frozen_parts
 from trident.recovery.settings import Settings
 from trident_state.redis import writer
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

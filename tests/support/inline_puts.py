@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.frozen_files import write_frozen
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident.files.disk import DiskFiles
+from trident.frozen.files import write_frozen
+from trident.frozen.results import FrozenFiles
 
 
 class InlinePuts(SparkPuts):

@@ -16,7 +16,7 @@ from trident.base.types import arrow_schema
 from trident.batches import events as on
 from trident.batches.attempts import Attempts
 from trident.batches.run_context import GroupContext
-from trident.compiler.results import Result
+from trident.frozen.results import Result
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import Positions
 from trident.log.protocol import BatchRecord

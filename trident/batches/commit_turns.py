@@ -14,7 +14,7 @@ from trident.batches import events as on
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
 from trident.commits.commit_errors import REPEATED, TRANSIENT
-from trident.compiler.results import Result
+from trident.frozen.results import Result
 from trident.reads.commit_gate import CommitGate
 from trident.reads.commit_times import CommitTimes
 from trident.recovery.takeover import explained

@@ -12,7 +12,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
 from trident.compiler.engine import Slot
 from trident.compiler.program import Stage
-from trident.compiler.results import StageResult
+from trident.frozen.results import StageResult
 from trident.plan.hints import Hints
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission

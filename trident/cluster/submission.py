@@ -17,6 +17,7 @@ from uuid import uuid4
 import pyspark
 
 from trident.base.errors import LogError, SparkSetupError, TopologyError
+from trident.base.java import why_no_java
 from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
 from trident.base.version import __version__
@@ -26,7 +27,6 @@ from trident.cluster.spark_confs import check_confs
 from trident.cluster.stored_topology import Home, StoredTopology, Submitted, Wish
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program, hints_in_groups
-from trident.compiler.spark.java import why_no_java
 from trident.compiler.stages import cut
 from trident.configuration.file import check_value
 from trident.configuration.layers import configured

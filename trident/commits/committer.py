@@ -30,13 +30,13 @@ from trident.commits.output_memory import KEPT
 from trident.commits.state_queries import StateQueries
 from trident.commits.updates import Updates
 from trident.commits.user_code import UserCode
+from trident.compiler.engine import Puts
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.results import FrozenFiles, Result
-from trident.compiler.spark.frozen_files import FrozenFolders
-from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.shapes import new_values
 from trident.compiler.year_checks import WAY_OUT, check_years
 from trident.files.store import FileStore
+from trident.frozen.files import FrozenFolders
+from trident.frozen.results import FrozenFiles, Result
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import (
     FrozenOutput,

@@ -17,18 +17,18 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
 from trident.commits.executor_fit import is_sendable, misfit, outputs_of
+from trident.compiler.engine import Puts
 from trident.compiler.executor_files import writers_of
+from trident.compiler.frozen_parts import answered, carried
+from trident.compiler.keyed_job import KeyedJob, KeyedResult, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
+from trident.compiler.latest_times import LatestTimes
 from trident.compiler.program import Group, Output
-from trident.compiler.results import FrozenFiles, Result
-from trident.compiler.spark.frozen_parts import answered, carried
-from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult, Wanted
-from trident.compiler.spark.latest_times import LatestTimes
-from trident.compiler.spark.state_puts import Puts
 from trident.compiler.states.queries import Question
-from trident.compiler.windows.run_types import Clock
+from trident.compiler.states.update_types import Clock
 from trident.compiler.windows.time import field_of_latest
 from trident.files.store import FileStore
+from trident.frozen.results import FrozenFiles, Result
 from trident.plan.nodes import Node, Sink, StateQuery, StateSpec, StateUpdate, Watermark, Window, sources_of
 from trident.reads.static_states import ReadableStore, SharedForeignState
 from trident_spouts.executor import Emission

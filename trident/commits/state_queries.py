@@ -11,7 +11,7 @@ from trident.base.errors import StateRecoveringError
 from trident.commits.executors import Executors
 from trident.commits.user_code import UserCode
 from trident.compiler.program import Group, Output
-from trident.compiler.results import FrozenFiles
+from trident.frozen.results import FrozenFiles
 from trident.log.protocol import Birth
 from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, sources_of, walk
 from trident_spouts.executor import Emission

@@ -18,14 +18,14 @@ from trident.base.values import conform
 from trident.commits.executors import Executors, StageTables
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.user_code import UserCode
+from trident.compiler.frozen_parts import files_of
+from trident.compiler.keyed_job import Wanted
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.results import FrozenFiles, Result
-from trident.compiler.spark.frozen_files import FrozenFolders
-from trident.compiler.spark.frozen_parts import files_of
-from trident.compiler.spark.keyed_jobs import Wanted
 from trident.compiler.state_updates import compile_late, compile_state_update
-from trident.compiler.windows.run_types import Clock, WindowBatch
+from trident.compiler.states.update_types import Clock, WindowBatch
 from trident.compiler.windows.time import clock_of, field_of_latest, latest_of
+from trident.frozen.files import FrozenFolders
+from trident.frozen.results import FrozenFiles, Result
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.frozen_results import with_dropped
 from trident.plan.nodes import (

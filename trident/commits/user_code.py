@@ -14,7 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
 from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
-from trident.compiler.results import Result, StageResult
+from trident.frozen.results import Result, StageResult
 from trident.outputs.outlets import HandOver
 from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, walk
 from trident.plan.sites import sites_in
@@ -38,9 +38,7 @@ _COMMIT = "commit turn"
 class Stages(Protocol):
     """The slots of a group, as far as a commit turn needs them."""
 
-    def run(
-        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt
-    ) -> StageResult:
+    def run(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt) -> StageResult:
         """Run a stage of an attempt."""
         ...
 

@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
-from trident.compiler.arrow.evaluation import Answer, compile_request
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
+from trident.compiler.latest_times import LatestTimes
+from trident.compiler.parquet_files import Part, Target
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.results import StageResult
-from trident.compiler.spark.frozen_frames import Frames
-from trident.compiler.spark.state_puts import Puts
+from trident.compiler.states.queries import Read
+from trident.frozen.results import FrozenFiles, Result, StageResult
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
+from trident_state.messages import Put
+from trident_state.store import SharedBatch, SharedSnapshot
 
 
 class Slot(Protocol):
@@ -58,6 +63,67 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
     return node.schema.names
 
 
+class Frames(Protocol):
+    """A maker of DataFrames of frozen rows."""
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
+        """Return the rows as a DataFrame of these fields.
+
+        It is valid until the frozen content or `scratch` is removed.
+        """
+        ...
+
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
+        """Write the rows of frozen files as Parquet files to `target`, and return these Parquet files.
+
+        Returns None where the workers do not reach both `target` and the frozen files.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Stop the jobs over these DataFrames. Return at once."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Puts(Protocol):
+    """What Spark's workers do in a commit turn: put frozen rows into a state, compute an update, find a latest time."""
+
+    def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+        """Put the rows of every file into the state. If the state refused some of them, raise its error."""
+        ...
+
+    def update(self, job: KeyedJob) -> KeyedResult:
+        """Compute an update of a state. If the user's function failed or the state refused, raise that error."""
+        ...
+
+    def latest(self, times: LatestTimes) -> pa.Table:
+        """Return a table of one tuple: the latest time in a field of the tuples, null if there is none."""
+        ...
+
+    def cancel(self, job: KeyedJob | LatestTimes) -> None:
+        """Stop a running update, or a search for the latest time. Return at once."""
+        ...
+
+    def sees_files(self) -> bool:
+        """Return whether the workers reach the frozen files. They are asked only once."""
+        ...
+
+    def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
+        """Raise StateError unless the workers reach the frozen files and the same server as the driver."""
+        ...
+
+
+class Answer(Protocol):
+    """A compiled DRPC function.
+
+    Its arguments are the requests, a reader of states, and a check that it calls between steps.
+    """
+
+    def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
+
+
 class Engine(Protocol):
     """The part of a run that executes stages, in slots. The defaults here fit an engine without a Spark session."""
 
@@ -83,6 +149,6 @@ class Engine(Protocol):
 
     def compile_request(self, plan: RequestPlan) -> Answer:
         """Compile a DRPC function. Raises MissingSessionError if only Spark can run one of its operations."""
-        return compile_request(plan)
+        ...
 
     def close(self) -> None: ...

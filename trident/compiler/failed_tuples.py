@@ -17,7 +17,7 @@ from trident.base.types import arrow_schema
 from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Output, Stage
-from trident.compiler.results import StageResult
+from trident.frozen.results import StageResult
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.operations.error_policy import DeadLetter, OnError
 from trident.plan.nodes import LettersOf, Node, PartitionPersist, Project, SpoutSource, sources_of

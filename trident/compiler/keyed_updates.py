@@ -18,8 +18,8 @@ from trident.base.years import entry_text
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.overlay import Stored
+from trident.compiler.states.update_types import Clock, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import Clock, WindowBatch
 from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.functions import Call
 from trident.operations.stateful import Stateful, overrides

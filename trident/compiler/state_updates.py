@@ -8,6 +8,7 @@ from trident.compiler.states.latest import last_of_key
 from trident.compiler.states.letters import keep_letters, keeper_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.stateful import stateful_update
+from trident.compiler.states.update_types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
@@ -15,7 +16,6 @@ from trident.compiler.windows.duplicates import first_of_key
 from trident.compiler.windows.gathered import gathered_update
 from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
-from trident.compiler.windows.run_types import RunJoin, RunLate, RunWindow, WindowBatch
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
 from trident.operations.column_updaters import FirstOfKey, LastOfKey

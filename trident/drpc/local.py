@@ -25,7 +25,8 @@ from trident.base.names import did_you_mean
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl
 from trident.base.values import NotAccepted, to_arrow, to_python
-from trident.compiler.arrow.evaluation import Answer, compile_request
+from trident.compiler.arrow.evaluation import compile_request
+from trident.compiler.engine import Answer
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
 from trident.drpc.combining import AtWork, Audience, Combining, Late

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError, LogCorruptError
-from trident.compiler.results import Result
-from trident.compiler.spark.frozen_files import read_whole
 from trident.files.store import FileStore
+from trident.frozen.files import read_whole
+from trident.frozen.results import Result
 from trident.log.frozen_results import thaw, ttl_of
 from trident.log.protocol import LogReading
 from trident_state.binary import TooLong, one_chunk

@@ -13,8 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
-from trident.compiler.results import FrozenFile, FrozenFiles, Result
-from trident.compiler.spark.frozen_files import FileFolder, write_frozen
+from trident.frozen.files import FileFolder, write_frozen
+from trident.frozen.results import FrozenFile, FrozenFiles, Result
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _LZ4_HERE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)

@@ -19,8 +19,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import OutputError, TopologyError
 from trident.compiler.engine import Engine, Slot
 from trident.compiler.program import Group, Stage
-from trident.compiler.results import Result, StageResult
 from trident.compiler.stages import cut_nodes
+from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink
 
 MOST_WAITING = 2

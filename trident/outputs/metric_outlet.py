@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trident.base.json_values import jsonable
 from trident.base.metrics import MetricsRegistry
-from trident.compiler.results import Result
+from trident.frozen.results import Result
 from trident.plan.nodes import CountMetric
 
 logger = logging.getLogger(__name__)

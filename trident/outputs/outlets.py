@@ -16,15 +16,14 @@ import pyarrow as pa
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
 from trident.base.metrics import MetricsRegistry
 from trident.base.never_run import check_ran
-from trident.compiler.engine import Engine
+from trident.compiler.engine import Engine, Frames
+from trident.compiler.parquet_files import NEVER_PASSING
 from trident.compiler.program import Group
-from trident.compiler.results import Result
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expression_errors import FAILED
-from trident.compiler.spark.frozen_files import read_frozen, read_whole
-from trident.compiler.spark.frozen_frames import Frames
-from trident.compiler.spark.parquet_files import NEVER_PASSING
 from trident.files.store import FileStore
+from trident.frozen.files import read_frozen, read_whole
+from trident.frozen.results import Result
 from trident.outputs.best_effort import BatchListener, BestEffortOutlet
 from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.metric_outlet import MetricOutlet

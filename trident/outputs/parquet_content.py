@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from trident.compiler.results import FrozenFiles, Result
-from trident.compiler.spark.parquet_files import encoded, split
+from trident.compiler.parquet_files import encoded, split
+from trident.frozen.results import FrozenFiles, Result
 
 
 def digest_of(result: Result) -> str:

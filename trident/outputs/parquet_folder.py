@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
 from trident.base.files import fsync_folder
-from trident.compiler.spark.parquet_files import Part
+from trident.compiler.parquet_files import Part
 
 OWN_FOLDER = "_trident"
 MANIFEST = "_manifest.json"

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
-from trident.compiler.spark.parquet_files import ManifestTarget, Part, Target
+from trident.compiler.parquet_files import ManifestTarget, Part, Target
 from trident.files.store import FileStore
 from trident.outputs.parquet_folder import (
     FIELD,

@@ -7,11 +7,11 @@ import pyarrow as pa
 from trident.base.crash_points import reach
 from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
-from trident.compiler.results import Result
-from trident.compiler.spark.frozen_files import read_frozen
-from trident.compiler.spark.frozen_frames import Frames
-from trident.compiler.spark.parquet_files import Part, Target, os_trouble, write_parts
+from trident.compiler.engine import Frames
+from trident.compiler.parquet_files import Part, Target, os_trouble, write_parts
 from trident.files.store import FileStore
+from trident.frozen.files import read_frozen
+from trident.frozen.results import Result
 from trident.log.protocol import OutputProgress
 from trident.outputs.parquet_content import digest_of, same_rows
 from trident.outputs.parquet_folder import NewBatch, Owner, check_not_ahead

@@ -13,7 +13,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import OutputError, TopologyError
 from trident.base.paths import local_path
-from trident.compiler.spark.parquet_files import FolderTarget, Target
+from trident.compiler.parquet_files import FolderTarget, Target
 from trident.files.disk import DiskFiles
 from trident.files.object_options import Storage
 from trident.files.store import FileStore

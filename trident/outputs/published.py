@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from trident.base.types import arrow_schema, parse_schema
 from trident.base.values import conform
-from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker
+from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker
 from trident.files.object_options import Storage
 from trident.files.store import FileStore
 from trident.outputs.parquet_manifests import ManifestBatches

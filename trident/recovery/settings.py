@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
-from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
+from trident.frozen.files import FrozenFolders
 from trident.plan.hints import Hints
 from trident_spouts.wait_strategy import WaitStrategy
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
-from trident.compiler.results import StageResult, StepWork
+from trident.frozen.results import StageResult, StepWork
 from trident.telemetry.commit_rate import CommitRate
 from trident.telemetry.event_time import DROPPED
 from trident.telemetry.step_counts import steps_of

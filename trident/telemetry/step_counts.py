@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trident.compiler.results import StepWork
+from trident.frozen.results import StepWork
 
 
 def steps_of(works: Iterable[StepWork], dead: Mapping[str, int], skipped: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from trident.compiler.program import Stage
-from trident.compiler.results import StepWork
+from trident.frozen.results import StepWork
 from trident.operations.column_updaters import FirstOfKey
 from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
 from trident.telemetry.event_time import WindowTime

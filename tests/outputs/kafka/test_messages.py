@@ -9,9 +9,9 @@ import pytest
 from tests.outputs.kafka.outlets import outlet
 from tests.support.kafka import KafkaBroker
 from trident import TridentTopology
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.frozen_files import write_frozen
 from trident.files.disk import DiskFiles
+from trident.frozen.files import write_frozen
+from trident.frozen.results import FrozenFiles
 from trident.outputs.kafka import messages
 from trident.outputs.outlets import Outlets
 from trident.plan.kafka_target import KafkaTarget

@@ -13,7 +13,7 @@ from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, UserFunctionError
 from trident.compiler.program import Group, Stage
-from trident.compiler.results import StageResult
+from trident.frozen.results import StageResult
 from trident.plan.nodes import Node, SpoutSource
 
 if TYPE_CHECKING:

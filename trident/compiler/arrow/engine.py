@@ -11,16 +11,16 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
 from trident.base.types import arrow_schema
-from trident.compiler.arrow.evaluation import Evaluation, Run
+from trident.compiler.arrow.evaluation import Evaluation, Run, compile_request
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.engine import Engine, check_fields
+from trident.compiler.engine import Answer, Engine, check_fields
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import end_of, stage_ends
-from trident.compiler.program import Group, Stage
-from trident.compiler.results import StageResult
+from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.tracking.ledger import Ledger
 from trident.compiler.tracking.steps import StepLedger
+from trident.frozen.results import StageResult
 from trident.plan.hints import Hints
 from trident.plan.nodes import Node, walk
 from trident.plan.topology_protocol import EngineName
@@ -38,6 +38,10 @@ class ArrowEngine(Engine):
     def slot(self, group: Group) -> "ArrowSlot":
         """Return a new slot for batches of this group."""
         return ArrowSlot(group, self._secret)
+
+    def compile_request(self, plan: RequestPlan) -> Answer:
+        """Compile a DRPC function; see `Engine.compile_request`."""
+        return compile_request(plan)
 
     def close(self) -> None:
         """Do nothing: the engine holds no resources."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, Protocol, TypeAlias
+from typing import Concatenate, ParamSpec, TypeAlias
 
 import pyarrow as pa
 
@@ -41,11 +41,12 @@ from trident.compiler.columns.partitions import (
     spread,
 )
 from trident.compiler.columns.splits import part_of
+from trident.compiler.engine import Answer
 from trident.compiler.program import RequestPlan
-from trident.compiler.results import StepWork
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.tracking.steps import StepLedger
 from trident.compiler.windows.panes import pane_spec, panes_of
+from trident.frozen.results import StepWork
 from trident.operations.context import OperationContext
 from trident.plan import nodes
 from trident.plan.hints import Hints
@@ -80,15 +81,6 @@ NodeFunction = Callable[[Sequence[Columns], Run], Columns]
 AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
 """A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated
 separately: one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
-
-
-class Answer(Protocol):
-    """A compiled DRPC function.
-
-    Its arguments are the requests, a reader of states, and a check that it calls between steps.
-    """
-
-    def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
 
 
 _P = ParamSpec("_P")

@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, StateError
-from trident.compiler.arrow.evaluation import Answer, compile_request
+from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
+from trident.compiler.engine import Answer
 from trident.compiler.executor_files import always_in_files
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.results import StageResult
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.failure_signal import signal_of
-from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenFolders, reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.native_operations import Learned
+from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
@@ -36,6 +36,8 @@ from trident.compiler.spark.state_puts import SparkPuts
 from trident.compiler.spark.warm_up import WarmUp
 from trident.compiler.step_descriptions import frozen_in_words
 from trident.compiler.tracking.ledger import Ledger
+from trident.frozen.files import FROZEN, FileFolder, FrozenFolders
+from trident.frozen.results import StageResult
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -14,39 +13,16 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import OutputError, TridentError
 from trident.base.types import spark_schema
-from trident.compiler.results import FrozenFiles, Result
+from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.parquet_files import PART, Part, Target, WriteFrozen
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
-from trident.compiler.spark.parquet_files import PART, Part, Target, WriteFrozen
+from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
-from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.store import FileStore
+from trident.frozen.files import FROZEN, read_frozen
+from trident.frozen.results import FrozenFiles, Result
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.workers import numbers_of
-
-
-class Frames(Protocol):
-    """A maker of DataFrames of frozen rows."""
-
-    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
-        """Return the rows as a DataFrame of these fields.
-
-        It is valid until the frozen content or `scratch` is removed.
-        """
-        ...
-
-    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
-        """Write the rows of frozen files as Parquet files to `target`, and return these Parquet files.
-
-        Returns None where the workers do not reach both `target` and the frozen files.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """Stop the jobs over these DataFrames. Return at once."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class SparkFrames:

@@ -9,7 +9,6 @@ An update by event time also changes keys that are due and have no tuple in the 
 tuples: first tasks of their own read them from the state, one for each group, and cut them by key, too.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,19 +21,15 @@ from trident.base.errors import StateError, TridentError
 from trident.base.types import arrow_schema, spark_schema
 from trident.base.values import conform
 from trident.compiler.columns.function_errors import decoded, encoded
-from trident.compiler.keyed_updates import KeyedUpdate, OwnDue
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, manifest_of, write_frozen
-from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
+from trident.compiler.keyed_updates import OwnDue
+from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.spark.frozen_writes import MANIFEST, manifest_of
 from trident.compiler.states.overlay import Stored
-from trident.compiler.windows.run_types import Clock
 from trident.compiler.year_checks import check_years
-from trident_spouts.shares import SharesEmission
+from trident.frozen.files import write_frozen
+from trident.frozen.results import FrozenFiles
 from trident_spouts.workers import numbers_frame, numbers_of
-from trident_state.store import SharedSnapshot
-
-TASK_ROWS = 1 << 17
-"""The average number of tuples and due keys of a task. A worker holds them as Python objects."""
 
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary()), ("refusal", pa.string())])
 """The row that carries tuples of one part to the task that has their keys; or, for a negative part, keys that are due,
@@ -52,92 +47,37 @@ REPORT = pa.schema(
 """The row in which a task tells how many tuples entered and describes a file that it wrote, or tells why it failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedResult:
-    """The results of an update by reference. `emitted` is None if nobody reads the tuples that the update emits."""
-
-    puts: FrozenFiles
-    emitted: FrozenFiles | None
-    dropped: int
+def frame_of(job: KeyedJob, session: SparkSession) -> DataFrame:
+    """Return the reports of the tasks as a DataFrame. The job has not run yet."""
+    cut, update = functions_of(job, job.tasks)
+    parts = numbers_frame(session, job.parts).mapInArrow(cut, spark_schema(_CUT))
+    return parts.repartitionById(job.tasks, "task").mapInArrow(update, spark_schema(REPORT))
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The files that an update must write: their folder, the fields of the puts, and the fields of the emitted tuples.
-
-    `emitted` is None where nobody wants these tuples.
-    """
-
-    folder: FileFolder
-    puts: pa.Schema
-    emitted: pa.Schema | None
+def functions_of(job: KeyedJob, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
+    """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
+    return CutByKey(job, tasks), UpdateKeys(job)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedJob:
-    """The update of a state by the tuples of one batch, which was planned at `time`.
+def result_of(job: KeyedJob, reports: pa.Table) -> KeyedResult:
+    """Return the update's result from the reports of its tasks. Raises the first error that a task reported."""
+    rows = reports.to_pylist()
+    for row in rows:
+        if row["refusal"] is not None:
+            raise decoded(row["refusal"]) or StateError(str(row["refusal"]))
+    entered = sum(row["entered"] for row in rows)
+    if job.tuples.rows is not None and entered != job.tuples.rows:
+        step = job.update.step.step
+        raise StateError(f"{step}: the workers updated the state by {entered} of {job.tuples.rows} tuples")
+    puts, *emitted = (_files(job, rows, number, schema) for number, schema in enumerate(job.outputs))
+    if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
+        job.wanted.folder.sync()
+    return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
 
-    `clock` are the watermarks of an update by event time, `due` is the number of keys that are due by it.
-    """
 
-    update: KeyedUpdate
-    tuples: SharesEmission
-    snapshot: SharedSnapshot
-    txid: int
-    time: float
-    wanted: Wanted
-    clock: Clock | None = None
-    due: int = 0
-
-    @property
-    def tag(self) -> str:
-        """The tag of the job in Spark. No other job of the session has this tag."""
-        return f"trident-{self.wanted.folder.folder.replace(',', '_')}"
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks among which the keys are divided."""
-        rows = self.tuples.rows
-        return len(self.tuples.shares) if rows is None else max(1, math.ceil((rows + self.due) / TASK_ROWS))
-
-    @property
-    def parts(self) -> int:
-        """The number of the first tasks: one for each part of the tuples, and for each group that tells what is due."""
-        return len(self.tuples.shares) + (0 if self.clock is None else self.snapshot.groups)
-
-    def frame(self, session: SparkSession) -> DataFrame:
-        """Return the reports of the tasks as a DataFrame. The job has not run yet."""
-        cut, update = self.functions(self.tasks)
-        parts = numbers_frame(session, self.parts).mapInArrow(cut, spark_schema(_CUT))
-        return parts.repartitionById(self.tasks, "task").mapInArrow(update, spark_schema(REPORT))
-
-    def functions(self, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
-        """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
-        return CutByKey(self, tasks), UpdateKeys(self)
-
-    @property
-    def outputs(self) -> tuple[pa.Schema, ...]:
-        """The fields of the puts and, where somebody wants them, of the emitted tuples."""
-        return tuple(schema for schema in (self.wanted.puts, self.wanted.emitted) if schema is not None)
-
-    def result(self, reports: pa.Table) -> KeyedResult:
-        """Return the update's result from the reports of its tasks. Raises the first error that a task reported."""
-        rows = reports.to_pylist()
-        for row in rows:
-            if row["refusal"] is not None:
-                raise decoded(row["refusal"]) or StateError(str(row["refusal"]))
-        entered = sum(row["entered"] for row in rows)
-        if self.tuples.rows is not None and entered != self.tuples.rows:
-            step = self.update.step.step
-            raise StateError(f"{step}: the workers updated the state by {entered} of {self.tuples.rows} tuples")
-        puts, *emitted = (self._files(rows, number, schema) for number, schema in enumerate(self.outputs))
-        if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
-            self.wanted.folder.sync()
-        return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
-
-    def _files(self, rows: list[dict[str, Any]], output: int, schema: pa.Schema) -> FrozenFiles:
-        described = [{name: row[name] for name in MANIFEST.names} for row in rows if row["output"] == output]
-        return manifest_of(pa.Table.from_pylist(described, MANIFEST), self.wanted.folder.folder, schema)
+def _files(job: KeyedJob, rows: list[dict[str, Any]], output: int, schema: pa.Schema) -> FrozenFiles:
+    described = [{name: row[name] for name in MANIFEST.names} for row in rows if row["output"] == output]
+    return manifest_of(pa.Table.from_pylist(described, MANIFEST), job.wanted.folder.folder, schema)
 
 
 @dataclass(frozen=True, slots=True)

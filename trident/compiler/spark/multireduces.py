@@ -16,12 +16,13 @@ from pyspark.sql.types import DataType
 from trident.base.types import arrow_type, type_ddl
 from trident.compiler.aggregates.multireduces import PartitionReducer, ReduceSpec, partition_reducer
 from trident.compiler.columns.columns import Columns
+from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker
 from trident.compiler.spark import partitions
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
-from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker, sliced
+from trident.compiler.spark.worker_functions import sliced
 from trident.plan.nodes import MultiReduce
 
 _STREAM = "__trident_stream"

@@ -19,12 +19,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.errors import SparkSetupError
-from trident.compiler.spark.java import why_no_java
+from trident.base.java import why_no_java
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 if TYPE_CHECKING:  # workers import this module, and need none of the plan
     from trident.compiler.program import Stage
-    from trident.compiler.results import StageResult
+    from trident.frozen.results import StageResult
 
 SMALL_ROWS = 20_000
 """The most tuples of a small batch. It runs as one job with few tasks, and Spark does not re-plan it."""

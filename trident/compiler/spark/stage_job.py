@@ -12,8 +12,7 @@ from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
-from trident.compiler.results import FrozenFiles, Result, StageResult
-from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
+from trident.compiler.spark.frozen_writes import MANIFEST, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, count_branches, stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned, analysed
@@ -22,6 +21,8 @@ from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, collect
 from trident.compiler.spark.worker_functions import Chain, Drain
+from trident.frozen.files import FileFolder
+from trident.frozen.results import FrozenFiles, Result, StageResult
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 

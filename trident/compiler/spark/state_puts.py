@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -20,15 +21,17 @@ from trident.base.types import spark_schema
 from trident.base.values import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
 from trident.compiler.columns.function_errors import decoded, encoded
-from trident.compiler.results import FrozenFiles
+from trident.compiler.frozen_parts import Part, ReadPart, parts_of
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
+from trident.compiler.latest_times import LATEST, LatestTimes
+from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.frozen_files import FROZEN, reachable
-from trident.compiler.spark.frozen_parts import Part, ReadPart, parts_of
-from trident.compiler.spark.keyed_jobs import KeyedJob, KeyedResult
-from trident.compiler.spark.latest_times import LATEST, LatestTimes
+from trident.compiler.spark.keyed_jobs import frame_of, result_of
+from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
-from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.store import FileStore
+from trident.frozen.files import FROZEN
+from trident.frozen.results import FrozenFiles
 from trident_spouts.workers import numbers_frame, numbers_of
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
@@ -46,34 +49,6 @@ REPORT = pa.schema(
 """The row in which a task tells the outcome of its part: the fields of a `Put`, or why the store refused."""
 
 _PROBES = 4
-
-
-class Puts(Protocol):
-    """What Spark's workers do in a commit turn: put frozen rows into a state, compute an update, find a latest time."""
-
-    def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
-        """Put the rows of every file into the state. If the state refused some of them, raise its error."""
-        ...
-
-    def update(self, job: KeyedJob) -> KeyedResult:
-        """Compute an update of a state. If the user's function failed or the state refused, raise that error."""
-        ...
-
-    def latest(self, times: LatestTimes) -> pa.Table:
-        """Return a table of one tuple: the latest time in a field of the tuples, null if there is none."""
-        ...
-
-    def cancel(self, job: KeyedJob | LatestTimes) -> None:
-        """Stop a running update, or a search for the latest time. Return at once."""
-        ...
-
-    def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. They are asked only once."""
-        ...
-
-    def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
-        """Raise StateError unless the workers reach the frozen files and the same server as the driver."""
-        ...
 
 
 class SparkPuts:
@@ -120,7 +95,7 @@ class SparkPuts:
 
     def update(self, job: KeyedJob) -> KeyedResult:
         """Compute an update; see `Puts.update`."""
-        return job.result(self._collected(job.frame, job.tag))
+        return result_of(job, self._collected(partial(frame_of, job), job.tag))
 
     def cancel(self, job: KeyedJob | LatestTimes) -> None:
         """Stop a job; see `Puts.cancel`."""

@@ -19,7 +19,8 @@ from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.spark.worker_functions import Batches, Chain, OnChain, OnWorker, partition_id, sliced
+from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.spark.worker_functions import Chain, OnChain, partition_id, sliced
 from trident.compiler.tracking.ledger import Root
 from trident.compiler.windows.panes import PaneSpec
 

@@ -11,43 +11,16 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import TaskContext
 
-from trident.base.errors import TridentError
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.columns.function_errors import WorkerFailure, encoded, is_failure
+from trident.compiler.columns.function_errors import WorkerFailure, is_failure
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
+from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker, guarded
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.tracking.ledger import Report, Root
 from trident.compiler.tracking.tokens import Edge, Tally, row_ids
 from trident.operations.context import OperationContext
-from trident_spouts.workers import settle
-
-Batches = Iterator[pa.RecordBatch]
-
-BATCH_ROWS = 10_000
-"""The approximate limit for the rows of a batch that is sent back to Spark."""
-
-
-def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
-    """Yield the batches that `run` yields. Raise errors of the library in a form that the driver can decode."""
-    settle()
-    try:
-        yield from run(batches)
-    except TridentError as error:
-        raise encoded(error) from None
-
-
-class OnWorker:
-    """A function that a worker runs over a partition. Subclasses write `_run`; errors are raised as by `guarded`."""
-
-    __slots__ = ()
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
-
-    def _run(self, batches: Batches) -> Iterable[pa.RecordBatch]:
-        raise NotImplementedError
 
 
 class OnChain(OnWorker):

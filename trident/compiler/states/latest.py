@@ -8,11 +8,11 @@ from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
-from trident.compiler.windows.tuple_lists import one
 from trident.operations.column_updaters import LastOfKey
 from trident.plan.nodes import PartitionPersist
+from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
 
@@ -27,7 +27,7 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
         del stored, batch
         tuples = conform(table.select(leaving.names), leaving)
         tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
-        fields = [one(tuples.column(name)) for name in names]
+        fields = [one_chunk(tuples.column(name)) for name in names]
         value = pa.StructArray.from_arrays(fields, fields=list(shape.value))
         keys = [tuples.column(name) for name in shape.keys.names]
         return Updated(pa.Table.from_arrays([*keys, value], schema=puts), tuples)
@@ -37,7 +37,7 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
 
 def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
     """Return the row of each key's last tuple, in ascending order."""
-    encoded = pc.dictionary_encode(one(encode_keys(keys)))
+    encoded = pc.dictionary_encode(one_chunk(encode_keys(keys)))
     last = np.zeros(len(encoded.dictionary), np.int64)
     last[encoded.indices.to_numpy()] = np.arange(keys.num_rows)  # of several rows of a key the last one stays
     return np.sort(last)

@@ -8,11 +8,11 @@ from trident.base.values import conform
 from trident.compiler.states.latest import last_rows
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
-from trident.compiler.windows.tuple_lists import one
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.plan.nodes import PartitionPersist
+from trident_state.binary import one_chunk
 
 _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
 
@@ -46,9 +46,9 @@ def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
             removed |= set(sorted(ids)[: len(ids) - keeper.most])
         gone = pa.array(sorted(removed), shape.keys.types[0])
         new = new.filter(pc.invert(pc.is_in(new.column(_ID), gone)))
-        fields = [one(column) for at, column in enumerate(new.columns) if at != _ID]
+        fields = [one_chunk(column) for at, column in enumerate(new.columns) if at != _ID]
         values = pa.StructArray.from_arrays(fields, fields=list(shape.value))
-        keys = pa.concat_arrays([one(new.column(_ID)), gone])
+        keys = pa.concat_arrays([one_chunk(new.column(_ID)), gone])
         values = pa.concat_arrays([values, pa.nulls(len(gone), shape.value)])
         return Updated(pa.Table.from_arrays([keys, values], schema=puts), emitted)
 

@@ -22,8 +22,8 @@ from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.states.key_values import Current, KeyValues
 from trident.compiler.states.overlay import Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.operations.functions import Call, Operation
 from trident.operations.stateful import Stateful, overrides
 from trident.plan.nodes import PartitionPersist, StateWriter

@@ -9,16 +9,17 @@ from trident.base.values import to_python
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec, arrow_can_merge, merge_partials
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import combine_of, nullable, shape_of
+from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import presenting, result_columns, where_of
 from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
-from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
 from trident.compiler.windows.time import Lattice, clock_of, latest_of
-from trident.compiler.windows.tuple_lists import microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import microseconds, timestamps
 from trident.operations.bundles import bundle_of
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.window_schema import END, LATEST, START
+from trident_state.binary import one_chunk
 from trident_state.rules import combined
 
 
@@ -53,7 +54,7 @@ class _Combined:
         deltas, dropped = self._deltas(table, clock)
         keys = deltas.select(self._keys.names)
         before = stored.read(keys)
-        values = combined(self._combine, before, one(deltas.column(self._value)), self._where.step)
+        values = combined(self._combine, before, one_chunk(deltas.column(self._value)), self._where.step)
         fresh = pc.and_(before.is_null(), values.is_valid())
         self._open.add(keys.filter(fresh))
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
@@ -78,7 +79,7 @@ class _Combined:
         dropped = table.num_rows - len(np.unique(rows))
         repeated = table.take(pa.array(rows))
         names = [*self._group.names, self._value]
-        arrays = [timestamps(starts, self._keys.field(0).type), *(one(repeated.column(name)) for name in names)]
+        arrays = [timestamps(starts, self._keys.field(0).type), *(one_chunk(repeated.column(name)) for name in names)]
         partials = pa.Table.from_arrays(
             [array.cast(field.type) for array, field in zip(arrays, self._puts, strict=True)], schema=self._puts
         )
@@ -99,10 +100,10 @@ class _Combined:
 
     def _result_rows(self, keys: pa.Table, values: pa.Array) -> pa.Table:
         """Return the results of windows, from the keys and accumulators of the state."""
-        start = one(keys.column(START))
+        start = one_chunk(keys.column(START))
         end = timestamps(microseconds(start) + self._config.length, start.type)
         bounds = {START: start, END: end}
-        windowing, group = self._node.windowing, {name: one(keys.column(name)) for name in self._group.names}
+        windowing, group = self._node.windowing, {name: one_chunk(keys.column(name)) for name in self._group.names}
         if presenting(windowing) is None and bundle_of(windowing.aggregation) is None:
             columns = {**bounds, **group, self._value: values}
         else:

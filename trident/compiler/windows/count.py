@@ -17,9 +17,9 @@ from trident.compiler.columns.columns import Column, Columns, is_mutable, made_t
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.tuple_lists import TupleLists, flattened
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import CountWindow

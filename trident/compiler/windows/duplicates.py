@@ -15,14 +15,15 @@ from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.time import NEVER, clock_of, latest_of, on_time
-from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
 from trident.operations.column_updaters import FirstOfKey
 from trident.operations.windows import EventTime
 from trident.plan.nodes import PartitionPersist
+from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
 _BUCKET = "__trident_bucket"
@@ -65,7 +66,7 @@ class _Keys:
 
     @classmethod
     def of(cls, keys: pa.Table) -> "_Keys":
-        encoded = pc.dictionary_encode(one(encode_keys(keys)))
+        encoded = pc.dictionary_encode(one_chunk(encode_keys(keys)))
         numbers = encoded.indices.to_numpy().astype(np.int64)
         first = _first_rows(np.arange(len(numbers)), numbers, len(encoded.dictionary))
         return cls(numbers, first, keys.take(pa.array(first)))
@@ -147,7 +148,7 @@ class _ByTime:
 
     def _in_buckets(self, entries: pa.Table) -> pa.Table:
         """Return the keys of entries of the state, each with the number of its bucket before it."""
-        until = self._until(one(entries.column(entries.num_columns - 1)))
+        until = self._until(one_chunk(entries.column(entries.num_columns - 1)))
         keys = entries.select(self._tables.keys.names)
         return keys.add_column(0, pa.field(_BUCKET, pa.int64()), pa.array(until // self._bucket))
 

@@ -14,17 +14,18 @@ from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.open_windows import OpenWindows, removals, runs, values_now
-from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
 from trident.compiler.windows.time import Lattice, clock_of, held_by_any, latest_of
-from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, timestamps
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import BATCH, END, START
+from trident_state.binary import one_chunk
 
 
 def gathered_update(node: Window) -> RunWindow:
@@ -70,7 +71,7 @@ class _Gathered:
             open_ = (self._lattice.last_end(micros) > clock.before) & held_by_any(self._config, micros)
             dropped = int((~open_).sum())
             table = table.filter(pa.array(open_))
-            times = one(table.column(field)).cast(self._held.kind.value_type.field("time").type)
+            times = one_chunk(table.column(field)).cast(self._held.kind.value_type.field("time").type)
             panes = microseconds(times)
         panes = self._lattice.panes(panes)
         tuples = entering(table, self._entering)
@@ -99,7 +100,7 @@ class _Gathered:
         all_groups, begin = pa.concat_tables(groups).take(origins), np.asarray(starts, np.int64)[results.origins]
         start_, kind = timestamps(begin, self._keys.field(0).type), self._keys.field(0).type
         columns = {START: start_, END: timestamps(begin + self._config.length, kind)}
-        columns |= {name: one(all_groups.column(name)) for name in self._group.names}
+        columns |= {name: one_chunk(all_groups.column(name)) for name in self._group.names}
         columns |= {name: outputs[name].array() for name in outputs.names}
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 

@@ -21,14 +21,15 @@ from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.update_types import Clock, RunJoin, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
-from trident.compiler.windows.run_types import Clock, RunJoin, WindowBatch
 from trident.compiler.windows.time import clock_of, latest_of, on_time
-from trident.compiler.windows.tuple_lists import Ids, flattened, microseconds, one
+from trident.compiler.windows.tuple_lists import Ids, flattened, microseconds
 from trident.operations.interval_joins import IntervalJoining
 from trident.plan.joins import origins
 from trident.plan.nodes import IntervalJoin
+from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
 LEFT, RIGHT = 0, 1
@@ -100,7 +101,7 @@ class _SideTables:
     def packed(self, tuples: pa.Table, order: Ids, ends: Ids) -> pa.Array:
         """Return lists of tuples as values of the state. Each list is from one end to the next."""
         kind, other = self._value.field(self._number).type, self._value.field(1 - self._number).type
-        arrays = [one(column) for column in tuples.take(pa.array(order)).columns]
+        arrays = [one_chunk(column) for column in tuples.take(pa.array(order)).columns]
         structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
         lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=kind)
         none = pa.nulls(len(lists), other)
@@ -175,7 +176,7 @@ class _Join:
     def _found(self, left: pa.Table, right: pa.Table) -> tuple[Ids, Ids]:
         """Return the rows of all pairs of these tuples."""
         ours, others = self._sides
-        keys = [one(encode_keys(left.select(ours.keys))), one(encode_keys(right.select(others.keys)))]
+        keys = [one_chunk(encode_keys(left.select(ours.keys))), one_chunk(encode_keys(right.select(others.keys)))]
         numbers = pc.dictionary_encode(pa.concat_arrays(keys)).indices.to_numpy().astype(np.int64)
         return pairs(
             Rows(ours.times(left), numbers[: left.num_rows]),
@@ -238,7 +239,9 @@ class _Join:
         starts = side.times(new) // bucket * bucket
         needed = starts + bucket + self._horizon.held[number] > clock.after
         new, starts = new.filter(pa.array(needed)), starts[needed]
-        numbers = pc.dictionary_encode(one(encode_keys(new.select(side.keys)))).indices.to_numpy().astype(np.int64)
+        numbers = (
+            pc.dictionary_encode(one_chunk(encode_keys(new.select(side.keys)))).indices.to_numpy().astype(np.int64)
+        )
         moments, ranks = np.unique(starts, return_inverse=True)
         _, places = np.unique(numbers * (len(moments) + 1) + ranks, return_inverse=True)
         order = np.argsort(places, kind="stable")

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.windows.run_types import RunLate, WindowBatch
+from trident.compiler.states.update_types import RunLate, WindowBatch
 from trident.compiler.windows.time import on_time, watermark
 from trident.operations.windows import Timing
 from trident.plan.nodes import LateTuples

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.states.overlay import Stored
-from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
+from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
 
@@ -93,7 +94,7 @@ def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
     `touched` has the key fields, then the value.
     """
     rows = pc.index_in(encode_keys(keys), value_set=encode_keys(touched.select(keys.column_names)))
-    return pc.if_else(rows.is_valid(), one(touched.column(touched.num_columns - 1)).take(rows), stored.read(keys))
+    return pc.if_else(rows.is_valid(), one_chunk(touched.column(touched.num_columns - 1)).take(rows), stored.read(keys))
 
 
 def removals(keys: pa.Table, puts: pa.Schema) -> pa.Table:

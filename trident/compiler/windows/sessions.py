@@ -23,17 +23,18 @@ from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.due_times import first_ends
 from trident.compiler.states.overlay import DueTimes, Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
+from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
 from trident.compiler.windows.open_windows import BatchIndex
-from trident.compiler.windows.run_types import RunWindow, WindowBatch
 from trident.compiler.windows.time import clock_of, held_by_any, latest_of
-from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, timestamps
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
 from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import END, START
+from trident_state.binary import one_chunk
 from trident_state.keys import decode_keys, encode_keys
 
 
@@ -112,7 +113,7 @@ class _Sessions:
         results = self._results(changed, closed)
         puts = self._puts_of(changed, still_open)
         if in_process:
-            self._due.set(changed, first_ends(one(puts.column(puts.num_columns - 1))).to_pylist())
+            self._due.set(changed, first_ends(one_chunk(puts.column(puts.num_columns - 1))).to_pylist())
             self._due.end(batch.txid)
         return Updated(puts, results, int((~open_).sum()))
 
@@ -128,7 +129,7 @@ class _Sessions:
         start = timestamps([closed[at][0].start for at in origins], self._time)
         end = timestamps([closed[at][0].end for at in origins], self._time)
         columns = {START: start, END: end}
-        columns |= {name: one(keys.column(name)).take(rows) for name in self._keys.names}
+        columns |= {name: one_chunk(keys.column(name)).take(rows) for name in self._keys.names}
         columns |= {name: outputs[name].array() for name in outputs.names}
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
@@ -307,7 +308,7 @@ class Due(BatchIndex):
     def _read(self, stored: Stored) -> None:
         self._ends, self._heap = {}, []
         for page in stored.scan():
-            firsts = first_ends(one(page.column(page.num_columns - 1)))
+            firsts = first_ends(one_chunk(page.column(page.num_columns - 1)))
             self.set(page.select(self._keys.names), firsts.to_pylist())
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:

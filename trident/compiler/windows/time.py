@@ -11,9 +11,9 @@ from trident.base.types import arrow_type
 from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.run_types import Clock, RunWindow, WindowBatch
-from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
+from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
 from trident.operations.windows import (
     CountWindow,
     EventTime,
@@ -25,6 +25,7 @@ from trident.operations.windows import (
 )
 from trident.plan.nodes import Watermark, Window, WindowPanes
 from trident.plan.window_schema import LATEST
+from trident_state.binary import one_chunk
 
 NEVER = -(2**63)
 """The watermark before the first tuple. All windows end after it."""
@@ -95,7 +96,7 @@ def last_end(config: Timing, times: Ids) -> Ids:
 
 def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
     """Return for each time whether a tuple of this time is not late. `before` is the watermark before the batch."""
-    column = one(times)
+    column = one_chunk(times)
     micros = microseconds(column.fill_null(0))
     return pc.and_(column.is_valid(), pa.array((last_end(config, micros) > before) & held_by_any(config, micros)))
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trident.compiler.columns.columns import Column, Columns
+from trident_state.binary import one_chunk
 
 Ids = npt.NDArray[np.int64]
 
@@ -53,18 +54,9 @@ def flattened(lists: pa.Array) -> tuple[pa.Array, list[int]]:
     return lists.flatten(), offsets.tolist()
 
 
-def one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def microseconds(times: pa.Array | pa.ChunkedArray) -> Ids:
     """Return times without nulls, in microseconds since 1970."""
-    micros: Ids = one(times).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    micros: Ids = one_chunk(times).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return micros
 
 

@@ -7,7 +7,7 @@ same place. The project's own programs that start Spark (demo, tests, benchmarks
 import os
 from pathlib import Path
 
-from trident.compiler.spark.java import java_version, machine_java, why_no_java
+from trident.base.java import java_version, machine_java, why_no_java
 
 
 class MissingJavaError(RuntimeError):

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyError
-from trident.compiler.results import Result
+from trident.frozen.results import Result
 from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message, messages

@@ -26,11 +26,11 @@ from trident.base.errors import (
 )
 from trident.base.files import fsync_folder
 from trident.base.values import to_python
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.frozen_files import read_frozen
-from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.on_worker import Batches, OnWorker
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
+from trident.frozen.files import read_frozen
+from trident.frozen.results import FrozenFiles
 from trident_spouts.workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema
-from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.windows.time import latest_of
 from trident_spouts.shares import SharesEmission
 from trident_spouts.workers import numbers_of

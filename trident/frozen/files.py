@@ -4,7 +4,6 @@ A file is an Arrow stream of record batches with LZ4. Its name holds a random pa
 a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
 """
 
-import logging
 import secrets
 import zlib
 from collections.abc import Iterator
@@ -12,20 +11,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import LogCorruptError, TridentError
+from trident.base.errors import LogCorruptError
 from trident.base.files import Summed
 from trident.base.values import conform
-from trident.compiler.results import FrozenFile, FrozenFiles, Result
-from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.files.store import FileStore
-
-logger = logging.getLogger(__name__)
-
-MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
-"""The row in which a task describes the file that it wrote."""
+from trident.frozen.results import FrozenFile, FrozenFiles, Result
 
 FROZEN = "frozen"
 """The folder of all frozen files, relative to the place of the run's files."""
@@ -98,28 +90,6 @@ def write_frozen(
     return FrozenFile(name, summed.bytes, rows, summed.checksum)
 
 
-@dataclass(frozen=True, slots=True)
-class FreezeWriter(OnWorker):
-    """A function that writes a partition's batches to a file, and yields a manifest row if there are rows."""
-
-    folder: FileFolder
-    part: str
-    schema: pa.Schema
-
-    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        file = write_frozen(batches, self.folder.files, self.folder.folder, self.part, self.schema)
-        if file is not None:
-            yield pa.RecordBatch.from_pydict(
-                {"name": [file.name], "bytes": [file.bytes], "rows": [file.rows], "checksum": [file.checksum]}
-            )
-
-
-def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
-    """Return a large result by reference. `table` holds the manifest rows that the tasks returned."""
-    rows = sorted(table.to_pylist(), key=lambda row: str(row["name"]))
-    return FrozenFiles(folder, tuple(FrozenFile(**row) for row in rows), schema)
-
-
 def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
     """Yield the tables of a large result, file by file.
 
@@ -150,57 +120,3 @@ def read_whole(files: FileStore, result: Result) -> pa.Table:
     if isinstance(result, pa.Table):
         return result
     return pa.concat_tables([result.schema.empty_table(), *read_frozen(files, result)])
-
-
-# --- who reaches the files ----------------------------------------------------------------------------------------
-
-
-def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
-    """Return whether the executors reach the same place of files as the driver.
-
-    The executors are asked to read a probe file, and to answer with a file of their own there. Where one of them says
-    why it cannot, that is logged.
-    """
-    token = secrets.token_hex(8)
-    probe = f"{PROBE}{token}"
-    answers: list[str] = []
-    files.create(probe, token.encode())
-    try:
-        asked: DataFrame = (
-            spark.range(tasks).repartition(tasks).mapInArrow(Probe(files, token), "name string, why string")
-        )
-        said = asked.toArrow().to_pylist()
-        answers = [row["name"] for row in said if row["name"]]
-        reasons = {row["why"]: None for row in said if row["why"]}
-        for why in reasons:
-            logger.warning("an executor does not reach %s: %s; large results come to the driver", files.address, why)
-        return len(said) > 0 and not reasons and all(_holds(files, name, token) for name in answers)
-    finally:
-        files.delete([probe, *answers])
-
-
-def _holds(files: FileStore, name: str, token: str) -> bool:
-    try:
-        return bytes(files.read(name)) == token.encode()
-    except FileNotFoundError:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A function that reads the probe file and writes an answer file. It yields that file's name, or why it failed."""
-
-    files: FileStore
-    token: str
-
-    def __call__(self, batches: Batches) -> Batches:
-        for _ in batches:
-            pass
-        name, why = f"{ANSWER}{secrets.token_hex(8)}", None
-        try:
-            self.files.create(name, bytes(self.files.read(f"{PROBE}{self.token}")))
-        except (OSError, TridentError) as error:
-            why = str(error)
-        yield pa.RecordBatch.from_pydict(
-            {"name": pa.array([None if why else name], pa.string()), "why": pa.array([why], pa.string())}
-        )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.compiler.results import FrozenFiles
-from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.states.queries import Question, Reads, compile_question
 from trident.files.store import FileStore
+from trident.frozen.files import read_frozen
+from trident.frozen.results import FrozenFiles
 from trident_spouts.shares import SharesEmission
 from trident_state.store import SharedSnapshot
 
@@ -29,7 +29,7 @@ class Part:
 def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
     """Divide the files into parts, so that a batch occupies several workers even if Spark wrote one file.
 
-    >>> from trident.compiler.results import FrozenFile
+    >>> from trident.frozen.results import FrozenFile
     >>> parts_of(FrozenFiles("", (FrozenFile("a", 1, PART_ROWS + 1, 0),), pa.schema([])))
     (Part(file=0, start=0, rows=262144), Part(file=0, start=262144, rows=1))
     """

@@ -1,0 +1,66 @@
+"""Whether Spark's executors reach the place of the frozen files."""
+
+import logging
+import secrets
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from trident.base.errors import TridentError
+from trident.compiler.on_worker import Batches
+from trident.files.store import FileStore
+from trident.frozen.files import ANSWER, PROBE
+
+logger = logging.getLogger(__name__)
+
+
+def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
+    """Return whether the executors reach the same place of files as the driver.
+
+    The executors are asked to read a probe file, and to answer with a file of their own there. Where one of them says
+    why it cannot, that is logged.
+    """
+    token = secrets.token_hex(8)
+    probe = f"{PROBE}{token}"
+    answers: list[str] = []
+    files.create(probe, token.encode())
+    try:
+        asked: DataFrame = (
+            spark.range(tasks).repartition(tasks).mapInArrow(Probe(files, token), "name string, why string")
+        )
+        said = asked.toArrow().to_pylist()
+        answers = [row["name"] for row in said if row["name"]]
+        reasons = {row["why"]: None for row in said if row["why"]}
+        for why in reasons:
+            logger.warning("an executor does not reach %s: %s; large results come to the driver", files.address, why)
+        return len(said) > 0 and not reasons and all(_holds(files, name, token) for name in answers)
+    finally:
+        files.delete([probe, *answers])
+
+
+def _holds(files: FileStore, name: str, token: str) -> bool:
+    try:
+        return bytes(files.read(name)) == token.encode()
+    except FileNotFoundError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A function that reads the probe file and writes an answer file. It yields that file's name, or why it failed."""
+
+    files: FileStore
+    token: str
+
+    def __call__(self, batches: Batches) -> Batches:
+        for _ in batches:
+            pass
+        name, why = f"{ANSWER}{secrets.token_hex(8)}", None
+        try:
+            self.files.create(name, bytes(self.files.read(f"{PROBE}{self.token}")))
+        except (OSError, TridentError) as error:
+            why = str(error)
+        yield pa.RecordBatch.from_pydict(
+            {"name": pa.array([None if why else name], pa.string()), "why": pa.array([why], pa.string())}
+        )

@@ -1,0 +1,1 @@
+"""The frozen results of a stage: tables, or files that executors wrote."""
