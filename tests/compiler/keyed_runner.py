@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from trident import TridentTopology
 from trident.compiler.keyed_job import KeyedJob
+from trident.compiler.spark.keyed_jobs import functions_of
 from trident.compiler.stages import cut
 from trident.plan.nodes import Emitted, StateUpdate
 from trident.spouts import FixedBatchSpout
@@ -74,7 +75,7 @@ class Held:
 
 def by_tasks(job: KeyedJob, tasks: int, draw: random.Random) -> list[pa.RecordBatch]:
     """Run a job as Spark does, with tasks that are doubled, and rows that arrive in any order. Return the reports."""
-    cut_by_key, update_keys = job.functions(tasks)
+    cut_by_key, update_keys = functions_of(job, tasks)
     arrived: dict[int, list[pa.RecordBatch]] = {}
     for number in draw.sample(range(job.parts), job.parts):
         for row in cut_by_key(iter([pa.RecordBatch.from_pydict({"id": [number]})])):

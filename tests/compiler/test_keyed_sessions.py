@@ -19,7 +19,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, spark_schema
 from trident.compiler.keyed_job import TASK_ROWS, KeyedJob, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, why_not_by_key
-from trident.compiler.spark.keyed_jobs import REPORT
+from trident.compiler.spark.keyed_jobs import REPORT, result_of
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.due_times import first_ends
 from trident.compiler.states.update_types import Clock, WindowBatch
@@ -159,7 +159,7 @@ def test_sessions_close_alike_in_the_driver_by_an_index_and_by_tasks(
             folder = FrozenFolders(DiskFiles(tmp_path), "log").folder("g", TransactionAttempt(txid, 0, 1), 2)
             snapshot, wanted = InGroups(held, draw), Wanted(folder, puts, emitted)
             job = KeyedJob(KeyedUpdate.of(step), shares, snapshot, txid, 0.0, wanted, clock)  # type: ignore[arg-type]
-            result = job.result(pa.Table.from_batches(by_tasks(job, tasks, draw), REPORT))
+            result = result_of(job, pa.Table.from_batches(by_tasks(job, tasks, draw), REPORT))
             assert result.emitted is not None
             put, left = (read_whole(DiskFiles(tmp_path), each) for each in (result.puts, result.emitted))
             dropped = result.dropped

@@ -18,7 +18,7 @@ from trident.base.errors import StateError, StateKeyError, StateValueError, User
 from trident.base.types import arrow_schema, spark_schema
 from trident.compiler.keyed_job import KeyedJob, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key
-from trident.compiler.spark.keyed_jobs import REPORT
+from trident.compiler.spark.keyed_jobs import REPORT, result_of
 from trident.compiler.stages import cut
 from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.update_types import WindowBatch
@@ -138,7 +138,7 @@ def test_tasks_come_to_what_the_driver_comes_to(
         shares = SharesEmission(tuple(range(parts)), tables.__getitem__, spark_schema(entering), len(batch))
         folder = FrozenFolders(DiskFiles(tmp_path), "log").folder("g", TransactionAttempt(txid, 0, 1), 2)
         job = KeyedJob(KeyedUpdate.of(step), shares, theirs, txid, 0.0, Wanted(folder, puts, emitted))  # type: ignore[arg-type]
-        result = job.result(pa.Table.from_batches(by_tasks(job, tasks, random.Random(seed)), REPORT))
+        result = result_of(job, pa.Table.from_batches(by_tasks(job, tasks, random.Random(seed)), REPORT))
         theirs.apply(read_whole(DiskFiles(tmp_path), result.puts))
         assert theirs.contents == driver.contents
         if emitted is None:
@@ -246,7 +246,7 @@ def test_tuples_that_did_not_arrive_are_noticed(tmp_path: Path) -> None:
     entered = [report.column("entered")[0].as_py() for report in reports]
     kept = [report for report, rows in zip(reports, entered, strict=True) if rows != max(entered)]
     with pytest.raises(StateError, match=r"the workers updated the state by \d of 6 tuples"):
-        job.result(pa.Table.from_batches(kept, REPORT))
+        result_of(job, pa.Table.from_batches(kept, REPORT))
 
 
 def test_the_folder_of_the_files_is_durable_before_they_are_named(tmp_path: Path, monkeypatch: Any) -> None:
@@ -256,7 +256,7 @@ def test_the_folder_of_the_files_is_durable_before_they_are_named(tmp_path: Path
     reports = pa.Table.from_batches(by_tasks(job, 2, random.Random(1)), REPORT)
     assert set(synced) == {tmp_path / job.wanted.folder.folder}, "by the tasks"
     synced.clear()
-    job.result(reports)
+    result_of(job, reports)
     assert synced == [tmp_path / "frozen" / "log" / "g", tmp_path / "frozen" / "log", tmp_path / "frozen", tmp_path]
 
 
@@ -267,7 +267,7 @@ def fails(tuple: Any, state: Any) -> None:
 def test_an_error_of_the_users_is_a_row_with_its_step_and_line(tmp_path: Path) -> None:
     job = job_of(lambda s: s.statefulEach(fails, **HELD), tmp_path, TABLES[:1])
     with pytest.raises(UserFunctionError, match=r"statefulEach\(fails\).*test_keyed_updates.py:\d+.*not 1") as raised:
-        job.result(pa.Table.from_batches(by_tasks(job, 1, random.Random(1)), REPORT))
+        result_of(job, pa.Table.from_batches(by_tasks(job, 1, random.Random(1)), REPORT))
     assert any("in the worker" in note for note in raised.value.__notes__)
 
 
@@ -279,7 +279,7 @@ def test_a_time_that_no_state_holds_is_refused_before_it_is_frozen(tmp_path: Pat
     )
     job = job_of(reducing, tmp_path, [TABLES[0].slice(0, 1)])
     with pytest.raises(StateValueError, match=r"state 'held', batch 1, k=1.0.*outside the years 1 to 9999"):
-        job.result(pa.Table.from_batches(by_tasks(job, 1, random.Random(1)), REPORT))
+        result_of(job, pa.Table.from_batches(by_tasks(job, 1, random.Random(1)), REPORT))
     assert not list(tmp_path.rglob("*.arrow"))
 
 

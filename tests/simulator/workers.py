@@ -23,6 +23,7 @@ from trident.compiler.frozen_parts import AskPart, Part
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
+from trident.compiler.spark.keyed_jobs import functions_of, result_of
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident_spouts.shares import SharesEmission
 
@@ -241,14 +242,14 @@ class SimulatedPuts(SparkPuts):
     def update(self, job: KeyedJob) -> KeyedResult:
         """As the real one, of two stages, with tasks of a few tuples; Spark takes one report of each task."""
         rows = job.tuples.rows or len(job.tuples.shares)
-        cut, update = job.functions(max(1, -(-rows // self._part_rows)))
+        cut, update = functions_of(job, max(1, -(-rows // self._part_rows)))
         parts = self._reports(job.parts, lambda number: cut._run(iter([_numbered(number)])))
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for batch in (batch for reports in parts for batch in reports[-1]):
             by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
         tasks = sorted(by_task)
         made = self._reports(len(tasks), lambda number: update._run(iter(by_task[tasks[number]])))
-        return job.result(pa.Table.from_batches([batch for reports in made for batch in reports[-1]], KEYED_REPORT))
+        return result_of(job, pa.Table.from_batches([batch for reports in made for batch in reports[-1]], KEYED_REPORT))
 
     def latest(self, times: LatestTimes) -> pa.Table:
         reports = self._reports(len(times.tuples.shares), lambda number: times._run(iter([_numbered(number)])))
