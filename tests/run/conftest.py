@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from tests.support.server import RedisServer
+from trident.compiler import keyed_job
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
-from trident.compiler.spark import keyed_jobs
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.state import MemoryMapState, RedisMapState
 
@@ -29,5 +29,5 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return making(puts, job)
 
     monkeypatch.setattr(SparkPuts, "update", noting)
-    monkeypatch.setattr(keyed_jobs, "TASK_ROWS", 100)
+    monkeypatch.setattr(keyed_job, "TASK_ROWS", 100)
     return steps

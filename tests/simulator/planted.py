@@ -424,7 +424,7 @@ BY_EXECUTORS = [
     Fault(
         "sessions",
         "nobody asks the state which keys are due",
-        "trident/compiler/spark/keyed_jobs.py",
+        "trident/compiler/keyed_job.py",
         "(0 if self.clock is None else self.snapshot.groups)",
         "0",
         flow=f"{EXECUTORS},sessions",
