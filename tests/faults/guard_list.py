@@ -1581,6 +1581,22 @@ GUARDS = [
         "tests/outputs/test_contract.py -k 'fell_back or gap'",
     ),
     Guard(
+        "output, emptied",
+        "an output that readers had emptied when it was copied is put back, and lacks the batches since",
+        "trident/outputs/parquet_outlet.py",
+        "(last_noted(place.store) == last and not place.txids())",
+        "not place.txids()",
+        "tests/outputs/test_contract.py -k 'fell_back_to_an_empty and False'",
+    ),
+    Guard(
+        "output, taken away before its commit",
+        "a batch that a reader took away before it was committed is published a second time",
+        "trident/outputs/parquet_outlet.py",
+        "                if txid > self._last:  # else readers have taken it away since an earlier try\n",
+        "                if True:\n",
+        "tests/outputs/test_contract.py -k taken_away_before",
+    ),
+    Guard(
         "output, a sleeper that publishes",
         "a driver that was taken over publishes a batch beside its successor",
         "trident/outputs/parquet_outlet.py",

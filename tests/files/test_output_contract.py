@@ -39,6 +39,10 @@ class Manifested:
         for name, content in saved.items():
             self._files.create(name, content)
 
+    def take_away(self) -> None:
+        batches = [name for name in self._place.names("out") if "/txid=" in name or "/_trident/batches/" in name]
+        self._files.delete(batches)
+
 
 class TestParquetOnAnObjectStore(OutputContract):
     @pytest.fixture

@@ -42,6 +42,10 @@ class Folder:
         shutil.rmtree(self.path)
         shutil.copytree(saved, self.path)
 
+    def take_away(self) -> None:
+        for folder in self.path.glob("txid=*"):
+            shutil.rmtree(folder)
+
 
 class TestParquetFolder(OutputContract):
     @pytest.fixture

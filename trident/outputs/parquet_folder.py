@@ -2,6 +2,7 @@
 
     path/_trident/sink.json                  the owner: topology, output, log, fields
     path/_trident/writers/                   the driver that took the output last (`parquet_writers`)
+    path/_trident/progress/                  the last batch that was published (`parquet_progress`)
     path/_trident/staging/<lease>/7-<...>    a batch that is being written (uuid of the log, epoch, token; txid)
     path/txid=7/_manifest.json               a published batch: its files with rows and bytes
     path/txid=7/part-<...>.parquet
@@ -85,6 +86,10 @@ class Batch:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    @property
+    def emptied(self) -> bool:
+        return not any((self.folder / part.name).exists() for part in self.parts)
+
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of each file."""
         check_files(self)
@@ -136,9 +141,14 @@ def _list_txids(path: Path) -> list[int]:
     return [int(name) for name in names if name.isdigit()]
 
 
+def batch_folder(path: Path, txid: int) -> Path:
+    """Return the folder in which a batch is published."""
+    return path / f"{FIELD}={txid}"
+
+
 def batch_of(path: Path, txid: int) -> Batch | None:
     """Return a batch; None if it is not published. Raises OutputConflictError if its folder has changed since then."""
-    folder = path / f"{FIELD}={txid}"
+    folder = batch_folder(path, txid)
     try:
         manifest = _read_json(folder / MANIFEST)
         parts = tuple(Part(**part) for part in manifest["files"])
@@ -326,7 +336,7 @@ def publish(path: Path, folder: Path, batch: NewBatch) -> bool:
 
     Raises FileNotFoundError if another driver has moved the staging folder away.
     """
-    published = path / f"{FIELD}={batch.txid}"
+    published = batch_folder(path, batch.txid)
     # Files get their names as late as possible: a driver that dies between these lines leaves names that a search for
     # Parquet files finds.
     for part in batch.parts:

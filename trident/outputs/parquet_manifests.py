@@ -2,6 +2,7 @@
 
     path/_trident/sink.json                          the owner: topology, output, log, fields
     path/_trident/writers/                           the driver that took the output last (`parquet_writers`)
+    path/_trident/progress/00000000000000000007      the last batch that was published (`parquet_progress`)
     path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
     path/txid=7/part-00000-<...>.parquet             a file: number of the frozen file, start of the log's uuid
 
@@ -36,6 +37,7 @@ from trident.outputs.parquet_folder import (
     owner_in,
     record_in,
 )
+from trident.outputs.parquet_progress import record_name
 
 _OWNER = f"{OWN_FOLDER}/sink.json"
 _BATCHES = f"{OWN_FOLDER}/batches"
@@ -101,7 +103,15 @@ class ManifestBatches:
         """Create the manifest; see `ParquetPlace.publish`."""
         return self.place.create(_manifest(batch.txid), _json(batch.manifest(log=batch.log)))
 
+    def note(self, txid: int, former: int) -> None:
+        """Record a published batch; see `ParquetPlace.note`."""
+        self.place.create(record_name(txid), str(txid).encode())
+        self.place.delete([record_name(former)])
+
     # --- reading --------------------------------------------------------------------------------------------------
+
+    def holds(self, txid: int) -> bool:
+        return self.place.size(_manifest(txid)) is not None
 
     def published(self, txid: int) -> "_Published | None":
         """Return a published batch; None if it is not published.
@@ -174,6 +184,10 @@ class _Published:
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
+
+    @property
+    def emptied(self) -> bool:
+        return all(self.place.size(part.name) is None for part in self.parts)
 
     def tables(self) -> Iterator[pa.Table]:
         for part in self.parts:

@@ -16,6 +16,7 @@ from trident.log.protocol import OutputProgress
 from trident.outputs.parquet_content import digest_of, same_rows
 from trident.outputs.parquet_folder import NewBatch, Owner, check_not_ahead
 from trident.outputs.parquet_place import Published, parquet_place
+from trident.outputs.parquet_progress import last_noted
 from trident.outputs.parquet_writers import check_no_copy, check_taken, last_writer, take_over
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteParquet
@@ -34,7 +35,7 @@ class ParquetOutlet:
         self._place = parquet_place(sink.path, sink.storage)
         self._owner = Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         self._last = 0
-        """The txid of the last published batch; 0 if there is none."""
+        """The txid of the last published batch, also if readers have taken it away; 0 if there is none."""
         try:
             self._take()
         except OSError as error:
@@ -44,15 +45,17 @@ class ParquetOutlet:
         """Take the output for this driver. All checks come before the record that fences out the driver before."""
         run, place, progress = self._run, self._place, self._run.memory.progress(self._sink.name)
         place.own(self._owner)
-        last, held = last_writer(place.store), max(place.txids(), default=0)
+        last, held, noted = last_writer(place.store), max(place.txids(), default=0), last_noted(place.store)
         check_no_copy(str(place), self._sink.name, last, run)
-        check_not_ahead(str(place), self._owner, held, run.last_frozen)
+        check_not_ahead(str(place), self._owner, max(held, noted), run.last_frozen)
         # A place that holds nothing and was never taken begins here; so does one of an earlier version.
         since = last.since if last is not None else 0 if held else progress.reached
-        self._check_complete(max(held, since), progress)
+        # Readers may take all batches away. A place with older batches only was restored, whatever else it says.
+        self._check_complete(max(held or noted, since), progress)
         take_over(place.store, self._sink.name, since, run)
         place.open(self._owner, run.lease)
-        self._last = held
+        self._last = noted
+        self._note(held)
 
     def _check_complete(self, reached: int, progress: OutputProgress) -> None:
         """Raise OutputConflictError if readers would find a gap between what the output holds and the next batch."""
@@ -73,14 +76,22 @@ class ParquetOutlet:
     def take(self, result: Result, txid: int) -> None:
         """Publish the batch, unless it is already published. An empty batch leaves no files."""
         try:
-            if self._is_published(result, txid) or not result.num_rows:
-                return
-            self._check_ours()
-            self._check_last()
-            self._publish(result, txid)
-            self._last = txid
+            if not self._is_published(result, txid):
+                if not result.num_rows:
+                    return
+                self._check_ours()
+                self._check_last()
+                if txid > self._last:  # else readers have taken it away since an earlier try
+                    self._publish(result, txid)
+            self._note(txid)
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._place}") from error
+
+    def _note(self, txid: int) -> None:
+        """Note a published batch, unless it is noted already."""
+        if txid > self._last:
+            self._place.note(txid, self._last)
+            self._last = txid
 
     def _check_ours(self) -> None:
         """Raise OutputConflictError or FencedError if the place is another output's now, or another driver's."""
@@ -91,13 +102,18 @@ class ParquetOutlet:
         check_taken(self._place.store, self._sink.name, self._run)
 
     def _check_last(self) -> None:
-        """Raise OutputConflictError if the last published batch is gone: the next one would follow a gap."""
-        if self._last and self._place.published(self._last) is None:
-            raise OutputConflictError(
-                f"{self._sink.step}: batch {self._last} was published in {self._place} and is gone: batches were "
-                f"deleted, or the place was restored from an older copy. Readers are promised no gap. Put back what is "
-                f"missing; or give the output another path"
-            )
+        """Raise OutputConflictError if the last published batch is gone: the next one would follow a gap.
+
+        Readers may have taken it away, with all batches before it. An older copy has no record of it.
+        """
+        place, last = self._place, self._last
+        if not last or place.holds(last) or (last_noted(place.store) == last and not place.txids()):
+            return
+        raise OutputConflictError(
+            f"{self._sink.step}: batch {last} was published in {place} and is gone: batches were deleted, and earlier "
+            f"ones were not, or the place was restored from an older copy. Readers are promised no gap. Put back what "
+            f"is missing; or give the output another path"
+        )
 
     def _is_published(self, result: Result, txid: int) -> bool:
         """Return whether the batch is published. Raises OutputConflictError if it was published with other rows."""
@@ -114,7 +130,7 @@ class ParquetOutlet:
         return True
 
     def _is_same(self, published: Published, result: Result) -> bool:
-        if published.frozen and published.frozen == digest_of(result):
+        if published.emptied or (published.frozen and published.frozen == digest_of(result)):
             return True
         frozen = [result] if isinstance(result, pa.Table) else read_frozen(self._files, result)
         return same_rows(published.tables(), frozen, result.schema, self._sink.partitions)

@@ -21,6 +21,7 @@ from trident.files.urls import files_by_url, is_files_url
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Batch, NewBatch, Owner
 from trident.outputs.parquet_manifests import ManifestBatches
+from trident.outputs.parquet_progress import record_name
 from trident.plan.nodes import WriteParquet
 
 
@@ -38,6 +39,11 @@ class Published(Protocol):
 
     @property
     def frozen(self) -> str: ...
+
+    @property
+    def emptied(self) -> bool:
+        """True if readers have taken away all of its files."""
+        ...
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of each file."""
@@ -83,6 +89,14 @@ class ParquetPlace(Protocol):
 
         Raises FileNotFoundError if another driver took the place since `open`, and the place can tell.
         """
+        ...
+
+    def note(self, txid: int, former: int) -> None:
+        """Record that a batch is published, in place of the `former` one; see `parquet_progress`."""
+        ...
+
+    def holds(self, txid: int) -> bool:
+        """Return whether a published batch is there, perhaps not as it was."""
         ...
 
     def published(self, txid: int) -> "Published | None":
@@ -141,6 +155,16 @@ class FolderBatches:
     def publish(self, target: Target, batch: NewBatch) -> bool:
         assert isinstance(target, FolderTarget)
         return parquet_folder.publish(self.path, target.folder, batch)
+
+    def note(self, txid: int, former: int) -> None:
+        """Record a published batch, without an fsync: a power loss that takes the record takes later removals, too."""
+        record = self.path / record_name(txid)
+        record.parent.mkdir(exist_ok=True)
+        record.touch()
+        self.store.delete([record_name(former)])
+
+    def holds(self, txid: int) -> bool:
+        return parquet_folder.batch_folder(self.path, txid).exists()
 
     def published(self, txid: int) -> Batch | None:
         return parquet_folder.batch_of(self.path, txid)

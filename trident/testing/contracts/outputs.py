@@ -87,7 +87,8 @@ class _Memory:
 class OutputPlace(Protocol):
     """The place of one output, which is empty when a test begins. The rows have one field, ``word string``.
 
-    A place that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``.
+    A place that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``. One whose
+    readers may take all batches away has ``take_away()``, which does so.
     """
 
     def open(self, run: RunIdentity) -> Take:
@@ -219,9 +220,7 @@ class OutputContract:
 
     def test_an_output_that_fell_back_is_told(self, place: OutputPlace, log: OutputLog, hand: Any) -> None:
         self._skip_unless(self.fenced, "cannot tell what it held")
-        save, restore = getattr(place, "save", None), getattr(place, "restore", None)
-        if save is None or restore is None:
-            pytest.skip("the place has no save and restore")
+        save, restore = self._able(place, "save", "restore")
         hand(place.open(log.start()), "a", "b")
         saved = save()
         hand(place.open(log.start()), "c", "")
@@ -238,9 +237,7 @@ class OutputContract:
     ) -> None:
         """The copy was taken within the same run, so it says that this driver writes it."""
         self._skip_unless(self.fenced, "cannot tell what it held")
-        save, restore = getattr(place, "save", None), getattr(place, "restore", None)
-        if save is None or restore is None:
-            pytest.skip("the place has no save and restore")
+        save, restore = self._able(place, "save", "restore")
         take = place.open(log.start())
         hand(take, "a")
         saved = save()
@@ -265,6 +262,58 @@ class OutputContract:
         hand(place.open(log.start()), "")
         hand(place.open(log.start()), "a")
         assert place.words() == ["a"]
+
+    def test_readers_may_take_all_batches_away(self, place: OutputPlace, log: OutputLog, hand: Any) -> None:
+        (take_away,) = self._able(place, "take_away")
+        take = place.open(log.start())
+        hand(take, "a", "b")
+        take_away()
+        hand(take, "c")
+        assert place.words() == ["c"]
+        take_away()
+        for letters in ("", "d"):
+            hand(place.open(log.start()), letters)
+        assert place.words() == ["d"]
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_a_batch_that_was_taken_away_before_its_commit_does_not_come_back(
+        self, restart: bool, place: OutputPlace, log: OutputLog, hand: Any
+    ) -> None:
+        (take_away,) = self._able(place, "take_away")
+        take = place.open(log.start())
+        hand(take, "a")
+        log.frozen = 2
+        take(rows_of("b"), 2)
+        take_away()
+        if restart:
+            take = place.open(log.start())
+        hand(take, "b", "c", first=2)
+        assert place.words() == ["c"]
+
+    @pytest.mark.parametrize("restart", [False, True])
+    @pytest.mark.parametrize("before", ["", "a"])
+    def test_an_output_that_fell_back_to_an_empty_copy_is_told(
+        self, before: str, restart: bool, place: OutputPlace, log: OutputLog, hand: Any
+    ) -> None:
+        """The copy was taken before the first batch, or after readers had taken all batches away."""
+        save, restore, take_away = self._able(place, "save", "restore", "take_away")
+        take = place.open(log.start())
+        if before:
+            hand(take, before)
+            take_away()
+        saved = save()
+        hand(take, "b")
+        restore(saved)
+        with pytest.raises(OutputConflictError):
+            hand(place.open(log.start()) if restart else take, "c")
+        assert place.words() == []
+
+    def _able(self, place: OutputPlace, *names: str) -> list[Any]:
+        """Return these methods of a place; skip the test if it lacks one."""
+        methods = [getattr(place, name, None) for name in names]
+        if None in methods:
+            pytest.skip(f"the place does not have all of {', '.join(names)}")
+        return methods
 
     def _skip_unless(self, able: bool, why: str) -> None:
         if not able:

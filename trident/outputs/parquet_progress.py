@@ -1,0 +1,23 @@
+"""How far the batches of a Parquet output came: a record of the last one, which stays when readers take batches away.
+
+    _trident/progress/00000000000000000007   batch 7, and all before it, were published
+
+An older copy of the output has an older record, so it is told from an output that readers have emptied. A record is
+written after its batch is durable, so it never says more than what was published. The newest one counts.
+"""
+
+from trident.files.store import FileStore
+from trident.outputs.parquet_folder import OWN_FOLDER
+
+PROGRESS = f"{OWN_FOLDER}/progress"
+
+
+def record_name(txid: int) -> str:
+    """Return the name of the record of a batch."""
+    return f"{PROGRESS}/{txid:020}"
+
+
+def last_noted(place: FileStore) -> int:
+    """Return the txid of the newest record; 0 if there is none."""
+    names = [file.name.rpartition("/")[2] for file in place.files(PROGRESS)]
+    return max((int(name) for name in names if name.isdigit()), default=0)
