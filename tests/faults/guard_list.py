@@ -1308,11 +1308,19 @@ GUARDS = [
         "tests/spouts/files/test_manifest.py -k other_names",
     ),
     Guard(
+        "spout, a quiet look",
+        "a file that is written anew within one tick of the clock counts as unchanged for the rest of the run",
+        "spouts/trident_spouts/files/spout.py",
+        "        return all(file.changed or file.tag for file in former)\n",
+        "        return True\n",
+        "tests/spouts/files/test_quiet_looks.py",
+    ),
+    Guard(
         "spout, hidden folders",
         "what a writer has under way is read, and again when it is complete",
         "spouts/trident_spouts/files/listing.py",
-        "for part in name.split(os.sep)",
-        "for part in [os.path.basename(name)]",
+        "any(map(_is_hidden, name.split(os.sep))) if os.sep in name else _is_hidden(name)",
+        "_is_hidden(os.path.basename(name))",
         "tests/spouts/files/test_identity.py -k under_way",
     ),
     Guard(

@@ -34,6 +34,19 @@ class Known(NamedTuple):
         return file.size == self.end and self.inode in (0, file.inode) and same_tag
 
 
+class Sums(NamedTuple):
+    """The checksums of a listed file: of its name, of its name and status, and of its inode and status."""
+
+    name: int
+    status: int
+    inode: int
+
+    @classmethod
+    def of(cls, file: ListedFile) -> "Sums":
+        inode = _sum(f"{file.inode}\0{file.size}\0{file.mtime}") if file.inode else 0
+        return cls(_sum(file.name), _sum(f"{file.name}\0{file.size}\0{file.mtime}\0{file.tag}"), inode)
+
+
 class Fingerprint(NamedTuple):
     """The number of some files, and checksums over their sizes and times that do not depend on their order.
 
@@ -44,13 +57,11 @@ class Fingerprint(NamedTuple):
     names: int = 0
     inodes: int = 0
 
-    def plus(self, files: Iterable[ListedFile]) -> "Fingerprint":
-        """Return the fingerprint of these files and of `files`."""
-        number, names, inodes = self
-        for file in files:
-            number, names = number + 1, names + _sum(f"{file.name}\0{file.size}\0{file.mtime}\0{file.tag}")
-            inodes += _sum(f"{file.inode}\0{file.size}\0{file.mtime}") if file.inode else 0
-        return Fingerprint(number, names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
+    def plus(self, sums: Sequence["Sums"]) -> "Fingerprint":
+        """Return the fingerprint of these files and of those with `sums`."""
+        names = self.names + sum(each.status for each in sums)
+        inodes = self.inodes + sum(each.inode for each in sums)
+        return Fingerprint(self.number + len(sums), names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
 
     def fits(self, other: "Fingerprint") -> bool:
         """Return whether two fingerprints are of the same files, which were perhaps all renamed or all copied."""
@@ -92,6 +103,9 @@ class Forgotten:
     changed: int = 0
     """The latest change (ns) of a file that was listed at the last look."""
 
+    summed: dict[ListedFile, Sums] = field(default_factory=dict, compare=False, repr=False)
+    """The checksums of the files that counted as read at the last look, and perhaps of some others, to use again."""
+
     complete: bool = field(default=True, compare=False)
     """True if the names of all files that counted as read at the last look are known. The log does not keep this."""
 
@@ -104,7 +118,12 @@ class Forgotten:
         known = {**self.known, **{_sum(name): known for name, known, _ in files}}
         born = max([self.born, *(born for *_, born in files)])
         changed = max([self.changed, *(file.changed for file in there)])
-        return replace(self, known=known, born=born, present=self.present.plus(there), changed=changed)
+        return replace(self, known=known, born=born, present=self.present.plus(self._sums(there)), changed=changed)
+
+    def _sums(self, files: Sequence[ListedFile]) -> list[Sums]:
+        """Return the checksums of files."""
+        summed = self.summed
+        return [summed.get(file) or summed.setdefault(file, Sums.of(file)) for file in files]
 
     def knows(self, name: str) -> bool:
         """Return whether a file with this name was read."""
@@ -119,8 +138,9 @@ class Forgotten:
         suspects, doubtful = dict[str, Known](), list[ListedFile]()
         unknown, unproved = list[ListedFile](), list[ListedFile]()
         inodes = {known.inode: known for known in self.known.values() if known.inode}
-        for file in past:
-            known = self._known(file, inodes, birth)
+        sums = self._sums(past)
+        for file, each in zip(past, sums, strict=True):
+            known = self._known(file, each, inodes, birth)
             if known is None:
                 unknown.append(file)
             elif not known.fits(file) or (self._is_fresh(file) and not file.tag):
@@ -128,8 +148,8 @@ class Forgotten:
                     suspects[file.name] = known
                 else:
                     unproved.append(file)
-        for file in unread:
-            known = self._known(file, inodes, birth)
+        for file, each in zip(unread, self._sums(unread), strict=True):
+            known = self._known(file, each, inodes, birth)
             if known is not None and known.proof:
                 suspects[file.name] = known
             elif known is not None:
@@ -137,6 +157,9 @@ class Forgotten:
         if not self.more:
             return Look(frozenset(file.name for file in unknown), suspects, (*doubtful, *unproved))
         arrived = [file for file in unread if self._is_fresh(file) and file.name not in suspects]
+        if self.present.fits(Fingerprint().plus(sums)):
+            guess = f"{len(unproved)} of them were changed, and have their old sizes and times" if unproved else ""
+            return Look(frozenset(), suspects, tuple(doubtful), guess)
         return self._look_far_back(past, unknown, unproved, arrived, birth, suspects, doubtful)
 
     def _look_far_back(
@@ -149,14 +172,10 @@ class Forgotten:
         suspects: Mapping[str, Known],
         doubtful: Sequence[ListedFile],
     ) -> Look:
-        """Look at files of which some were read so long ago that nothing is known of them one by one.
+        """Look at files of which some were read so long ago that nothing is known of them one by one, and some changed.
 
-        If the same files are there, none of them came. If some are gone and no other one has changed since, none came
-        either. Otherwise it cannot be told.
+        If some are gone and no other one has changed since the last look, none came. Otherwise it cannot be told.
         """
-        if self.present.fits(Fingerprint().plus(past)):
-            guess = f"{len(unproved)} of them were changed, and have their old sizes and times" if unproved else ""
-            return Look(frozenset(), suspects, tuple(doubtful), guess)
         came = [file for file in unknown if self.complete or self._is_fresh(file)]
         if not came and len(past) > self.present.number:
             came = list(unknown)
@@ -167,9 +186,11 @@ class Forgotten:
             guess = "some are gone, and an object that came meanwhile with a time as old as theirs counts as read"
         return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
 
-    def _known(self, file: ListedFile, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]) -> Known | None:
+    def _known(
+        self, file: ListedFile, sums: Sums, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]
+    ) -> Known | None:
         """Return what is known of a file, by its name, or by its inode if it is as old as a forgotten file."""
-        known = self.known.get(_sum(file.name))
+        known = self.known.get(sums.name)
         if known is None and file.inode in inodes and birth(file) <= self.born:
             return inodes[file.inode]
         return known
@@ -183,14 +204,17 @@ class Forgotten:
 
         As long as late files wait to be read, the time of the last change stays, by which files are noticed.
         """
-        read = [file for file in past if file.name not in late]
-        new = {_sum(file.name): Known(file.inode, file.size, 0) for file in read if not self.knows(file.name)}
+        read = [file for file in past if file.name not in late] if late else past
+        sums = self._sums(read)
+        there = zip(read, sums, strict=True)
+        new = {each.name: Known(file.inode, file.size, 0) for file, each in there if each.name not in self.known}
         changed = self.changed if late else max((file.changed for file in listing), default=0)
         return replace(
             self,
             known={**new, **self.known} if new else self.known,
-            present=Fingerprint().plus(read),
+            present=Fingerprint().plus(sums),
             changed=max(self.changed, changed),
+            summed=self.summed if len(self.summed) <= 2 * len(read) else dict(zip(read, sums, strict=True)),
             complete=True,
         )
 
@@ -202,8 +226,9 @@ class Forgotten:
         old = {file.name: name for file in past if (name := old_name(file)) is not None}
         there = [file for file in past if file.name in old and (self.more or self.knows(old[file.name]))]
         again = {_sum(file.name): self.known[_sum(old[file.name])] for file in there if self.knows(old[file.name])}
-        same = self.present.fits(Fingerprint().plus(file._replace(name=old[file.name]) for file in there))
-        present = Fingerprint().plus(there) if same else self.present
+        former = [file._replace(name=old[file.name]) for file in there]
+        same = self.present.fits(Fingerprint().plus(self._sums(former)))
+        present = Fingerprint().plus(self._sums(there)) if same else self.present
         return replace(self, known={**self.known, **again}, present=present)
 
     # --- as metadata ----------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ def is_hidden(name: str) -> bool:
     The rules are Spark's. They also hold for the names of all folders below the root, because a Spark job keeps its
     unfinished files under ``_temporary``.
     """
-    return any(
-        part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
-        for part in name.split(os.sep)
-    )
+    return any(map(_is_hidden, name.split(os.sep))) if os.sep in name else _is_hidden(name)
+
+
+def _is_hidden(part: str) -> bool:
+    return part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith("._COPYING_")

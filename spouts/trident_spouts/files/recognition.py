@@ -87,12 +87,14 @@ class Recognizer:
         """
         if seen.cutoff is None or not whole:
             return seen
-        past = [file for file in listing if seen.sorts_past(file)]
+        past, unread = list[ListedFile](), list[ListedFile]()
+        for file in listing:
+            if file.name not in seen.entries:
+                (past if seen.sorts_past(file) else unread).append(file)
         if seen.forgotten is None:  # of an earlier version: what sorts as if it was read counts as read, once
             evidence, late = Forgotten(more=True), frozenset[str]()
         else:
             evidence = seen.forgotten
-            unread = [file for file in listing if file.name not in seen.entries and not seen.sorts_past(file)]
             look = evidence.look(past, unread, self._birth)
             seen, late, doubtful = self._compared(seen, listing, look)
             if doubtful:
@@ -116,7 +118,7 @@ class Recognizer:
         Raises SpoutContractError if a file that was read has changed.
         """
         entries, doubtful = dict(seen.entries), list(look.doubtful)
-        for file in listing:
+        for file in listing if look.suspects else ():
             if (known := look.suspects.get(file.name)) is None:
                 continue
             check, all_ = (known.proof, None) if file.tag else (None, known.proof)

@@ -407,6 +407,8 @@ class _FileExecutor(SpoutExecutor):
         self._absent = AbsentFields()
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.rememberedFiles))
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
+        self._recognized: tuple[ReadFiles | None, bool] = (None, True)
+        """The last result of `_recognize`, and whether its listing had all files that sort as if they were read."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
         """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds, and
         a text does not tell which late files a look has found."""
@@ -450,16 +452,28 @@ class _FileExecutor(SpoutExecutor):
         if text != known:
             seen = ReadFiles() if previous is None else _read(previous, "seen", ReadFiles.decode)
             seen = replace(seen, remembered=self._spout.rememberedFiles)
+        former = self._listing
         if anew:
             self._list(seen)
-        if anew or text != known:
+        if text != known or (anew and not self._is_quiet(seen, former)):
             self._known = text, self._recognize(seen)
+            self._recognized = self._known[1], self._looks_back
             self._newest = (*self._newest[1 - _NEWEST :], self._known)
         if anew:
             self._listed_at = monotonic()
             self._looked_back_at = self._listed_at if self._looks_back else self._looked_back_at
             self._listing_secs = max(_LISTING_SECONDS, _LISTING_SHARE * (self._listed_at - begin))
         return self._known[1]
+
+    def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
+        """Return whether nothing happened to any file since `seen` was recognized by the listing before, `former`.
+
+        A status proves it, unless a change is too recent.
+        """
+        recognized, looked_back = self._recognized
+        if seen is not recognized or seen.late or self._looks_back != looked_back or self._listing != former:
+            return False
+        return all(file.changed or file.tag for file in former)
 
     def _recognize(self, seen: ReadFiles) -> ReadFiles:
         """Return the record with the names in the listing.
