@@ -66,6 +66,12 @@ def test_a_name_that_is_an_identity_is_checked() -> None:
         check_name("a state", "a\n")
 
 
+def test_a_name_is_as_long_as_that_of_a_file_at_most() -> None:
+    assert check_name("topology", "a" * 255) == "a" * 255
+    with pytest.raises(TopologyError, match="topology cannot be named aaa.*: it has 256 characters, and .*255"):
+        check_name("topology", "a" * 256)
+
+
 def test_values_in_errors_are_short_and_show_no_address() -> None:
     assert brief(brief) == "function 'brief'"
     assert brief(object()) == "an object of class 'object'"

@@ -53,6 +53,15 @@ def conditions(home: Home) -> dict[str, str]:
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["topologies", "staging"])
+def test_a_file_in_the_place_of_a_folder_is_told(home: Home, name: str) -> None:
+    home.folder.mkdir()
+    (home.folder / name).write_text("a note")
+    code, said = shell(home, "submit", os.environ["PROGRAM"], "--name", "wc", "--engine", "embedded")
+    assert code == 1
+    assert f"{(home.folder / name).absolute()} is not a folder, and a folder is needed there: move it away" in said
+
+
 def test_everything_is_for_its_owner_alone_whatever_the_umask(home: Home) -> None:
     home.folder.mkdir(mode=0o755)
     former = os.umask(0)

@@ -5,6 +5,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from trident.base.errors import FilesError
+
 
 class Summed:
     """A file object for Arrow, around another file. It counts the written bytes and keeps their CRC-32."""
@@ -33,10 +35,17 @@ class Summed:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, durably. Only the user of this process may read the new folders."""
+    """Create a folder and its missing parents, durably. Only the user of this process may read the new folders.
+
+    Raises FilesError if something else has its name.
+    """
     if not folder.is_dir():
         make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError as error:
+            text = f"{folder} is not a folder, and a folder is needed there: move it away, or name another place"
+            raise FilesError(text) from error
         fsync_folder(folder.parent)
 
 

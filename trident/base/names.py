@@ -8,6 +8,8 @@ from trident.base.errors import TopologyError
 from trident.base.short_texts import brief as brief
 
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
+_LONGEST = 255
+"""Characters of a name: topologies and states are folders, and file systems take no longer names."""
 _OPEN, _CLOSE = "(<[", ")>]"
 
 RESERVED = "__trident_"
@@ -86,6 +88,10 @@ def check_name(owner: str, name: object) -> str:
         raise TopologyError(
             f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "
             "not only dots, and does not begin with '_'"
+        )
+    if len(name) > _LONGEST:
+        raise TopologyError(
+            f"{owner} cannot be named {name[:20]}...: it has {len(name)} characters, and a name at most {_LONGEST}"
         )
     return name
 
