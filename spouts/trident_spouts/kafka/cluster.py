@@ -197,6 +197,9 @@ class Cluster:
         for (partition, spec), future in zip(wanted.items(), asked.values(), strict=True):
             try:
                 answer = future.result()
+                if answer.offset == self._kafka.OFFSET_INVALID:  # the client's answer for a leader that has changed
+                    fault = self._kafka.KafkaError
+                    raise self._kafka.KafkaException(fault(fault.OFFSET_NOT_AVAILABLE))
                 offsets[partition.topic, partition.partition] = answer.offset
                 if spec is latest:
                     self.epochs[partition.topic, partition.partition] = answer.leader_epoch

@@ -3,8 +3,12 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from tests.support.kafka import KafkaBroker
@@ -50,6 +54,33 @@ def test_a_topology_waits_for_a_broker_at_its_start(mortal: KafkaBroker, topic: 
     # The broker has another leader epoch now. A client that goes on with the former one is refused for minutes.
     for _ in range(3):
         assert former.ends([(topic, 0)]) == {(topic, 0): 20}
+
+
+class Undecided:
+    """A client whose first request for offsets finds a leader that has changed: it gives no offset, and no error."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def list_offsets(self, wanted: dict[Any, Any], **options: Any) -> dict[Any, Future[Any]]:
+        asked: dict[Any, Future[Any]] = {partition: Future() for partition in wanted}
+        for future in asked.values():
+            future.set_result(SimpleNamespace(offset=confluent_kafka.OFFSET_INVALID, leader_epoch=None))
+        return asked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("which", ["earliest", "ends", "high_watermarks", "at_time"])
+def test_a_partition_without_an_offset_is_asked_again(kafka: KafkaBroker, topic: str, which: str) -> None:
+    """Else it would count as one without new messages, and a time as one that no message has."""
+    kafka.send(kafka.create(topic), range(3), timestamp=1_000)
+    cluster = Cluster({"bootstrap.servers": kafka.servers, "log_level": 2}, "read_committed")
+    cluster._admin = Undecided(cluster._admin)
+    more = (1_000,) if which == "at_time" else ()
+    found = getattr(cluster, which)([(topic, 0)], *more)
+    assert found == {(topic, 0): 0 if which in ("earliest", "at_time") else 3}
 
 
 def test_a_broker_that_dies_in_the_middle_of_a_batch(mortal: KafkaBroker, topic: str, tmp_path: Path) -> None:
