@@ -138,7 +138,7 @@ class History:
         for value, count in Counter(row.value for row in rows).items():
             if count > known[value]:  # rows of one value, of which the proof holds some
                 continue
-            versions = {row.version: row.digest for row in proof.rows if row.value == value}
+            versions = {row.version: self._content(row) for row in proof.rows if row.value == value}
             for other in (row for row in rows if row.value == value):
                 if self._impossible(other, versions, proof, now):
                     yield (
@@ -149,10 +149,17 @@ class History:
     def _impossible(self, row: Row, versions: dict[str, str], proof: Proof, now: Place) -> bool:
         """Return whether a row was there when another one was read in its place."""
         if row.version in versions:
-            fields = proof.fields == self._last_rows.fields and self._last_rows.versioned
-            return fields and row.digest != versions[row.version] and len(versions) == 1
+            fields = proof.fields == self._last_rows.fields
+            return fields and self._content(row) != versions[row.version] and len(versions) == 1
         numbers = self._transactions(row, now)
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
+
+    def _content(self, row: Row) -> str:
+        """Return the digest that stays the same as long as the row's version does.
+
+        A row of a view may change with other tables, and the table's row behind it does not.
+        """
+        return row.digest if self._last_rows.versioned else row.behind
 
     def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
         """Return whether new rows come behind `to`, and all that are left up to there were read before the proof.

@@ -50,6 +50,8 @@ class Origin(NamedTuple):
     """True if the user may read the table itself, and with it the versions of rows that a view shows."""
     digits: int
     """The decimal places of the seconds that a time in the column has, 6 unless its type rounds."""
+    layout: str = ""
+    """A digest of the table's columns and their types."""
 
     @property
     def table(self) -> int | None:
@@ -77,12 +79,14 @@ def origin_of(session: Session, relation: Relation, source: Source, column: str)
     digits = 6 if digits < 0 else digits
     if not table:
         return Origin((), column, (), False, digits)
-    name, readable = session.one(
-        f"select attname, has_table_privilege({table}, 'select') from pg_attribute "
-        f"where attrelid = {table} and attnum = {number}"
+    columns = f"from pg_attribute where attrelid = {table} and attnum > 0 and not attisdropped"
+    layout = "md5(string_agg(format('%s %s %s', attnum, attname, atttypid), ',' order by attnum))"
+    name, readable, layout = session.one(
+        f"select attname, has_table_privilege({table}, 'select'), (select {layout} {columns}) {columns} "
+        f"and attnum = {number}"
     )
     members = tuple(Member(*row) for row in session.rows(_members(table, name)))
-    return Origin(members, name, _sequences(session, members), readable, digits)
+    return Origin(members, name, _sequences(session, members), readable, digits, layout)
 
 
 def members_sql(table: int) -> str:

@@ -25,6 +25,8 @@ class Row(NamedTuple):
     value: str
     version: str
     digest: str
+    behind: str = ""
+    """A digest of the table's row behind the row of a view or a query, as far as the user may read it."""
 
 
 class Proof(NamedTuple):
@@ -53,15 +55,17 @@ class LastRows:
 
     def __init__(self, form: RowFormat, column: OrderColumn, origin: Origin) -> None:
         self._column, self._fields = column, ", ".join(form.expressions)
-        self.fields = hashlib.sha256(self._fields.encode()).hexdigest()[:12]
         self.versioned = form.versioned
         """True if each row of the source itself has a version."""
-        self._version = "xmin::text" if form.versioned else "''"
-        if not form.versioned and origin.members and origin.readable:
-            self._version = (
-                f"(select string_agg(o.xmin::text, ' ' order by o.xmin::text) from {origin.members[0].name} o "
-                f"where o.{quoted(origin.column)} = source.{column.sql})"
-            )
+        self._version, self._behind, layout = "xmin::text", "''", ""
+        if not form.versioned:
+            self._version = "''"
+            if origin.members and origin.readable:
+                where = f"from {origin.members[0].name} o where o.{quoted(origin.column)} = source.{column.sql}"
+                self._version = f"(select string_agg(o.xmin::text, ' ' order by o.xmin::text) {where})"
+                self._behind = f"(select left(md5(string_agg(o::text, ' ' order by o::text)), 12) {where})"
+                layout = origin.layout
+        self.fields = hashlib.sha256((self._fields + layout).encode()).hexdigest()[:12]
 
     def up_to(self, session: Session, place: Place, to: str | None) -> Proof:
         """Return the proof for a position at `to`."""
@@ -79,5 +83,6 @@ class LastRows:
 
     def _rows(self, session: Session, where: str) -> list[Row]:
         digest = f"left(md5(row({self._fields})::text), 12)"
-        asked = f"select {self._column.sql}::text, {self._version}, {digest} from {self._column.source.sql}"
-        return [Row(value, version or "", row) for value, version, row in session.rows(f"{asked} where {where}")]
+        asked = f"{self._column.sql}::text, {self._version}, {digest}, {self._behind}"
+        found = session.rows(f"select {asked} from {self._column.source.sql} where {where}")
+        return [Row(value, version or "", row, behind or "") for value, version, row, behind in found]

@@ -351,6 +351,44 @@ def test_another_row_of_an_old_transaction_is_another_history(mortal: PostgresSe
     again.close()
 
 
+@pytest.mark.parametrize("by", ["query", "view", "join"])
+def test_another_row_of_the_same_transaction_is_another_history_of_a_query(
+    mortal: PostgresServer, table: str, by: str
+) -> None:
+    """The restored server gives the same numbers of transactions out again, to other rows of the same ids."""
+    mortal.run(
+        f"create table {table} (id bigserial primary key, word text)",
+        f"create table {table}_n as select 1 as n",
+        f"create view {table}_v as select id as id, upper(word) as loud, word from {table}",
+        "checkpoint",
+    )
+    mortal.copy()
+    mortal.run(*[f"insert into {table} (word) values ('old {n}')" for n in range(3)])
+    sql = f"select * from {table} where word <> ''"
+    sql = f"select t.id, t.word || n.n as word, t.word as whole from {table} t, {table}_n n" if by == "join" else sql
+    source = {"table": f"{table}_v"} if by == "view" else {"query": sql}
+
+    def opened() -> Any:
+        return JdbcSpout(mortal.url, schema="word string", orderBy="id", **source).open()
+
+    executor = opened()
+    position = drained(executor)[1]
+    executor.close()
+    if by == "join":  # another text of the same row is an update elsewhere
+        mortal.run(f"update {table}_n set n = 2")
+        mortal.restart()
+        again = opened()
+        assert drained(again, position)[0] == []
+        again.close()
+    mortal.restore()
+    mortal.run(*[f"insert into {table} (word) values ('new {n}')" for n in range(7)])
+    mortal.run(*[f"select txid_current(), {n}" for n in range(5)], "checkpoint")
+    again = opened()
+    with pytest.raises(DataLossError, match="has at id=.* a row of transaction .*: the server was restored"):
+        planned(again, position)
+    again.close()
+
+
 def test_a_position_of_an_earlier_version_is_accepted_and_gets_its_proof(postgres: PostgresServer, table: str) -> None:
     filled(postgres, table)
     executor = opened(postgres, table)
