@@ -251,7 +251,7 @@ GUARDS = [
     Guard(
         "healing",
         "a store that lost its last writes goes on without them",
-        "trident/commits/committer.py",
+        "trident/commits/store_writes.py",
         "        if behind >= upto:\n            return\n",
         "        return\n",
         "tests/faults/test_rewind.py -k empty",
@@ -331,9 +331,9 @@ GUARDS = [
     Guard(
         "a state born after a batch",
         "what a batch did to a state that was dropped since goes on to later stages as nulls, and is counted there",
-        "trident/commits/committer.py",
-        "(awaited or n in self.stores) and n not in unborn and n not in outputs}",
-        "(awaited or n in self.stores) and n not in outputs}",
+        "trident/commits/stage_writes.py",
+        "isinstance(step, Sink) or name in turn.unborn or step in later:",
+        "isinstance(step, Sink) or step in later:",
         "tests/recovery/test_program_compatibility.py -k dropped",
     ),
     Guard(

@@ -17,7 +17,7 @@ from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
 from trident.batches import coordinator, log_retention
 from trident.batches.coordinator import Coordinator, Status
-from trident.commits import committer
+from trident.commits import store_writes
 from trident.log.group_records import History
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def any_attempt_counts(patch: pytest.MonkeyPatch) -> None:
 
 def nothing_heals(patch: pytest.MonkeyPatch) -> None:
     """A store that lost its last writes goes on without them."""
-    patch.setattr(committer.Committer, "heal", lambda self, state, upto: None)
+    patch.setattr(store_writes.StoreWrites, "heal", lambda self, state, upto: None)
 
 
 def trims_too_much(patch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,11 @@ class FrozenBatches:
         return read_whole(self.files, result)
 
 
+def lacking(txid: int, group: str) -> LogCorruptError:
+    """Return the error for a batch whose frozen content the log should have, and lacks."""
+    return LogCorruptError(f"group {group!r} lacks the frozen content of batch {txid}")
+
+
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
     """Return the error for a state that lacks a batch, because a program without the state froze that batch."""
     return CodeChangedError(
