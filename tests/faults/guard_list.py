@@ -1605,6 +1605,22 @@ GUARDS = [
         "tests/outputs/test_contract.py -k taken_away_before",
     ),
     Guard(
+        "function, a later attempt",
+        "a function gets one number for two calls with a batch, and cannot tell the later one",
+        "trident/commits/output_memory.py",
+        "        first = least == 0 and self.called.get(output) != txid\n",
+        "        first = least == 0\n",
+        "tests/outputs/test_attempts.py",
+    ),
+    Guard(
+        "function, a driver that was taken over",
+        "a driver that was taken over hands a batch to a function, as for the first time",
+        "trident/commits/output_memory.py",
+        "            elif self.log.lease() == self.lease:\n",
+        "            elif True:\n",
+        "tests/outputs/test_attempts.py -k taken_over",
+    ),
+    Guard(
         "output, a sleeper that publishes",
         "a driver that was taken over publishes a batch beside its successor",
         "trident/outputs/parquet_outlet.py",

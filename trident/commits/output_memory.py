@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trident.base.attempt import Lease
+from trident.base.errors import FencedError
 from trident.compiler.program import Group
 from trident.log.group_records import History
 from trident.log.protocol import OutputProgress, TransactionLog
@@ -28,6 +29,8 @@ class LogMemory:
     leaseSecs: float
     before: Mapping[str, OutputProgress]
     known: Mapping[str, OutputProgress]
+    called: dict[str, int] = field(default_factory=dict, compare=False)
+    """The last txid that this run handed over to each output, or tried to."""
 
     @classmethod
     def of(cls, begun: Begun, log: TransactionLog, leaseSecs: float) -> "LogMemory":
@@ -46,15 +49,22 @@ class LogMemory:
         return self.known.get(output, OutputProgress())
 
     def attempt(self, output: str, txid: int, least: int) -> int:
-        """Record an attempt; see `OutputMemory.attempt`.
+        """Compare the lease and record the attempt; see `OutputMemory.attempt`.
 
-        The write renews the lease. If this process slept so long meanwhile that a standby may have taken the log, it
-        asks again.
+        Attempt 0 needs no record: only this run can make it, since every later one finds the batch frozen and begins
+        with 1. If this process slept so long meanwhile that a standby may have taken the log, it asks again.
         """
+        first = least == 0 and self.called.get(output) != txid
         while True:
             began = time.monotonic()
-            attempt = self.log.handing_over(self.lease, output, txid, least)
+            if not first:
+                attempt = self.log.handing_over(self.lease, output, txid, max(least, 1))
+            elif self.log.lease() == self.lease:
+                attempt = 0
+            else:
+                raise FencedError("the log was taken over by another driver; this one stops")
             if time.monotonic() - began < self.leaseSecs / 2:
+                self.called[output] = txid
                 return attempt
 
     def warnings(self, begun: Begun) -> list[str]:

@@ -247,9 +247,9 @@ class TransactionLog(LogReading, Protocol):
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         """Record that an output is about to get a batch, and return the number of this attempt, `least` or more.
 
-        It must be called before the output is. No number is returned twice for one txid, whichever driver asks. The
-        first number of a batch may be lost with the power (`least` is 1 if the batch was frozen before this run),
-        later ones are durable.
+        It must be called before the output is. No number is returned twice for one txid, whichever driver asks. Number
+        0 may be lost with the power, others are durable. Only the run that froze a batch can make attempt 0, since
+        every other one begins with 1, so it need not ask for that (`commits.output_memory`).
         """
         ...
 

@@ -19,9 +19,10 @@ class OutputMemory(Protocol):
         ...
 
     def attempt(self, output: str, txid: int, least: int) -> int:
-        """Record an attempt to hand a batch over, and return its number; see `TransactionLog.handing_over`.
+        """Return the number of the next attempt to hand a batch over, `least` or more, and never one number twice.
 
-        Raises FencedError if another driver took the log. The output must be called at once.
+        `least` is 0 for a batch that this run froze, and 1 for others. Raises FencedError if another driver took the
+        log. The output must be called at once.
         """
         ...
 

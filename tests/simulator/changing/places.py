@@ -102,6 +102,8 @@ class Places:
         self.files: dict[str, Files] = {}
         self._fell = set[str]()
         """The outputs whose places are older copies, of which nobody has told yet."""
+        self._unseen = set[str]()
+        """Those to which no driver and no batch has come since: nobody could tell."""
         self._left = self._chance.choice((0, 1, 1, 2)) if self.used else 0
         """How often a place still falls back."""
         self._copies: dict[str, Files] = {}
@@ -124,12 +126,14 @@ class Places:
             )
             unused: Any = None
             opened[step.name] = ParquetOutlet(sink, outlets._run, unused, None)
+            self._unseen.discard(step.name)
         return opened
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def took(self, output: str) -> None:
         """An output took a batch. Somebody copies its place, or puts it back to the copy a little later."""
+        self._unseen.discard(output)
         if self._left and not self._world.ending:
             if output not in self._copies:
                 self._copies[output] = dict(self.files[output])
@@ -147,6 +151,7 @@ class Places:
         self._world.result.faults["output fell back"] += 1
         self.files[output] = copy
         self._fell.add(output)
+        self._unseen.add(output)
 
     def told(self, error: OutputConflictError) -> bool:
         """A driver stopped with an error of a place: was it right? Its user then moves away what the place holds."""
@@ -167,7 +172,7 @@ class Places:
 
     def check(self, output: str, handed: dict[int, Counter[Any]]) -> None:
         """Readers of a place find every batch that it got since its beginning, each once, and nothing else."""
-        if not self.used:
+        if not self.used or output in self._unseen:
             return
         batches = self.batches(output)
         writer = last_writer(batches.store)
