@@ -461,6 +461,16 @@ def test_a_function_behind_a_state_that_always_raises_stops_the_group_and_a_rest
         assert dict(running.state("seen").items()) == {1: 2}
 
 
+def test_a_run_without_a_checkpoint_does_not_say_that_a_batch_is_kept() -> None:
+    def broken(count: int) -> int:
+        raise ValueError("never")
+
+    running = start_local(with_later_stage(broken), name="t", maxAttempts=1)
+    with pytest.raises(UserFunctionError, match="raised ValueError: never") as caught:
+        running.awaitTermination(timeout=SOON)
+    assert "kept" not in str(caught.value)
+
+
 # --- stop --------------------------------------------------------------------------------------------------------
 
 

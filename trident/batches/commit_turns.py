@@ -9,7 +9,7 @@ CommitFailed, with a note whether another try may help, or Broken if the log fai
 from collections.abc import Callable, Mapping
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
+from trident.base.errors import AttemptCancelledError, FencedError, LogError, TridentError
 from trident.batches import events as on
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
@@ -99,13 +99,13 @@ class CommitTurns:
                 self._post(self._context.broken(error))
 
     def _failed(self, txid: int, error: BaseException) -> on.Event:
-        """Return the event for a turn that failed, and add to the error's message that the batch stays frozen."""
+        """Return the event for a turn that failed. Its error tells of the frozen batch if the log outlives the run."""
         self.waiting_for = error
         attempt = TransactionAttempt(txid, self._code.tries, self._context.lease.epoch)
         self._trace.failed(self._name, attempt, "commit", error)
         transient = self._transient(error)
-        # A CallHangsError says already that frozen batches are kept.
-        if not transient and isinstance(error, REPEATED) and not isinstance(error, CallHangsError):
+        kept = self._context.settings.lasting or self._context.settings.log is not None
+        if not transient and kept and isinstance(error, REPEATED):
             error.args = (  # the same object, so that its cause and its traceback stay
                 f"{error}; batch {txid} is frozen and kept: mend what failed and start again, so that it is committed",
             )

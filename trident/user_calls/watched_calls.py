@@ -258,7 +258,7 @@ class WatchedCalls:
         return CallHangsError(
             f"{what} cannot be called: the call before it, {running.subject}, has not returned for "
             f"{self._clock.monotonic() - running.since:.1f} s{f', now at {line}' if line else ''}; correct it and "
-            f"start again: frozen batches are kept, and committed then"
+            f"start again"
         )
 
     # --- status --------------------------------------------------------------------------------------------------
