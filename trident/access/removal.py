@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trident.access.held_states import HeldStates, open_to_drop
@@ -20,7 +21,7 @@ from trident.base.errors import (
 )
 from trident.base.names import check_name, did_you_mean
 from trident.log import RedisLog
-from trident.log.protocol import TransactionLog
+from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.settings import STATES
 from trident.run import registry
@@ -88,43 +89,79 @@ def dropState(
     if checkpointLocation is None and log is None:
         _drop_without_log(location, topology, state, force)
         return
+    known = _read(location, topology, state)
+    in_store = url is not None or factory is not None
+    store_log = _log_of(location, topology, state) if in_store else None
+    _check_known(known, topology, state, store_log)
+    if not known.in_memory and not in_store:
+        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was touched")
+    if not force:
+        _check_free(known, topology)
+        if in_store and not known.in_memory and store_log is None and state in known.births:
+            raise _missing_in_store(location, topology, state)
+        _check_own_state(known, state, store_log)
+    with contextlib.closing(location.open_log_to_write(topology)) as writing:
+        _drop(location, writing, topology, [*known.watermarks, state], in_store, known.held, known.in_memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a log knows of a state that is to be dropped. `in_memory`: the log keeps snapshots of it."""
+
+    births: Mapping[str, Birth]
+    uuid: str
+    holder: Lease | None
+    watermarks: Sequence[str]
+    in_memory: bool
+
+    @property
+    def held(self) -> bool:
+        """True if a driver holds the topology: it runs, or it was killed."""
+        return self.holder is not None and self.holder.token != ""
+
+
+def _read(location: StateLocation, topology: str, state: str) -> _Known:
+    """Read the log. Raises StateError for a watermark, LogMismatchError if the state's files are another log's."""
     with contextlib.closing(location.open_log_to_read(topology)) as reading:
-        births, holder, uuid = reading.births(), reading.lease(), reading.uuid
         held_states = HeldStates(location, topology, reading)
         _check_no_watermark(held_states, state)
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
         kept_at = reading.files_address()
         if in_memory and location.has_files:  # a state elsewhere has no files
-            check_files_of(location.place(topology, reading), uuid, kept_at, "the log that was given")
+            check_files_of(location.place(topology, reading), reading.uuid, kept_at, "the log that was given")
         elif in_memory:
             check_location_given(None, kept_at, topology)
-    in_store = url is not None or factory is not None
-    store_log = _log_of(location, topology, state) if in_store else None
+        return _Known(reading.births(), reading.uuid, reading.lease(), watermarks, in_memory)
+
+
+def _check_known(known: _Known, topology: str, state: str, store_log: str | None) -> None:
+    """Raise StateError for a state that neither the log nor, as this log's, the store knows."""
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
-    if state not in births and store_log != uuid and not watermarks:
+    if state not in known.births and store_log != known.uuid and not known.watermarks:
         raise StateError(
-            f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, births)} "
-            f"(it has {', '.join(sorted(births)) or 'none'}); nothing was touched"
+            f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, known.births)} "
+            f"(it has {', '.join(sorted(known.births)) or 'none'}); nothing was touched"
         )
-    if not in_memory and not in_store:
-        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was touched")
-    held = holder is not None and holder.token != ""
-    if held and not force:
+
+
+def _check_free(known: _Known, topology: str) -> None:
+    """Raise StateError if a driver may hold the topology."""
+    if known.held:
         raise StateError(
-            f"a driver holds topology {topology!r} (epoch {holder.epoch if holder else 0}): it runs, or it was killed. "
-            f"Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
+            f"a driver holds topology {topology!r} (epoch {known.holder.epoch if known.holder else 0}): it runs, or it "
+            f"was killed. Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
         )
-    if in_store and not in_memory and not force and store_log is None and state in births:
-        raise _missing_in_store(location, topology, state)
-    if store_log not in (None, uuid) and not force:
+
+
+def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
+    """Raise StateError if the state in the store is another log's."""
+    if store_log not in (None, known.uuid):
         raise StateError(
-            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {uuid}), and a "
+            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {known.uuid}), and a "
             f"driver may be writing it: give the location of that log, or force it if that log is gone. Nothing was "
             f"touched"
         )
-    with contextlib.closing(location.open_log_to_write(topology)) as writing:
-        _drop(location, writing, topology, [*watermarks, state], in_store, held, in_memory)
 
 
 def _check_no_watermark(held: HeldStates, state: str) -> None:

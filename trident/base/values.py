@@ -69,14 +69,17 @@ def _converter(kind: pa.DataType, within_key: bool = False) -> Callable[[Any], A
         convert_key = _converter(kind.key_type, within_key=True) or _same
         convert_item = _converter(kind.item_type, within_key) or _same
         return lambda pairs: {convert_key(k): None if v is None else convert_item(v) for k, v in pairs}
-    if kinds.is_struct(kind):
-        names = [kind.field(at).name for at in range(kind.num_fields)]
-        converters = [_converter(kind.field(at).type, within_key) or _same for at in range(kind.num_fields)]
-        row = Row(*names)
-        return lambda items: row(
-            *[None if items[n] is None else convert(items[n]) for n, convert in zip(names, converters, strict=True)]
-        )
-    return None
+    return _to_row(kind, within_key) if kinds.is_struct(kind) else None
+
+
+def _to_row(kind: pa.StructType, within_key: bool) -> Callable[[Any], Any]:
+    """Return the function from Arrow's dict of a struct to a Row."""
+    names = [kind.field(at).name for at in range(kind.num_fields)]
+    converters = [_converter(kind.field(at).type, within_key) or _same for at in range(kind.num_fields)]
+    row = Row(*names)
+    return lambda items: row(
+        *[None if items[n] is None else convert(items[n]) for n, convert in zip(names, converters, strict=True)]
+    )
 
 
 def _same(value: Any) -> Any:

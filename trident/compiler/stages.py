@@ -1,6 +1,6 @@
 """Cuts a topology into batch groups, and each group into stages between its state steps."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -138,15 +138,25 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     for number in range(1, max(level.values(), default=0) + 1):
         of_stage = [node for node in nodes if level[id(node)] == number]
         by_engine = [node for node in of_stage if not _made_by_driver(node)]
-        ends = [node for node in by_engine if _ends_stage(node) or isinstance(node, Sink)]
-        ends += [node for node in by_engine if id(node) in carried]
+        ends = _ends(by_engine, carried)
         outputs = tuple(_output(names[id(node)], node, carried.get(id(node), [])) for node in ends)
         debugs = tuple(node for node in by_engine if isinstance(node, Debug))
-        effects = tuple(node for node in by_engine if id(node) not in read and node not in ends and _has_effect(node))
+        effects = _effects(by_engine, read, ends)
         updates = tuple(_output(names[id(node)], node) for node in of_stage if _made_by_driver(node))
         if outputs or debugs or effects or updates:
             stages.append(Stage(number, _inputs(by_engine, level), outputs, debugs, effects, updates))
     return tuple(stages)
+
+
+def _ends(nodes: list[Node], carried: Container[int]) -> list[Node]:
+    """Return the nodes of a stage whose tuples are frozen: those that end the stage, then those that are carried on."""
+    ends = [node for node in nodes if _ends_stage(node) or isinstance(node, Sink)]
+    return ends + [node for node in nodes if id(node) in carried]
+
+
+def _effects(nodes: list[Node], read: Container[int], ends: Container[Node]) -> tuple[Node, ...]:
+    """Return the leaves of a stage that run for their effect alone."""
+    return tuple(node for node in nodes if id(node) not in read and node not in ends and _has_effect(node))
 
 
 def _level(node: Node, level: Mapping[int, int]) -> int:

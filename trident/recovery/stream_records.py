@@ -98,6 +98,12 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
                 f"newStream({free!r}, ..., formerly={spout.formerly!r}); "
                 f"to continue at {spout.stream!r}, remove formerly=. Nothing was written"
             )
+    _check_no_twins(former)
+    return former
+
+
+def _check_no_twins(former: Mapping[str, str]) -> None:
+    """Raise TopologyError if two streams continue the same former one."""
     for name, old_name in former.items():
         twin = next((other for other in former if other != name and former[other] == old_name), None)
         if twin is not None:
@@ -105,7 +111,6 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
                 f"the streams {name!r} and {twin!r} both say formerly={old_name!r}, and only one of them can "
                 f"continue there: remove it from the other"
             )
-    return former
 
 
 def _check_renames(program: Program, known: Members, former: Mapping[str, str], settings: Settings) -> None:

@@ -71,12 +71,7 @@ def reset(
     What is not this library's is left where it is: below `filesLocation` only frozen results and snapshots of the
     topology are deleted.
     """
-    if any(running.name == name for running in registry.running_here()):
-        raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
-    if checkpointLocation is None and log is None:
-        raise TopologyError(
-            "reset needs the place of the log: give checkpointLocation= or log= as you gave it to start"
-        )
+    _check_may_reset(name, checkpointLocation, log)
     folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
     files = _files_of(name, folder, filesLocation, filesStorage)
     program = cut(topology)
@@ -89,19 +84,15 @@ def reset(
         present = _present_states(program, name, files, uuid)
         if folder is not None:
             _warn_if_unknown(folder)
-        if not force and server is None and not (folder is not None and (folder / LOG_FILE).exists()):
-            _check_no_states(present, name, log_at)
-        foreign = {state: other for state, other in present.items() if "" not in (uuid, other) and other != uuid}
+        foreign = _of_other_logs(present, uuid)
         if not force:
+            if server is None and not _holds_log(folder):
+                _check_no_states(present, name, log_at)
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
-            check_location_given(files, kept_at, name)
-            # A folder with a log of its own is reset with that log, beside the one that was given.
-            if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
-                by_force = ", or say force=True if the other log is gone"
-                check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)
+            _check_own_files(files, uuid, kept_at, name, log_at)
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
-        undeclared = {state for old, _ in taken for state in _states_of(old)}
+        known = {state for old, _ in taken for state in _states_of(old)}
         ours = next(((old, lease) for old, lease in taken if old.uuid == uuid), None)
         _check_newest(None if force else files, ours, f"the log {log_at}")
         stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
@@ -111,7 +102,26 @@ def reset(
         _remove_all(folder, files)
         if server is not None:
             server.drop(taken[-1][1])
-    _warn_of(name, undeclared - stores.keys())
+    _warn_of(name, known - stores.keys())
+
+
+def _check_may_reset(name: str, checkpointLocation: str | Path | None, log: "RedisLog | None") -> None:
+    """Raise an error if the topology runs in this process, or if the place of its log was not given."""
+    if any(running.name == name for running in registry.running_here()):
+        raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
+    if checkpointLocation is None and log is None:
+        raise TopologyError(
+            "reset needs the place of the log: give checkpointLocation= or log= as you gave it to start"
+        )
+
+
+def _check_own_files(files: FileStore | None, uuid: str, kept_at: str, name: str, log_at: str) -> None:
+    """Raise LogMismatchError if the files belong to another log, or the place of this log's files was not given."""
+    check_location_given(files, kept_at, name)
+    # A folder with a log of its own is reset with that log, beside the one that was given.
+    if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
+        by_force = ", or say force=True if the other log is gone"
+        check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)
 
 
 def _check_newest(files: FileStore | None, ours: tuple[TransactionLog, Lease] | None, log_at: str) -> None:
@@ -170,12 +180,21 @@ def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLo
     return log
 
 
+def _of_other_logs(present: Mapping[str, str], uuid: str) -> dict[str, str]:
+    """Return the states that another log owns, each with the uuid of that log."""
+    return {state: other for state, other in present.items() if "" not in (uuid, other) and other != uuid}
+
+
+def _holds_log(folder: Path | None) -> bool:
+    return folder is not None and (folder / LOG_FILE).exists()
+
+
 def _identity_in(folder: Path | None, name: str) -> tuple[str, str]:
     """Return the uuid of the log in a folder and the address of its files on an object store; both may be empty.
 
     If the log cannot be read, its uuid is taken from the folder's owner file.
     """
-    if folder is None or not (folder / LOG_FILE).exists():
+    if folder is None or not _holds_log(folder):
         return "", ""
     with contextlib.suppress(LogError), contextlib.closing(SqliteLog(folder / LOG_FILE, name, reading=True)) as log:
         return log.uuid, log.files_address()

@@ -201,11 +201,23 @@ def start_on(
         log=log,
     )
     waiting = Standby(settings) if standby else None
-    mine, replacing = object(), flag("replace", replace)
+    return _reserved(topology, program, settings, engine_of, waiting, flag("replace", replace))
+
+
+def _reserved(
+    topology: TopologyPlan,
+    program: Program,
+    settings: Settings,
+    engine_of: Callable[[Settings], Engine],
+    waiting: Standby | None,
+    replacing: bool,
+) -> RunningTopology:
+    """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
+    name, mine = settings.name, object()
     # Everything that must be given back is taken within the `try`: an interrupt may come at any line.
     try:
         registry.reserve(name, replacing, mine)
-        if not lasting:
+        if not settings.lasting:
             settings = replace_field(settings, folder=Path(tempfile.mkdtemp(prefix="trident-")) / name)
         if waiting is not None:
             registry.enter(name, waiting)
@@ -217,7 +229,7 @@ def start_on(
             registry.release(name, waiting)
             waiting.failed()
         sigterm.unwatch()
-        if settings.folder != _NOWHERE and not lasting:
+        if not settings.lasting and settings.folder != _NOWHERE:
             shutil.rmtree(settings.folder.parent, ignore_errors=True)
         raise
 

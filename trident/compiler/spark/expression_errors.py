@@ -31,17 +31,11 @@ def expression_error(said: str, context: str, nodes: Iterable[Node], cause: Base
     said = said.rstrip("; ")
     native = [(node, operation) for node in nodes if (operation := _native(node)) is not None]
     part, call = _part(context), _CALLED.match(context)
+    where = ""
     if part:
-        native = [pair for pair in native if pair[1].call is not Call.EXPRESSION or part in _text(pair[1])]
-        owners = [pair for pair in native if pair[1].call is Call.EXPRESSION]
-        native = owners or native
-        where = "" if [_text(operation) for _, operation in native] == [part] else f"; it failed in {part}"
+        native, where = _with_part(native, part)
     elif call:
-        native = [pair for pair in native if pair[1].call is not Call.EXPRESSION]
-        line = CallSite(call[1], call[2], int(call[3]))
-        native, where = ([], "") if is_ours(line.file) else (native, f"; {call[1]} was called in {line.location}")
-    else:
-        where = ""
+        native, where = _with_call(native, CallSite(call[1], call[2], int(call[3])))
     steps = [where_of(node, operation) for node, operation in native]
     if len(steps) == 1 and (part or call):
         return steps[0].error(f"failed in Spark: {said}{where}", cause)
@@ -51,6 +45,24 @@ def expression_error(said: str, context: str, nodes: Iterable[Node], cause: Base
     error = UserFunctionError(f"{FAILED}{said}{where}")
     error.__cause__ = cause
     return error
+
+
+_Native = list[tuple[Node, Operation]]
+
+
+def _with_part(native: _Native, part: str) -> tuple[_Native, str]:
+    """Return the operations that may have this part of an expression, and the words that name the part."""
+    native = [pair for pair in native if pair[1].call is not Call.EXPRESSION or part in _text(pair[1])]
+    native = [pair for pair in native if pair[1].call is Call.EXPRESSION] or native
+    return native, "" if [_text(operation) for _, operation in native] == [part] else f"; it failed in {part}"
+
+
+def _with_call(native: _Native, line: CallSite) -> tuple[_Native, str]:
+    """Return the operations that may have made a call of Spark's Python API, and the words that name its line."""
+    if is_ours(line.file):
+        return [], ""
+    native = [pair for pair in native if pair[1].call is not Call.EXPRESSION]
+    return native, f"; {line.name} was called in {line.location}"
 
 
 def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError | None:
