@@ -155,8 +155,8 @@ class _SparkExecutor(SpoutExecutor):
         if planned is not None and planned == previous:
             # The same name for two batches means the same rows twice.
             raise SpoutContractError(
-                f"{where} returned the metadata of the batch before once more: {shorten(repr(planned))}; expected the "
-                f"range behind it, or None if there is nothing more"
+                f"{where} returned the previous batch's metadata again: {shorten(repr(planned))}; expected the "
+                f"range after it, or None if there is nothing more"
             )
         if planned is not None:
             self._check_new(planned, previous, where)

@@ -20,7 +20,7 @@ def test_all_of_a_state_is_in_the_file(tmp_path: Path, form: str) -> None:
     file = tmp_path / f"counts.{form}"
     with openState("wc", "counts", tmp_path) as counts:
         export_state(counts, file)
-        with pytest.raises(StateError, match="exists, and was not touched; replace it with --overwrite"):
+        with pytest.raises(StateError, match="exists; use --overwrite to replace it"):
             export_state(counts, file)
         export_state(counts, file, replace=True)
     read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda path: pd.read_json(path, lines=True)}

@@ -163,7 +163,7 @@ def test_letters_of_every_script_need_no_backticks_although_spark_wants_them() -
     ("text", "reason"),
     [
         ("word strng", "unknown type 'strng'; did you mean 'string'?"),
-        ("word str", "'str' is Python's name, the type is string"),
+        ("word str", "'str' is Python's name; write the SQL type 'string'"),
         ("word varchar(10)", "a tuple cannot carry the type 'varchar': write string"),
         ("n decimal(40,2)", "decimal(40,2) is out of range: at most 38 digits, and no more of them after the point"),
         ("n decimal(4,5)", "decimal(4,5) is out of range"),

@@ -17,7 +17,7 @@ from trident.testing import start_local
 
 FORMS = ["90 seconds", "90s", "1.5 minutes", "1.5m", "90000 ms", " 1.5 Min ", 90, 90.0, datetime.timedelta(minutes=1.5)]
 WRONG = ["soon", "90", "1M", "1 month", "5 parsecs", "", None, True, float("nan"), float("inf"), 1e308, [90]]
-ACCEPTED = "is no duration; write '5 minutes', '5m', a number of seconds or a timedelta"
+ACCEPTED = "is not a duration; write '5 minutes', '5m', a number of seconds or a timedelta"
 URL = "redis://localhost"
 
 

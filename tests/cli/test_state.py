@@ -65,7 +65,7 @@ def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
     told = trident_("export", "wc", "counts", file)
     assert (told.stdout, told.stderr) == ("", f"2 entries of wc/counts, as of txid 2, in {file}\n")
     assert dict(pd.read_parquet(file).to_numpy().tolist()) == {"dog": 2, "cat": 1}
-    assert "exists, and was not touched" in refused(trident_("export", "wc", "counts", file))
+    assert "exists; use --overwrite" in refused(trident_("export", "wc", "counts", file))
     assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
 
 

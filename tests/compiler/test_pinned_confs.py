@@ -237,7 +237,7 @@ def test_tuples_that_are_lost_between_their_readers_fail_the_attempt(spark: Spar
         assert seen == dict.fromkeys(range(2000), 1), "every tuple is counted or dead, and once"
         exact += 1
     assert exact and errors, (exact, errors)
-    assert all("tuples that several steps read were lost" in error for error in errors)
+    assert all("tuples that several steps share" in error for error in errors)
 
 
 @on_spark_alone

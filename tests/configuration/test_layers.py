@@ -104,7 +104,7 @@ def test_text_of_a_variable_becomes_a_value(here: Path, option: str, text: str, 
         ("[start]\nlog = 'localhost'", r"log: "),
         (
             "[topologies.wc]\nmessageTimeoutSecs = 'soon'",
-            r"\[topologies.wc\]: messageTimeoutSecs='soon' is no duration",
+            r"\[topologies.wc\]: messageTimeoutSecs='soon' is not a duration",
         ),
         ("[profiles.prod.strat]", r"\[profiles.prod\]: there is no 'strat'; did you mean 'start'\?"),
         ("[profiles.prod.topologies.x]\nfoo = 1", r"\[profiles.prod.topologies.x\]: there is no 'foo'"),

@@ -241,7 +241,7 @@ def test_a_state_that_is_not_there_or_holds_something_else_is_refused_at_the_sta
     with pytest.raises(StateError, match=r"topology 'writer' has no state 'sum' in RedisMapState.*correct the names"):
         start_local(reading(shared_redis.url, name="sum"), name="reader")
     with pytest.raises(
-        StateShapeError, match=r"'sums' of topology 'writer' holds \(word string\) -> bigint, declared is"
+        StateShapeError, match=r"'sums' of topology 'writer' holds \(word string\) -> bigint but is declared as"
     ):
         start_local(reading(shared_redis.url, valueType="string"), name="reader")
     assert start_local(reading(shared_redis.url), name="reader").drpc.execute("ask", "a")[0]["sum"] == 1

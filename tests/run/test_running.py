@@ -344,7 +344,7 @@ def test_a_topology_without_a_stream_is_refused() -> None:
     ("options", "message"),
     [
         ({"maxSpoutPending": 0}, "maxSpoutPending=0: expected a whole number of at least 1"),
-        ({"processingTime": "soon"}, "processingTime='soon' is no duration; write '5 minutes'"),
+        ({"processingTime": "soon"}, "processingTime='soon' is not a duration; write '5 minutes'"),
         ({"name": "_mine"}, "_mine"),
     ],
 )

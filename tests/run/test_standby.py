@@ -246,7 +246,7 @@ def test_a_stop_in_the_middle_of_the_takeover_stops_the_run(
         ({"standby": True, "takeover": True}, "a standby waits for its turn, takeover=True does not"),
         ({"takeover": False}, "takeover=False: a start takes over at once, or stands by with standby=True"),
         ({"leaseSecs": 0}, "leaseSecs=0"),
-        ({"leaseSecs": "soon"}, "leaseSecs='soon' is no duration"),
+        ({"leaseSecs": "soon"}, "leaseSecs='soon' is not a duration"),
     ],
 )
 def test_options_that_say_nothing_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -80,8 +80,8 @@ def test_a_plan_that_is_wrong_is_named_with_its_file_and_line() -> None:
     with pytest.raises(SpoutContractError) as caught:
         plan_of(same, {"day": 1})
     assert re.fullmatch(
-        rf"SparkSpout: \S*same \({HERE}:\d+\) returned the metadata of the batch before once more: {{'day': 1}}; "
-        r"expected the range behind it, or None if there is nothing more",
+        rf"SparkSpout: \S*same \({HERE}:\d+\) returned the previous batch's metadata again: {{'day': 1}}; "
+        r"expected the range after it, or None if there is nothing more",
         str(caught.value),
     )
     with pytest.raises(SpoutContractError, match=rf"no_json \({HERE}:\d+\) returned metadata\['day'\]: expected JSON"):

@@ -134,7 +134,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (lambda s: s.aggregate("line", Average(), "a"), TypeDeclarationError, "Average adds numbers of one field, and 'l"),
     # extremes
     (lambda s: s.maxBy("x"), FieldNotFoundError, "lines/1:maxBy: no field 'x'; the fields are (line string, n bigint)"),
-    (lambda s: s.minBy("line, n"), TopologyError, "minBy goes by one field, not 2; write minBy('n')"),
+    (lambda s: s.minBy("line, n"), TopologyError, "minBy takes one field, not 2; write minBy('n')"),
     (
         lambda s: s.max("n"),
         TopologyError,

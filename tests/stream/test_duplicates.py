@@ -49,7 +49,7 @@ def test_wrong_keys_and_states(s: Stream, arguments: Any, error: Any, says: str)
         ({"lateness": 5}, "lateness= is a span of event time: give timestampField= too"),
         ({"timestampField": "at"}, "say how long a key is remembered: within='10 minutes'"),
         ({"timestampField": "at", "within": 0}, "within=0: expected a positive duration"),
-        ({"timestampField": "at", "within": "soon"}, "within='soon' is no duration"),
+        ({"timestampField": "at", "within": "soon"}, "within='soon' is not a duration"),
         ({"timestampField": "at", "within": "106750000 days"}, "within='106750000 days': at most 10,000 years"),
         ({"timestampField": "at", "within": 5, "lateness": -1}, "lateness=-1: expected a non-negative duration"),
         ({"timestampField": "n", "within": 5}, "field 'n' is bigint, and a window goes by a timestamp"),

@@ -36,7 +36,7 @@ def test_the_keys_come_once_then_the_other_fields_of_both(both: tuple[Stream, St
     [
         ({"keys": "user"}, "no field 'user' in stream 2"),
         ({"between": "1 hour"}, "between='1 hour': expected two durations, such as between=("),
-        ({"between": ("soon", 0)}, "'soon' is no duration; write between=("),
+        ({"between": ("soon", 0)}, "'soon' is not a duration; write between=("),
         ({"between": (0, datetime.timedelta.max)}, "at most 10,000 years ('3652425 days') are accepted"),
         ({"between": ("-3652426 days", 0)}, "between=('-3652426 days', 0): at most 10,000 years"),
         ({"lateness": "100000000 days"}, "lateness='100000000 days': at most 10,000 years"),
@@ -45,7 +45,7 @@ def test_the_keys_come_once_then_the_other_fields_of_both(both: tuple[Stream, St
         ({"otherTimestampField": "naive"}, "field 'at' is timestamp and 'naive' timestamp_ntz: bring both"),
         ({"lateness": -1}, "lateness=-1: expected a non-negative duration"),
         ({"joinType": "outwards"}, "there is no joinType 'outwards'"),
-        ({"stateFactory": MemoryMapState.opaque(ttlSecs=5)}, "has ttlSecs, and the join tells itself how long"),
+        ({"stateFactory": MemoryMapState.opaque(ttlSecs=5)}, "intervalJoin decides how long it keeps a tuple"),
         ({"stateFactory": 5}, "5 is not a state factory"),
     ],
 )

@@ -66,7 +66,7 @@ CONFIGS: list[tuple[Callable[[], Any], str]] = [
     (lambda: TumblingCountWindow(True), "length=True: expected a whole number"),
     (
         lambda: TumblingDurationWindow("5 parsecs"),
-        "length='5 parsecs' is no duration; write '5 minutes', '5m', a number of seconds or a timedelta",
+        "length='5 parsecs' is not a duration; write '5 minutes', '5m', a number of seconds or a timedelta",
     ),
     (lambda: TumblingDurationWindow(0), "length=0: expected a positive duration"),
     (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': expected a positive duration"),
@@ -176,7 +176,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         TopologyError,
         "'redis' is not a state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the like; write ",
     ),
-    (lambda: source().window(HOUR, Count(), "c", keepFor="long"), TopologyError, "keepFor='long' is no duration"),
+    (lambda: source().window(HOUR, Count(), "c", keepFor="long"), TopologyError, "keepFor='long' is not a duration"),
     (
         lambda: source().tumblingWindow(3, Count(), "c", keepFor="1 hour"),
         TopologyError,

@@ -32,7 +32,7 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
     if chosen not in FORMATS:
         raise StateError(f"{target.name}: {chosen or 'no suffix'} is not a format; expected {', '.join(FORMATS)}")
     if target.exists() and not replace:
-        raise StateError(f"the file {target} exists, and was not touched; replace it with --overwrite")
+        raise StateError(f"the file {target} exists; use --overwrite to replace it")
     if not target.parent.is_dir():
         raise StateError(f"there is no folder {target.parent} to write {target.name} to")
     table = view.toArrow()

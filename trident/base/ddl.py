@@ -153,7 +153,7 @@ class Reader:
         if (blanks := self.name_with_blanks()) is not None:
             return self.error(f"unknown type {name!r}; a name with blanks is written in backticks: {blanks}")
         if name in _PYTHON_NAMES:
-            return self.error(f"{name!r} is Python's name, the type is {_PYTHON_NAMES[name]}")
+            return self.error(f"{name!r} is Python's name; write the SQL type {_PYTHON_NAMES[name]!r}")
         if name in _UNSUPPORTED:
             return self.error(f"a tuple cannot carry the type {name!r}: {_UNSUPPORTED[name]}")
         hint = did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])

@@ -65,12 +65,12 @@ def read_microseconds(
 
     >>> read_microseconds("timeout", "5 parsecs")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: timeout='5 parsecs' is no duration; write '5 minutes', ...
+    trident.base.errors.TopologyError: timeout='5 parsecs' is not a duration; write '5 minutes', ...
     """
     number = to_microseconds(duration)
     if number is None:
         raise error(
-            f"{name}={brief(duration)} is no duration; write '5 minutes', '5m', a number of seconds or a timedelta "
+            f"{name}={brief(duration)} is not a duration; write '5 minutes', '5m', a number of seconds or a timedelta "
             f"(units: us, ms, s, m, h, d, w, and their names; no months or years)"
         )
     if number < 0 or (number == 0 and not zero):

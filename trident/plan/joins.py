@@ -22,7 +22,9 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
     spouts = [node.stream for node in below if isinstance(node, SpoutSource)]
     if len(requests) > 1:
-        raise step.wrong(f"requests of two DRPC functions share no batch: {', '.join(sorted(requests))}")
+        raise step.wrong(
+            f"cannot combine requests of two DRPC functions ({', '.join(sorted(requests))}): they never share a batch"
+        )
     if requests and spouts:
         raise step.wrong(
             f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: "

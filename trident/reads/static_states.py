@@ -83,14 +83,14 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
         shown = shown_shapes(f"{held} by put", f"{declared} by put")  # a fingerprint names an aggregator; any will do
         held, declared = (text.removesuffix(" by put") for text in shown)
         raise StateShapeError(
-            f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
-            f"declared is {declared}; keyFields and valueType are its own types, here "
+            f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held} "
+            f"but is declared as {declared}; correct keyFields and valueType, here "
             f"({', '.join(f'{f.name} {type_name(f.type)}' for f in shape.keys)}) and {type_name(shape.value)}"
         )
     if report.kind is not None and report.kind is not node.state.factory.kind:
         raise StateShapeError(
             f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} is "
-            f"{report.kind.value}, declared is {node.state.factory.kind.value}"
+            f"{report.kind.value} but is declared as {node.state.factory.kind.value}"
         )
     return report.incarnation
 

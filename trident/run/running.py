@@ -355,7 +355,7 @@ class RunningTopology:
     def _check_runs(self, verb: str) -> None:
         if self._ended.is_set() or self._stop_asked:
             raise TopologyConditionError(
-                f"topology {self.name!r} is {self.condition}: {verb}() is for one that runs; start it again"
+                f"cannot {verb} topology {self.name!r}: it is {self.condition}; start it first"
             )
 
     def _quiet(self, limit: float | None) -> bool:

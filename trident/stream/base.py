@@ -26,7 +26,7 @@ class NotASequence(CheckedCalls):
     __slots__ = ()
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a stream is a description of what happens to every batch, it is neither true nor false")
+        raise TypeError("a Stream has no truth value: it only describes what happens to each batch")
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a stream has no end and cannot be iterated; take(n) gives tuples of its spout's first batch")

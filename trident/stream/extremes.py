@@ -92,7 +92,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
         step = self._step(verb)
         names = self._inputs(field, step)
         if len(names) != 1:
-            raise step.wrong(f"{verb} goes by one field, not {len(names)}; write {verb}('n')")
+            raise step.wrong(f"{verb} takes one field, not {len(names)}; write {verb}('n')")
         if comparator is None:
             check_ordered(self.schema[names[0]], f"; give a comparator, {verb}({names[0]!r}, comparator)", step)
             step = Step(f"{step.label}({names[0]})", step.called)

@@ -119,7 +119,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         )
         factory = factory_or_memory(stateFactory, step, _USAGE)
         if getattr(factory, "ttlSecs", None) is not None:
-            raise step.wrong(f"{brief(factory)} has ttlSecs, and the join tells itself how long it needs a tuple")
+            raise step.wrong(f"remove ttlSecs from {brief(factory)}: intervalJoin decides how long it keeps a tuple")
         outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
         spec = state_spec(self._register, name, factory, step, default=f"{label}.pairs")
         left, right = (
@@ -191,7 +191,7 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
     ends = [to_microseconds(end) for end in between]
     for end, given in zip(ends, between, strict=True):
         if end is None:
-            raise step.wrong(f"{brief(given)} is no duration; write {_BETWEEN}")
+            raise step.wrong(f"{brief(given)} is not a duration; write {_BETWEEN}")
         if abs(end) > LONGEST:
             raise step.wrong(f"between={brief(between)}: {TOO_LONG}")
     lower, upper = ends

@@ -75,7 +75,7 @@ class Threads:
 
         with self._changed:
             if self._closed:
-                raise RuntimeError(f"{self._name}: closed, it takes no more work")
+                raise RuntimeError(f"{self._name} is closed and accepts no more work")
             self._work.append((future, run))
             # `_waiting` is compared with all queued work: a notified thread counts as waiting until it has the lock,
             # and two calls must not count on the same thread (an attempt that hangs would hold the other one up).

@@ -82,9 +82,7 @@ def read_commit(version: int, content: bytes, shown: str) -> Commit:
             protocol = action.get("protocol") or protocol
             operation = (action.get("commitInfo") or {}).get("operation") or operation
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SourceUnreadableError(
-            f"{shown}: {commit_path(version)} is no commit of a Delta table ({error})"
-        ) from None
+        raise SourceUnreadableError(f"{shown}: {commit_path(version)} is not a Delta commit ({error})") from None
     return Commit(version, tuple(files), removed, operation, vectors, metadata, protocol, zlib.crc32(content))
 
 

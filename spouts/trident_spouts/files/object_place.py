@@ -141,14 +141,14 @@ class ObjectPlace:
                 return memoryview(obstore().get(self._store, self._key(file.name), options=options).bytes())
             except FileNotFoundError:
                 raise SourceUnreadableError(
-                    f"FileSpout: cannot read {self.path(file.name)}: it was deleted after it was listed; "
-                    f"bring it back, or start the topology anew: it then plans the batch anew"
+                    f"FileSpout: cannot read {self.path(file.name)}: deleted after listing; "
+                    f"restore the file, or restart the topology, which then plans the batch again"
                 ) from None
             except failures().PreconditionError:
                 raise SpoutContractError(
                     f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the tag {file.tag}, and "
-                    f"was replaced since; an object must not change. Nothing of this attempt counts. Bring the old "
-                    f"object back, or start the topology anew: it then plans the batch anew. Give new content new names"
+                    f"was replaced since; an object must not change. Nothing of this attempt counts. Restore the old "
+                    f"object, or restart the topology, which then plans the batch again. Give new content new names"
                 ) from None
 
     @property

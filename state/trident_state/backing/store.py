@@ -301,7 +301,7 @@ class BackingStore:
             if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):
                 return True
         raise StateUnavailableError(
-            f"{self._where}: a driver wrote it each time it was to be dropped; stop that driver first"
+            f"{self._where}: cannot drop: a driver keeps writing this state; stop that driver first"
         )
 
     def leave(self) -> None:

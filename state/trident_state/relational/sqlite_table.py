@@ -102,7 +102,7 @@ class SqliteTable:
         except sqlite3.DatabaseError as error:
             self.close()
             if "not a database" in str(error):
-                raise StateOwnedError(f"{self._where} is no SQLite database; give the state another path") from error
+                raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
             raise StateUnavailableError(
                 f"{self._where}: {error}; whether it wrote anything is not known, and it is called again"
             ) from error

@@ -63,7 +63,7 @@ def test_its_repr_shows_what_it_was_given_and_no_password() -> None:
         ({"maxRowsPerBatch": 0}, "maxRowsPerBatch=0: expected a whole number of at least 1"),
         ({"numPartitions": 2.5}, "numPartitions=2.5: expected a whole number"),
         ({"user": 5}, r"user=5 \(int\): expected a text"),
-        ({"retrySecs": "soon"}, "retrySecs='soon' is no duration"),
+        ({"retrySecs": "soon"}, "retrySecs='soon' is not a duration"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_written(given: dict[str, Any], message: str) -> None:

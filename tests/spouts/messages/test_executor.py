@@ -325,7 +325,7 @@ def test_an_id_that_does_not_fit_the_tracking_is_refused(tracking: Any, message:
     [
         ({"tracking": "acked"}, "QueueSpout.tracking is 'acked': expected 'tracked', 'emission' or 'none'"),
         ({"maxRows": 0}, "QueueSpout.maxRows=0: expected a whole number of at least 1"),
-        ({"maxSecs": "soon"}, "QueueSpout.maxSecs='soon' is no duration"),
+        ({"maxSecs": "soon"}, "QueueSpout.maxSecs='soon' is not a duration"),
         ({"maxOverflow": 0}, "QueueSpout.maxOverflow=0: expected a whole number of at least 1"),
         ({"remember": -1}, "QueueSpout.remember=-1"),
     ],

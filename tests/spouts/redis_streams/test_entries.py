@@ -166,7 +166,7 @@ def test_a_repr_shows_what_was_given_and_no_password() -> None:
         ({"maxBytesPerBatch": True}, "maxBytesPerBatch=True: expected a whole number of at least 1"),
         ({"numbers": "loose"}, "numbers='loose' is not one of 'strict', 'lenient'"),
         ({"timeZone": "Berlin"}, "timeZone='Berlin': expected a zone's name"),
-        ({"retrySecs": "soon"}, "retrySecs='soon' is no duration"),
+        ({"retrySecs": "soon"}, "retrySecs='soon' is not a duration"),
         ({"socketTimeout": 0}, "socketTimeout=0: expected a positive duration"),
         ({"schema": ""}, None),
         (

@@ -147,7 +147,7 @@ def test_a_reader_from_outside_sees_what_passed_away_as_the_driver_does(shared_r
 
 @pytest.mark.parametrize("wrong", [0, -1, "60", True, float("nan"), float("inf")])
 def test_a_time_to_live_that_means_nothing_is_refused(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"ttlSecs=.*(: expected|is no duration; write .5 minutes., .5m.)"):
+    with pytest.raises(ValueError, match=r"ttlSecs=.*(: expected|is not a duration; write .5 minutes., .5m.)"):
         RedisMapState.opaque("redis://localhost", ttlSecs=wrong)
 
 

@@ -313,7 +313,7 @@ def test_a_file_that_is_no_database_is_refused(folder: Path, tmp_path: Path) -> 
     path = folder / "notes.txt"
     path.write_text("dear diary, " * 1000)
     store = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path).open()
-    with pytest.raises(StateOwnedError, match=r"notes\.txt is no SQLite database"):
+    with pytest.raises(StateOwnedError, match=r"notes\.txt is not a SQLite database"):
         store.report()
     assert path.read_text().startswith("dear diary")
 

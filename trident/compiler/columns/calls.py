@@ -89,7 +89,7 @@ class ListCollector:
         if more:
             raise TypeError(f"emit takes one list with a value a field: write emit([{short(values)}, ...])")
         if not isinstance(values, list | tuple):
-            raise TypeError(f"emit takes a list with one value a field, not {short(values)}: write emit([...])")
+            raise TypeError(f"emit takes one value per field, in a list, not {short(values)}: write emit([...])")
         if len(values) != self._width:
             hint = "" if self._width else "; name what is emitted in outputFields"
             raise ValueError(

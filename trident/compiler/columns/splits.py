@@ -179,7 +179,7 @@ class StreamsCollector:
                 f"there is no stream {stream!r}; the streams are {listed}{did_you_mean(stream, self._widths)}"
             )
         if not isinstance(values, list | tuple):
-            raise TypeError(f"emitTo takes a list with one value a field, not {short(values)}")
+            raise TypeError(f"emitTo takes one value per field, in a list, not {short(values)}")
         if len(values) != width:
             raise ValueError(
                 f"emitTo({stream!r}) was given {len(values)} value(s), declared are {width}: {short(values)}"

@@ -105,13 +105,12 @@ def _setup_error(text: str) -> SparkFailedError | None:
         )
     if _LOST in text and "not found" in text:
         return SparkFailedError(
-            "tuples that several steps read were lost, with the executor that held them; what these steps made of them "
-            "is given up"
+            "an executor was lost with tuples that several steps share; the results of these steps are discarded"
         )
     if _OTHER_OUTPUT in text:
         return SparkFailedError(
-            "shuffled tuples were lost, and a function gave other ones when Spark made them again; what was made of "
-            "the lost ones is given up"
+            "shuffled tuples were lost, and a function returned different ones when Spark computed them again; the "
+            "results of the lost ones are discarded"
         )
     if any(sign in text for sign in _STOPPED):
         return SparkSetupError(
