@@ -11,6 +11,7 @@ from trident.base.errors import TopologyError
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.origin import Origin
+from trident_spouts.jdbc.relation import quoted
 
 _log = logging.getLogger("trident.spouts")
 
@@ -66,14 +67,26 @@ class Growth:
                 f"isolationLag= for how long rows are to be kept back; a row that comes later than that is left out"
             )
 
-    def warn(self) -> None:
-        """Warn if programs give the values, because the database does not tell in which order."""
-        if not self._lag and self._origin.members and not self._origin.defaults:
+    def warn(self, session: Session) -> None:
+        """Warn of what the database does not tell: the order of programs' numbers, and what hidden sessions run."""
+        source, name = self._column.source.name, self._column.name
+        if self._lag or self._origin.numbered_by is not None:
+            return
+        if self._origin.given:
             _log.warning(
-                "JdbcSpout: %s: no default and no identity gives %s its values, so programs do. If one takes a value "
-                "and begins its transaction later, after a greater value was read, its row is left out. isolationLag= "
-                "says for how long rows are to be kept back",
-                self._column.source.name, self._column.name,
+                "JdbcSpout: %s: no default and no identity gives %s its values, so programs do. A row is waited for if "
+                "its number was chosen in its transaction, and is greater than all that were committed before the "
+                "transaction began. A smaller number, or one that was chosen or reserved before, comes too late if a "
+                "greater one was read: its row is left out. isolationLag= says for how long rows are to be kept back",
+                source, name,
+            )  # fmt: skip
+        shown, user = session.one("select pg_has_role('pg_read_all_stats', 'usage'), quote_ident(current_user)")
+        if not shown:
+            _log.warning(
+                "JdbcSpout: %s: the user may not see what other users' sessions run (pg_stat_activity). So the values "
+                "of %s are waited for by the transactions alone: if a client sends several in one message, a row of a "
+                "later one may be left out. GRANT pg_read_all_stats TO %s makes it exact",
+                source, name, user,
             )  # fmt: skip
 
     def _shrinks(self, name: str) -> Iterator[str]:
@@ -119,6 +132,11 @@ class Growth:
             yield (
                 f"{name} is a local time (timestamp without time zone), which goes back with the clocks in autumn, and "
                 "depends on the time zone of the session. With the default timezone('utc', now()) it does not"
+            )
+        elif self._origin.given and self._column.type_name != "date":
+            yield (
+                f"{name} has no default, so programs or triggers give its times, and nothing tells that their clocks "
+                f"agree. If the database's clock gives them, ALTER COLUMN {quoted(name)} SET DEFAULT now() says so"
             )
         for default in () if local else self._origin.defaults:
             if default not in CLOCKS:

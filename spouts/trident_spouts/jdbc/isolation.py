@@ -1,29 +1,34 @@
 """The final values of a growing column: values at or below which no transaction can add a row any more.
 
 A row gets its value before its transaction commits, so a row with a smaller value may appear after a row with a greater
-value. A value that was seen is final once every transaction has ended that may have taken a smaller one:
+value. A value that was seen is final once everything has ended that may have taken a smaller one:
 
-- a number is taken while the transaction holds a lock on its sequence, or for writing on the table. The transactions in
-  question hold such a lock when the value is seen: on any sequence if the catalogue does not tell which one it is;
-- a time is usually that of the transaction's beginning. The transactions in question are all that run.
+- a number of a known sequence is taken while the transaction holds a lock on the sequence, or for writing on the
+  table. The transactions in question hold such a lock when the value is seen;
+- a time may be that of the message from a client, which began several transactions, or ended one and began the next. So
+  sessions are in question, not transactions: all that were not waiting for their client when the value was seen. Each
+  must have been seen waiting since, or be gone, or run what it was sent later. The same holds for numbers that
+  programs choose, because nothing tells when one was chosen.
 
 Locks are listed after the value was seen. The rows of a transaction that ended before are visible to later statements.
 """
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn, Value
-from trident_spouts.jdbc.relation import literal
 
 _log = logging.getLogger("trident.spouts")
 
 _PREPARED = "-1/"
 """The prefix for the number of a prepared transaction (two-phase commit), which had another number before."""
 
+_SETTLE_SECS = 0.5
+_SETTLE_PAUSE = 0.005
 _MOST_WAITING = 16
 _WARN_SECS = 60
 
@@ -37,11 +42,18 @@ where locktype = 'relation' and database = {_HERE} and granted and pid is distin
   and (relation in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
                     and database = {_HERE} and relation >= 16384) or relation in ({{sequences}}))
 """
+# A message has its time before anything shows that it came. Only a session that waits for its client has none.
+_SESSIONS = f"""
+select pid::text, (datid is null or datid = {_HERE}) and backend_type is distinct from 'autovacuum worker',
+  coalesce(state, 'disabled') <> 'disabled', state <> 'idle' and backend_type is distinct from 'walsender',
+  state = 'idle' and backend_type = 'client backend' and wait_event is distinct from 'ClientRead',
+  extract(epoch from least(xact_start, query_start))::float8
+from pg_stat_activity where pid <> pg_backend_pid()
+"""
 # The locks come first: a transaction that is prepared meanwhile stands in the second list.
-_ALL = f"""
-select distinct virtualtransaction from pg_locks left join pg_stat_activity using (pid)
-where locktype = 'virtualxid' and mode = 'ExclusiveLock' and granted and pid <> pg_backend_pid()
-  and (datid is null or datid = {_HERE}) and backend_type is distinct from 'autovacuum worker'
+_IN_TRANSACTION = f"""
+select distinct pid::text from pg_locks where locktype = 'virtualxid' and mode = 'ExclusiveLock' and granted
+  and pid <> pg_backend_pid()
 union all select '{_PREPARED}' || transaction from pg_prepared_xacts where database = current_database()
 """
 
@@ -53,40 +65,82 @@ class Moment(NamedTuple):
     server: float
 
 
-def under_way(session: Session, by_clock: bool, sequences: Iterable[int]) -> frozenset[str]:
-    """Return the transactions that may still add rows with values below those that this transaction has seen.
+class UnderWay(NamedTuple):
+    """What may still add rows with values below those that were seen: transactions, or sessions by their processes."""
 
-    `sequences` are those that give the values, if they are known. This transaction must have read the source before,
-    because its own locks name the tables below a view.
+    begun: Mapping[str, float | None]
+    """For each, by its number, the earliest time that it may give a row from now on; None if that is not known."""
+    hidden: frozenset[str] = frozenset()
+    """The sessions of which the user may see nothing but whether they are in a transaction."""
+
+    @property
+    def prepared(self) -> frozenset[str]:
+        return frozenset(number for number in self.begun if number.startswith(_PREPARED))
+
+
+def under_way(session: Session, sequences: Iterable[int] | None) -> UnderWay:
+    """Return what may still add rows with values below those that this transaction has seen.
+
+    `sequences` are those that give all values; None if the values come from the clock or from programs. This
+    transaction must have read the source before, because its own locks name the tables below a view.
     """
-    known = ", ".join(map(str, sequences)) or "select oid from pg_class where relkind = 'S'"
-    query = _ALL if by_clock else _WRITERS.format(sequences=known)
-    return frozenset(number for (number,) in session.rows(query))
+    if sequences is None:
+        return _sessions(session)
+    known = ", ".join(map(str, sequences))
+    return UnderWay(dict.fromkeys(number for (number,) in session.rows(_WRITERS.format(sequences=known))))
 
 
-def oldest(session: Session, transactions: frozenset[str]) -> tuple[int | None, str | None]:
-    """Return the greatest age of the transactions' numbers, and the earliest beginning of one; None if unknown.
+def _sessions(session: Session) -> UnderWay:
+    """Return the sessions that run something, after a moment for those that end or begin just now."""
+    until = time.monotonic() + _SETTLE_SECS
+    while True:
+        running, settled = _listed(session)
+        if settled or time.monotonic() > until:
+            return running
+        time.sleep(_SETTLE_PAUSE)
+        session.rows("select pg_stat_clear_snapshot()")
 
-    A transaction without a number has written nothing yet. The beginnings of other users' transactions are seen with
-    the role pg_read_all_stats; that of a prepared one is not known.
+
+def _listed(session: Session) -> tuple[UnderWay, bool]:
+    """Return the sessions that run something, and whether none is between waiting for its client and running.
+
+    The list of sessions comes before that of locks: a session that waited for its client, and is in no transaction
+    after that, has ended all that it was sent.
     """
-    known = ", ".join(literal(number) for number in sorted(transactions))
-    numbered, age = session.one(
-        f"select count(distinct virtualtransaction), max(age(transactionid)) from pg_locks where granted "
-        f"and locktype = 'transactionid' and mode = 'ExclusiveLock' and virtualtransaction in ({known})"
-    )
-    begun, first = session.one(
-        f"select count(xact_start), min(xact_start)::text from pg_locks join pg_stat_activity using (pid) "
-        f"where locktype = 'virtualxid' and mode = 'ExclusiveLock' and virtualtransaction in ({known})"
-    )
-    return (age if numbered == len(transactions) else None, first if begun == len(transactions) else None)
+    others, hidden, changing = set(), set(), set()
+    begun: dict[str, float | None] = {}
+    since: dict[str, float | None] = {}
+    for number, ours, shown, runs, changes, first in session.rows(_SESSIONS):
+        if not ours:
+            others.add(number)
+        elif not shown:
+            hidden.add(number)
+        else:
+            since[number] = first
+            if runs or changes:
+                begun[number] = first
+            if changes:
+                changing.add(number)
+    locks = {number for (number,) in session.rows(_IN_TRANSACTION)} - others
+    begun |= {number: since.get(number) for number in locks}
+    return UnderWay(begun, frozenset(hidden & locks)), changing <= locks
 
 
 class _Seen(NamedTuple):
     text: str
     value: Value
     moment: Moment
-    transactions: frozenset[str]
+    waits_for: frozenset[str]
+
+    def after(self, now: UnderWay, before: UnderWay, moment: Moment) -> "_Seen":
+        """Return what is left to wait for, after another look. `before` is the look before it."""
+        left = {each for each in self.waits_for if each in before.hidden or self._runs(each, now, moment)}
+        # What is gone may have become any of the prepared ones.
+        return self._replace(waits_for=frozenset(left if left == self.waits_for else left | now.prepared))
+
+    def _runs(self, number: str, now: UnderWay, moment: Moment) -> bool:
+        begun = now.begun.get(number)
+        return number in now.begun and not (begun is not None and self.moment.server < begun <= moment.server)
 
 
 class Finality:
@@ -96,33 +150,33 @@ class Finality:
         self._column, self._lag = column, lag
         self._final: tuple[str, Value] | None = None
         self._waiting: deque[_Seen] = deque()
+        self._before = UnderWay({})
         self._warned = False
 
-    def of(self, greatest: str, transactions: frozenset[str], moment: Moment) -> str | None:
+    def of(self, greatest: str, now: UnderWay, moment: Moment) -> str | None:
         """Return the greatest final value; None if no value is final.
 
-        `greatest` is the greatest value that was seen, and `transactions` those that were running after that.
+        `greatest` is the greatest value that was seen, and `now` what was under way after that.
         """
+        if any(seen.moment.server > moment.server for seen in self._waiting):  # the server's clock was set back
+            self._waiting = deque(seen._replace(moment=moment) for seen in self._waiting)
+        self._waiting = deque(seen.after(now, self._before, moment) for seen in self._waiting)
+        self._before = now
         value = self._column.value(greatest)
         last = self._waiting[-1].value if self._waiting else self._final[1] if self._final else None
         if (last is None or value > last) and len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(_Seen(greatest, value, moment, transactions))
-        if any(seen.moment.server > moment.server for seen in self._waiting):  # the server's clock was set back
-            self._waiting = deque(seen._replace(moment=moment) for seen in self._waiting)
-        prepared = {number for number in transactions if number.startswith(_PREPARED)}
-        while self._waiting and self._ended(self._waiting[0], transactions, prepared, moment):
+            self._waiting.append(_Seen(greatest, value, moment, frozenset(now.begun)))
+        while self._waiting and self._ended(self._waiting[0], moment):
             seen = self._waiting.popleft()
             self._final = seen.text, seen.value
             self._warned = False
         self._warn(moment)
         return self._final[0] if self._final else None
 
-    def _ended(self, seen: _Seen, transactions: frozenset[str], prepared: set[str], moment: Moment) -> bool:
-        if seen.transactions and (seen.transactions & transactions or prepared):
-            return False
+    def _ended(self, seen: _Seen, moment: Moment) -> bool:
         # A clock that was set forward must not shorten the lag.
         waited = min(moment.steady - seen.moment.steady, moment.server - seen.moment.server)
-        return not self._lag or waited >= self._lag
+        return not seen.waits_for and (not self._lag or waited >= self._lag)
 
     def _warn(self, moment: Moment) -> None:
         waited = moment.steady - self._waiting[0].moment.steady if self._waiting else 0
@@ -132,5 +186,5 @@ class Finality:
                 "JdbcSpout: %s: rows up to %s=%s wait since %d s for %d transactions that may still add rows below. A "
                 "long transaction, or a session that is idle in transaction, holds the stream up (pg_stat_activity)",
                 self._column.source.name, self._column.name, self._waiting[0].text,
-                waited, len(self._waiting[0].transactions),
+                waited, len(self._waiting[0].waits_for),
             )  # fmt: skip

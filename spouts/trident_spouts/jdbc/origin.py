@@ -58,6 +58,18 @@ class Origin(NamedTuple):
         return self.members[0].oid if self.members else None
 
     @property
+    def given(self) -> bool:
+        """True if programs or triggers give the values, because the table has no default."""
+        return bool(self.members) and self.members[0].default is None and not self.members[0].generated
+
+    @property
+    def numbered_by(self) -> list[int] | None:
+        """The sequences that give all values; None if something else may give one."""
+        if self.given or not self.members or any(each.default and each.sequence is None for each in self.members):
+            return None
+        return [sequence.oid for sequence in self.sequences] or None
+
+    @property
     def unlogged(self) -> bool:
         return any(member.unlogged for member in self.members)
 

@@ -8,25 +8,24 @@ from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
 from trident_spouts.jdbc.growth import Growth
 from trident_spouts.jdbc.history import History
-from trident_spouts.jdbc.isolation import Finality, Moment, oldest, under_way
+from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay, under_way
 from trident_spouts.jdbc.losses import Losses
 from trident_spouts.jdbc.pages import pages_behind, pages_sql
 from trident_spouts.jdbc.place import Place
 from trident_spouts.jdbc.plan import Plan, page_rows
 from trident_spouts.jdbc.proof import LastRows
-from trident_spouts.jdbc.relation import literal
 from trident_spouts.jdbc.source import LATEST, JdbcSource, Opened, opened
 
 
 class _Look(NamedTuple):
-    """The end of the table at one moment, and the transactions that may still add rows before it."""
+    """The end of the table at one moment, and what may still add rows before it."""
 
     greatest: str | None
     past: str | None
     """The greatest value in the past: no transaction that begins later gets it from the clock."""
     moment: Moment
-    transactions: frozenset[str]
-    """The transactions that were running after `past` was read."""
+    under_way: UnderWay
+    """What was running after `past` was read."""
 
 
 class IncrementalPlanner:
@@ -34,13 +33,14 @@ class IncrementalPlanner:
 
     def __init__(self, database: Database, source: JdbcSource, first: Opened) -> None:
         self._database, self._source = database, source
-        self._finality = Finality(first.column, source.lag)
         self._losses = Losses(source.source.name, source.on_data_loss)
         self._open(first)
-        self._checked: tuple[object, ...] | None = None
-        """The history of the last place."""
         self._beginning: Plan | None = None
         """The batch with which the stream begins if it begins at the end, once that is known."""
+        self._end: str | None = None
+        """The greatest value that the first plan saw, behind which that batch begins."""
+        self._checked: tuple[object, ...] | None = None
+        """The history of the last place."""
         self._first: str | None = None
         """The value after which this run began to read."""
         self._greatest: str | None = None
@@ -49,6 +49,7 @@ class IncrementalPlanner:
     def _open(self, description: Opened) -> None:
         self._opened = description
         self._column = description.column
+        self._finality = Finality(description.column, self._source.lag)
         self._growth = Growth(description.column, description.origin, self._source.lag)
         self._last_rows = LastRows(description.format, description.column, description.origin)
         self._history = History(description.column, description.origin, self._last_rows)
@@ -58,7 +59,12 @@ class IncrementalPlanner:
 
         Raises DataLossError if the table is not the one that was read, or ends before rows that were read.
         """
-        return self._database.read(lambda session: self._next(session, previous, limit))
+        description, beginning = self._opened, self._beginning
+        plan = self._database.read(lambda session: self._next(session, previous, limit))
+        if self._opened is not description:  # something else gives the values now: look again at what is final
+            self._beginning = beginning
+            plan = self._database.read(lambda session: self._next(session, previous, limit))
+        return plan
 
     def _next(self, session: Session, previous: Plan | None, limit: int) -> Plan | None:
         look = self._look(session)
@@ -73,7 +79,7 @@ class IncrementalPlanner:
         self._first = self._first if self._first is not None else after
         if look.past is None:
             return None
-        final = self._finality.of(look.past, look.transactions, look.moment)
+        final = self._finality.of(look.past, look.under_way, look.moment)
         if final is None or (after is not None and self._column.value(final) <= self._column.value(after)):
             return None
         self._check_unchanged(session)
@@ -95,7 +101,7 @@ class IncrementalPlanner:
         )
 
     def _look(self, session: Session) -> _Look:
-        """Read the end of the table, and then the transactions that may still add rows before it."""
+        """Read the end of the table, and then what may still add rows before it."""
         column, source = self._column, self._column.source
         (standby,) = session.one("select pg_is_in_recovery()")
         if standby:
@@ -113,9 +119,8 @@ class IncrementalPlanner:
                 f"JdbcSpout: {source.name} has rows without a value of {column.name}, which would never be read; make "
                 f"the column NOT NULL, or leave such rows out by query="
             )
-        sequences = [sequence.oid for sequence in self._opened.origin.sequences]
-        transactions = under_way(session, column.type.by_clock, sequences)
-        return _Look(last, passed, Moment(monotonic(), server), transactions)
+        sequences = None if column.type.by_clock else self._opened.origin.numbered_by
+        return _Look(last, passed, Moment(monotonic(), server), under_way(session, sequences))
 
     def _place(self, session: Session) -> Place:
         """Return the place, after checking what the database says of the source, if the place is another one."""
@@ -123,7 +128,7 @@ class IncrementalPlanner:
         if place.history != self._checked:
             self._check_unchanged(session)
             if self._checked is None:
-                self._growth.warn()
+                self._growth.warn(session)
             place = self._opened.place(session)
             self._checked = place.history
         return place
@@ -136,32 +141,18 @@ class IncrementalPlanner:
         self._growth.check(session)
 
     def _latest(self, session: Session, look: _Look, place: Place) -> Plan | None:
-        """Return the empty batch with which a stream begins at the end, behind the last final row.
+        """Return the empty batch with which a stream begins at the end of the first plan; None until that is final.
 
-        A second plan of the first batch begins there, too, so that rows that came between are read.
+        A second plan of the first batch begins there, too, so that rows that came between are read. An empty table has
+        an end at once: all of its rows are still to come.
         """
-        last = self._last_final(session, look) if self._beginning is None else None
-        if last is not None:
-            proof = self._last_rows.up_to(session, place, last[0])
-            self._beginning = Plan(self._opened.relation.oid, last[0], (), proof=proof)
+        if self._beginning is None:
+            end = self._end = self._end if self._end is not None else look.past
+            final = None if end is None else self._finality.of(end, look.under_way, look.moment)
+            if final is not None or end is None:
+                proof = self._last_rows.up_to(session, place, final)
+                self._beginning = Plan(self._opened.relation.oid, final, (), proof=proof)
         return self._beginning
-
-    def _last_final(self, session: Session, look: _Look) -> tuple[str | None] | None:
-        """Return the last final value; None if it is not known yet. Rows of transactions under way come behind it."""
-        column = self._column
-        if not self._source.lag and not look.transactions:
-            return (look.past,)
-        age, begun = (None, None) if self._source.lag else oldest(session, look.transactions)
-        older = None
-        if column.type.by_clock and begun is not None:
-            older = column.before(f"{literal(begun)}::timestamptz")
-        elif not column.type.by_clock and age is not None and self._opened.relation.versioned:
-            older = f"age(xmin) > {age}"
-        if older is not None:
-            last = f"select {column.sql} from {column.source.sql} where {older} order by {column.sql} desc limit 1"
-            return (session.one(f"select ({last})::text")[0],)
-        final = None if look.past is None else self._finality.of(look.past, look.transactions, look.moment)
-        return None if final is None else (final,)
 
     def _check_not_lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> None:
         proof = previous.proof

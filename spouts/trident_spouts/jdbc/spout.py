@@ -78,8 +78,8 @@ class JdbcSpout:
         changed; an opaque batch is planned again from the present rows. Use "opaque" if rows are updated or deleted
         soon after they come.
     startingFrom : "earliest", "latest", or a value
-        Where a new stream begins: at the first row; after the last row; or after a value of `orderBy`, an int, Decimal,
-        date, or datetime (with a zone if the column has one).
+        Where a new stream begins: at the first row; after the last row of the first plan; or after a value of
+        `orderBy`, an int, Decimal, date, or datetime (with a zone if the column has one).
     isolationLag : duration
         How long rows are held back, in addition to waiting for running transactions. 0 is exact for values that the
         database gives when a row is inserted (identity, serial, ``now()``). If programs choose the values, give the

@@ -12,7 +12,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.waiting import wait_until
 from trident.errors import SourceUnreadableError, TopologyError
 from trident.spouts import JdbcSpout
-from trident_spouts.jdbc.isolation import Finality, Moment
+from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Source
 
@@ -106,7 +106,7 @@ def test_times_wait_for_every_transaction_that_began_before(postgres: PostgresSe
 
 def test_a_time_that_is_still_to_come_is_read_when_it_is_past(postgres: PostgresServer, table: str) -> None:
     postgres.run(
-        f"create table {table} (n int, at timestamptz not null)",
+        f"create table {table} (n int, at timestamptz not null default now())",
         f"insert into {table} values (1, now() - interval '1 day'), (2, now() + interval '1 day')",
     )
     executor = opened(postgres, table, orderBy="at")
@@ -119,7 +119,7 @@ def test_a_time_that_is_still_to_come_is_read_when_it_is_past(postgres: Postgres
 
 def test_rows_of_one_time_come_in_one_batch(postgres: PostgresServer, table: str) -> None:
     postgres.run(
-        f"create table {table} (n int, at timestamptz not null)",
+        f"create table {table} (n int, at timestamptz not null default now())",
         f"insert into {table} select n, '2026-01-01'::timestamptz + (n / 10) * interval '1 us' "
         "from generate_series(0, 39) n",
     )
@@ -150,15 +150,15 @@ def test_a_lag_runs_on_the_slower_of_two_clocks(postgres: PostgresServer, table:
 
     def waiting() -> Finality:
         finality = Finality(column, 10)
-        assert finality.of("5", frozenset(), Moment(100, 1000)) is None
+        assert finality.of("5", UnderWay({}), Moment(100, 1000)) is None
         return finality
 
-    assert waiting().of("6", frozenset(), Moment(109, 9000)) is None
-    assert waiting().of("6", frozenset(), Moment(900, 1009)) is None
-    assert waiting().of("6", frozenset(), Moment(110, 1010)) == "5"
+    assert waiting().of("6", UnderWay({}), Moment(109, 9000)) is None
+    assert waiting().of("6", UnderWay({}), Moment(900, 1009)) is None
+    assert waiting().of("6", UnderWay({}), Moment(110, 1010)) == "5"
     back = waiting()
-    assert back.of("6", frozenset(), Moment(111, 500)) is None
-    assert back.of("6", frozenset(), Moment(121, 510)) == "6"
+    assert back.of("6", UnderWay({}), Moment(111, 500)) is None
+    assert back.of("6", UnderWay({}), Moment(121, 510)) == "6"
 
 
 def test_a_stream_that_a_transaction_holds_up_is_told_once(
