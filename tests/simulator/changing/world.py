@@ -314,7 +314,7 @@ class World:
         if conflict is not None and self.places.used:
             later = self.drivers[self.drivers.index(driver) + 1 :]
             at_work = any(other.process.alive and not other.ended for other in later)
-            return at_work or self.places.told(conflict)
+            return at_work or driver.life != self.lives or self.places.told(conflict)
         if core.lost_data(error):  # its user reads the message, and starts again with the way out that it names
             fell = [source for source in self.sources.values() if source.unaccepted]
             for source in fell:
