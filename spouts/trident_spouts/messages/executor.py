@@ -9,6 +9,7 @@ from time import monotonic
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.durations import read_seconds
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
@@ -17,7 +18,7 @@ from trident_spouts.messages.emitted import Emitted, Known, Message
 from trident_spouts.messages.named_streams import DEFAULT, named_streams, streams_table
 from trident_spouts.messages.outcomes import Outcomes
 from trident_spouts.messages.rich_spout import RichSpout, check_limits
-from trident_spouts.messages.seen_messages import MessageId, SeenMessages, seen_in
+from trident_spouts.messages.seen_messages import Acks, MessageId, SeenMessages, seen_in
 from trident_spouts.rows import table_of
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call
@@ -66,8 +67,11 @@ class MessageExecutor(SpoutExecutor):
         self._late: dict[int, list[MessageId]] = {}
         """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
         self._outcomes = Outcomes(spout, self._name)
+        self._redelivery = read_seconds(f"{self._name}.redeliverySecs", spout.redeliverySecs)
         self._begun: int | None = None
         """The number of the last batch that was frozen before this run; None before the first plan."""
+        self._since = 0.0
+        """The time of the first plan."""
         self._committed = 0
         """The greatest batch number that is known to be committed."""
         self._opened = self._active = self._told_of_repeats = False
@@ -107,7 +111,7 @@ class MessageExecutor(SpoutExecutor):
         seen = seen_in(previous, self._name)
         number = seen.number + 1
         if self._begun is None:
-            self._begun = seen.number
+            self._begun, self._since = seen.number, time
         if self._is_void(seen):
             self._waits = "the batch before has failed"
             return None
@@ -118,7 +122,13 @@ class MessageExecutor(SpoutExecutor):
                 return None
             self._batches[number] = batch
         self._numbers[attempt.txid] = number
-        return seen.then(self._batches[number].messages, self._committed, self._spout.remember).to_json()
+        return self._position(seen, self._batches[number].messages, time)
+
+    def _position(self, seen: SeenMessages, messages: Iterable[MessageId], time: float) -> Metadata:
+        """Return the position after a batch with these messages."""
+        due = self._outcomes.due.union(*self._late.values())
+        acks = Acks(self._begun or 0, self._since, self._outcomes.returned, due)
+        return seen.then(messages, acks, time, self._spout.remember, self._redelivery).to_json()
 
     def waits_for(self) -> str | None:
         if not self._wanted:
@@ -135,7 +145,7 @@ class MessageExecutor(SpoutExecutor):
         known = max(self._committed, self._begun or 0)
         return any(
             number > known and (number not in self._batches or self._batches[number].messages != ids)
-            for number, ids in seen.batches
+            for number, ids, _ in seen.batches
         )
 
     def _planned_ahead(self, number: int) -> _Batch | None:
@@ -214,6 +224,7 @@ class MessageExecutor(SpoutExecutor):
         messages = _ids(batch)
         if self._tracked:
             self._in_flight.update(messages)
+            self._outcomes.begin(messages)
             return _Batch(tuple(messages), ArrowEmission(table))
         for message in messages:
             self._outcomes.ack(message)
@@ -236,7 +247,9 @@ class MessageExecutor(SpoutExecutor):
     # --- what became of them -------------------------------------------------------------------------------------
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        number = seen_in(metadata, self._name).number
+        seen = seen_in(metadata, self._name)
+        number = seen.number
+        self._outcomes.settle({message for batch in seen.batches for message in batch.ids})
         self._committed = max(self._committed, number)
         self._numbers = {later: planned for later, planned in self._numbers.items() if later > txid}
         for done in [planned for planned in sorted(self._batches) if planned <= number]:

@@ -1,6 +1,7 @@
 """The calls of `ack` and `fail` that tell a queue what became of its messages."""
 
 import logging
+from collections.abc import Collection, Iterable
 from time import monotonic
 from typing import Any
 
@@ -25,6 +26,8 @@ class Outcomes:
         self._spout, self._name = spout, name
         self._untold: dict[MessageId, tuple[str, ...]] = {}
         """The messages whose call raised, each with the method and the arguments behind the id."""
+        self._returned: dict[MessageId, None] = {}
+        """The messages whose ``ack`` has returned, in this order, without those that `settle` removed."""
         self._pause = 0.0
         self._next = 0.0
         """The time at which the calls that raised are made again."""
@@ -37,6 +40,25 @@ class Outcomes:
         """Ask the queue to deliver a message again."""
         self._tell(message, "fail", reason)
 
+    @property
+    def returned(self) -> Collection[MessageId]:
+        """The messages whose ``ack`` has returned, and which a position may still hold as if it had not."""
+        return self._returned.keys()
+
+    @property
+    def due(self) -> set[MessageId]:
+        """The messages whose ``ack`` has raised, and is to be called again."""
+        return {message for message, (method, *_) in self._untold.items() if method == "ack"}
+
+    def settle(self, waiting: Collection[MessageId]) -> None:
+        """Keep only acks of messages that a committed position still holds as if they had none."""
+        self._returned = {message: None for message in self._returned if message in waiting}
+
+    def begin(self, messages: Iterable[MessageId]) -> None:
+        """Note that a new batch holds these messages: what was acknowledged before was another delivery."""
+        for message in messages:
+            self._returned.pop(message, None)
+
     def tell_again(self) -> None:
         """Make the calls again that raised, if their pause is over."""
         if not self._untold or monotonic() < self._next:
@@ -48,6 +70,7 @@ class Outcomes:
 
     def _tell(self, message: MessageId, method: str, *arguments: str) -> None:
         self._untold.pop(message, None)
+        self._returned.pop(message, None)
         try:
             call(self._spout, method, message, *arguments)
         except Exception as error:  # the other messages are to be told of, too
@@ -55,3 +78,6 @@ class Outcomes:
                 "%s failed in %s(%r), which is called again with a later batch: %s", self._name, method, message, error
             )
             self._untold[message] = (method, *arguments)
+        else:
+            if method == "ack":
+                self._returned[message] = None

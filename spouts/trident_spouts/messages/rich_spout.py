@@ -49,9 +49,14 @@ class RichSpout(MayWait, ABC):
     maxPending : int or None
         ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
     remember : int
-        How many acknowledged ids are kept in the log, beside those that wait for their ack. An ack may be lost on its
-        way to the queue, which then delivers the message again. Give the number of messages that the queue hands out at
-        most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
+        How many acknowledged ids are kept in the log, beside those whose ``ack`` has not returned. An ack may be lost
+        on its way to the queue, which then delivers the message again. Give the number of messages that the queue hands
+        out at most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
+    redeliverySecs : float or str
+        How long, after a start, messages are still recognised that an earlier run committed, and perhaps did not
+        acknowledge. Give at least twice the time after which the queue delivers a message again whose reader has died
+        (a time of invisibility); a message that comes later counts twice. Each batch stores the ids of the last batches
+        of all runs within this time.
 
     Examples
     --------
@@ -85,6 +90,7 @@ class RichSpout(MayWait, ABC):
     maxOverflow: int = 10_000
     maxPending: int | None = None
     remember: int = 1000
+    redeliverySecs: float | str = "1 day"
 
     @property
     def kind(self) -> SpoutKind:
@@ -136,3 +142,4 @@ def check_limits(spout: Any) -> None:
         check_whole_number(f"{name}.maxPending", spout.maxPending)
     check_whole_number(f"{name}.remember", spout.remember, 0)
     read_seconds(f"{name}.maxSecs", spout.maxSecs)
+    read_seconds(f"{name}.redeliverySecs", spout.redeliverySecs)

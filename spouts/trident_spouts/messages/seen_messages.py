@@ -3,9 +3,9 @@
 They are frozen with each batch, so that a second delivery of a message is recognised.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from trident_spouts.executor import Metadata
 from trident_spouts.user_calls import foreign_metadata_error
@@ -14,53 +14,93 @@ MessageId: TypeAlias = str | int
 """The id of a message, the same at every delivery."""
 
 
+class SeenBatch(NamedTuple):
+    """The messages of a batch whose acks are not known to have reached the queue.
+
+    `since`: the start of the first run that found them so, if no run was given them again since then; otherwise None.
+    """
+
+    number: int
+    ids: tuple[MessageId, ...]
+    since: float | None = None
+
+
+class Acks(NamedTuple):
+    """What a run knows of the acks of messages in batches."""
+
+    begun: int
+    """The number of the last batch of earlier runs."""
+    since: float
+    """The start of the run."""
+    returned: Collection[MessageId]
+    """The messages whose ``ack`` has returned in this run, in this order."""
+    due: Collection[MessageId]
+    """Messages that came again in this run, and whose ``ack`` has not returned yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeenMessages:
-    """The position of a stream of messages: a batch of it, and the messages of this batch and of earlier ones.
+    """The position of a stream of messages: the number of its last batch, and the messages that may come again.
 
     The stream numbers its own batches from 1 on; txids would not do, because they also count the batches of other
-    streams in the batch group. `batches` holds the ids of each batch that is still known, in order.
+    streams in the batch group. `batches` holds the ids of each batch that have no ack yet, in order of the batches, and
+    `acknowledged` the newest ids with an ack.
+
+    An id is in `acknowledged` only if a run has seen its ``ack`` return. Neither a later batch nor a restart tells that
+    the queue heard of a message: an ``ack`` may have raised, or the driver may have died before it.
     """
 
     number: int = 0
-    batches: tuple[tuple[int, tuple[MessageId, ...]], ...] = ()
-
-    @property
-    def messages(self) -> tuple[MessageId, ...]:
-        """The messages of the batch itself."""
-        return self.batches[-1][1] if self.batches and self.batches[-1][0] == self.number else ()
+    batches: tuple[SeenBatch, ...] = ()
+    acknowledged: tuple[MessageId, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[MessageId, int]]:
-        """Yield each known id with the number of its batch."""
-        return ((message, number) for number, ids in self.batches for message in ids)
+        """Yield each known id with the number of its batch; with 0, if it was acknowledged."""
+        yield from ((message, 0) for message in self.acknowledged)
+        yield from ((message, batch.number) for batch in self.batches for message in batch.ids)
 
-    def then(self, ids: Sequence[MessageId], committed: int, remember: int) -> "SeenMessages":
+    def then(
+        self, ids: Iterable[MessageId], acks: Acks, now: float, remember: int, redelivery: float
+    ) -> "SeenMessages":
         """Return the position after one more batch, which holds `ids`.
 
-        Of batches up to the number `committed` only the newest `remember` ids are kept. Their acks were sent, but the
-        queue may not have received them.
+        The newest `remember` acknowledged ids are kept: the queue may not have received the ack. An id without an ack
+        is kept as long as a run lasts. One that an earlier run left is kept for `redelivery` seconds after the start of
+        the run that found it so. The last acks of a run are in no position, so these would add up otherwise.
         """
-        kept: list[tuple[int, tuple[MessageId, ...]]] = [(self.number + 1, tuple(ids))]
-        for number, earlier in reversed(self.batches):
-            if number <= committed:
-                earlier = earlier[max(0, len(earlier) - remember) :]
-                remember -= len(earlier)
-            if earlier:
-                kept.append((number, earlier))
-        return SeenMessages(self.number + 1, tuple(reversed(kept)))
+        kept, newly = list[SeenBatch](), set[MessageId]()
+        again = tuple(message for message in self.acknowledged if message in acks.due)
+        for number, earlier, since in (SeenBatch(0, again), *self.batches):
+            newly |= {message for message in earlier if message in acks.returned}
+            without = [message for message in earlier if message not in newly]
+            if number > acks.begun:
+                kept.append(SeenBatch(number, tuple(without)))
+                continue
+            left = acks.since if since is None else since
+            kept.append(SeenBatch(number, tuple(message for message in without if message in acks.due)))
+            if now - left < redelivery:
+                kept.append(SeenBatch(number, tuple(message for message in without if message not in acks.due), left))
+        known = [message for message in self.acknowledged if message not in newly and message not in again]
+        known += [message for message in acks.returned if message in newly]
+        batches = [batch for batch in kept if batch.ids]
+        following = SeenBatch(self.number + 1, tuple(ids))
+        return SeenMessages(following.number, (*batches, following), tuple(known[max(0, len(known) - remember) :]))
 
     def to_json(self) -> Metadata:
         """Return the position in the form in which the log keeps it."""
-        return {"number": self.number, "batches": [[number, list(ids)] for number, ids in self.batches]}
+        batches = [[number, list(ids), *([] if since is None else [since])] for number, ids, since in self.batches]
+        return {"number": self.number, "batches": batches, "acknowledged": list(self.acknowledged)}
 
 
 def seen_in(metadata: Any, spout: str) -> SeenMessages:
     """Return the position that the log kept; for None, the position before the first batch.
 
+    Positions of earlier versions do not tell which messages were acknowledged; here they count as if none was.
     Raises SpoutContractError if another kind of spout wrote it. `spout` begins the message.
     """
     if metadata is None:
         return SeenMessages()
-    if not isinstance(metadata, dict) or set(metadata) != {"number", "batches"}:
+    if not isinstance(metadata, dict) or {*metadata, "acknowledged"} != {"number", "batches", "acknowledged"}:
         raise foreign_metadata_error(spout, metadata)
-    return SeenMessages(metadata["number"], tuple((number, tuple(ids)) for number, ids in metadata["batches"]))
+    batches = tuple(SeenBatch(number, tuple(ids), *since) for number, ids, *since in metadata["batches"])
+    return SeenMessages(metadata["number"], batches, tuple(metadata.get("acknowledged", ())))

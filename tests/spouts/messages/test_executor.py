@@ -11,7 +11,7 @@ from trident.spouts import Budget, Collector, RichSpout
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
-from trident_spouts.messages.seen_messages import SeenMessages
+from trident_spouts.messages.seen_messages import Acks, SeenMessages, seen_in
 
 
 def opened(spout: RichSpout) -> MessageExecutor:
@@ -215,11 +215,90 @@ def test_tuples_are_compared_as_their_fields_have_them() -> None:
     assert table.num_rows == 1 + len(different)
 
 
+DAY = 86_400.0
+
+
+def then(
+    seen: SeenMessages, ids: list[Any], returned: Any = (), due: Any = (), *, remember: int = 0, **run: Any
+) -> Any:
+    acks = Acks(run.get("begun", 0), run.get("since", 0.0), returned, due)
+    return seen.then(ids, acks, run.get("now", 0.0), remember, DAY)
+
+
 def test_only_the_newest_acknowledged_ids_are_kept_and_all_that_wait() -> None:
-    seen = SeenMessages().then([1, 2, 3], 0, 2).then([4], 0, 2)
+    seen = then(then(SeenMessages(), [1, 2, 3]), [4])
     assert dict(seen) == {1: 1, 2: 1, 3: 1, 4: 2}
-    assert dict(seen.then([5], 2, 2)) == {3: 1, 4: 2, 5: 3}
-    assert dict(seen.then([5], 1, 0)) == {4: 2, 5: 3}
+    following = then(seen, [5], [2, 4, 3], remember=2)
+    assert dict(following) == {1: 1, 4: 0, 3: 0, 5: 3}
+    assert dict(then(following, [6], [5], remember=2)) == {1: 1, 3: 0, 5: 0, 6: 4}
+    assert dict(then(seen, [5], [2, 4, 3])) == {1: 1, 5: 3}
+
+
+def test_what_an_earlier_run_left_is_kept_for_a_while_after_the_start_that_found_it_so() -> None:
+    seen = then(then(SeenMessages(), [1, 2]), [3])
+    second = then(seen, [4], begun=2, since=100.0, now=100.0 + DAY / 2)
+    assert dict(second) == {1: 1, 2: 1, 3: 2, 4: 3}
+    third = then(second, [5], begun=3, since=90.0 + DAY, now=90.0 + DAY)
+    assert dict(third) == dict(second) | {5: 4}, "less than a day"
+    later = then(third, [6], begun=3, since=90.0 + DAY, now=100.0 + DAY)
+    assert dict(later) == {4: 3, 5: 4, 6: 5}, "the second run found 1, 2 and 3, and the third run found 4"
+    came = then(third, [6], [], {2}, begun=3, since=90.0 + DAY, now=100.0 + DAY)
+    assert dict(came) == {2: 1, 4: 3, 5: 4, 6: 5}, "2 came again in the third run, and its ack raised"
+    assert seen_in(came.to_json(), "s") == came
+
+
+def test_an_acknowledged_message_that_comes_again_waits_for_its_ack_anew() -> None:
+    seen = then(then(SeenMessages(), [1]), [2], [1], remember=1)
+    raised = then(seen, [3], [2], {1}, remember=1)
+    assert dict(raised) == {2: 0, 1: 0, 3: 3}
+    assert dict(then(raised, [4], [3], {1}, remember=1)) == {3: 0, 1: 0, 4: 4}
+    assert dict(then(raised, [4], [3, 1], remember=1)) == {1: 0, 4: 4}
+
+
+def test_a_position_of_an_earlier_version_counts_as_if_nothing_was_acknowledged() -> None:
+    queue = Queue({1: "a", 2: "b", 3: "c"})
+    executor = opened(QueueSpout(queue, maxRows=1, remember=0))
+    plan = planned(executor, 2, {"number": 1, "batches": [[1, [1]]]})
+    assert rows(executor, 2, plan) == ["b"]
+    assert plan == {"number": 2, "batches": [[1, [1]], [2, [2]]], "acknowledged": []}
+    executor.success(2, plan)
+    assert queue.acked == [2, 1], "1 came again, and waited until its batch was known to be committed"
+    assert planned(executor, 3, plan) == {"number": 3, "batches": [[3, [3]]], "acknowledged": []}
+
+
+@pytest.mark.parametrize("remember", [0, 1])
+def test_a_message_whose_ack_raises_is_never_forgotten_in_its_run(remember: int) -> None:
+    class Breaks(QueueSpout):
+        def ack(self, messageId: Any) -> None:
+            if messageId == 0:
+                raise OSError("cut")
+            super().ack(messageId)
+
+    queue = Queue(dict.fromkeys(range(9), "dog"))
+    executor, plan = opened(Breaks(queue, maxRows=1, remember=remember)), None
+    for txid in range(1, 10):
+        plan = planned(executor, txid, plan)
+        executor.success(txid, plan)
+    assert len(list(seen_in(plan, "s"))) == 2 + remember
+    after = opened(QueueSpout(queue, remember=remember))
+    after.success(9, plan)
+    assert planned(after, 10, plan) is None and queue.taken == {}
+    assert queue.acked == [*range(1, 9), 0]
+
+
+def test_a_message_that_comes_very_late_after_the_death_of_its_driver_counts_once() -> None:
+    queue = Queue({1: "a"})
+    plan = planned(opened(QueueSpout(queue)), 1, None)
+    hidden, queue.taken = queue.taken, {}  # the queue shows it to no reader for a while
+    executor = opened(QueueSpout(queue, maxRows=1, remember=1))
+    executor.success(1, plan)
+    queue.waiting.extend((n, "b") for n in range(2, 9))
+    for txid in range(2, 9):
+        plan = planned(executor, txid, plan)
+        executor.success(txid, plan)
+    queue.waiting.extend(hidden.items())
+    assert planned(executor, 9, plan) is None
+    assert queue.acked == [*range(2, 9), 1] and queue.taken == {}
 
 
 def test_nothing_is_kept_of_what_was_committed() -> None:
@@ -328,6 +407,7 @@ def test_an_id_that_does_not_fit_the_tracking_is_refused(tracking: Any, message:
         ({"maxSecs": "soon"}, "QueueSpout.maxSecs='soon' is not a duration"),
         ({"maxOverflow": 0}, "QueueSpout.maxOverflow=0: expected a whole number of at least 1"),
         ({"remember": -1}, "QueueSpout.remember=-1"),
+        ({"redeliverySecs": 0}, "QueueSpout.redeliverySecs=0"),
     ],
 )
 def test_wrong_limits_are_refused(limits: dict[str, Any], expected: str) -> None:

@@ -20,10 +20,10 @@ from trident.testing import MessageQueue, QueueContract
 class Limited(QueueSpout):
     """A reader of a queue that hands out no more than three messages without an `ack`."""
 
-    remember = 3
+    prefetch = remember = 3
 
     def nextTuple(self, collector: Collector) -> None:
-        if len(self.queue.taken) < self.remember:
+        if len(self.queue.taken) < self.prefetch:
             super().nextTuple(collector)
 
 

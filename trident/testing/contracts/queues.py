@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from trident.base.errors import SpoutError
-from trident.spouts import FeederBatchSpout, RichSpout
+from trident.spouts import Collector, FeederBatchSpout, RichSpout
 from trident.testing.contracts.spout_calls import shown
 from trident.testing.crashes import DriverCrashedError, crash_at
 from trident.testing.local import start_local
@@ -96,6 +96,29 @@ class QueueContract:
         self._run(queue, queue.spout(), output, tmp_path, others, empty=True)
         _check(queue, output, sent)
 
+    @pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside-another-stream"])
+    def test_a_message_whose_acknowledgement_raises_counts_once_whatever_passes_since(
+        self, queue: MessageQueue, others: int, tmp_path: Path
+    ) -> None:
+        """The first message is never acknowledged in its run, and all those behind it are."""
+        output, sent = TestOutput(), [queue.send(3 * queue.prefetch)]
+        self._run(queue, _one_by_one(_DeafToTheFirst(queue.spout()).spout), output, tmp_path, others)
+        self._run(queue, _one_by_one(queue.spout()), output, tmp_path, others, empty=True)
+        _check(queue, output, sent)
+
+    @pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside-another-stream"])
+    def test_a_message_that_comes_again_long_after_its_driver_died_counts_once(
+        self, queue: MessageQueue, others: int, tmp_path: Path
+    ) -> None:
+        """The driver dies between commit and ack, and the queue shows the message after all others."""
+        output, sent = TestOutput(), [queue.send(2)]
+        with crash_at("committed.after"), pytest.raises((DriverCrashedError, SpoutError)):
+            self._run(queue, _one_by_one(queue.spout()), output, tmp_path, 0)
+        late = _LateFirst(queue.spout(), 2 * queue.prefetch if queue.prefetch > 1 else 0)
+        sent.append(queue.send(2 * queue.prefetch))
+        self._run(queue, _one_by_one(late.spout), output, tmp_path, others, empty=True)
+        _check(queue, output, sent)
+
     def _run(
         self, queue: MessageQueue, spout: RichSpout, output: TestOutput, folder: Path, others: int, empty: bool = False
     ) -> None:
@@ -114,6 +137,46 @@ class QueueContract:
                 running.processAllAvailable(timeout=60)
                 time.sleep(0.02)
             assert not empty or not queue.left(), f"the queue still holds {queue.left()} messages, and nothing says why"
+
+
+def _one_by_one(spout: RichSpout) -> RichSpout:
+    """Let a spout make batches of one message, and keep no id that was acknowledged."""
+    spout.maxRows, spout.remember = 1, 0
+    return spout
+
+
+class _DeafToTheFirst:
+    """Lets all acknowledgements of a spout through, but those of the first message."""
+
+    def __init__(self, spout: RichSpout) -> None:
+        self.spout, self._ack, self._first = spout, spout.ack, list[Any]()
+        spout.ack = self._through  # type: ignore[method-assign]
+
+    def _through(self, messageId: Any) -> None:
+        self._first = self._first or [messageId]
+        if messageId in self._first:
+            _away(messageId)
+        self._ack(messageId)
+
+
+class _LateFirst:
+    """Holds the first message of a spout back until `others` others have passed."""
+
+    def __init__(self, spout: RichSpout, others: int) -> None:
+        self.spout, self._next, self._others = spout, spout.nextTuple, others
+        self._held: list[tuple[Any, ...]] | None = None
+        spout.nextTuple = self._later  # type: ignore[method-assign]
+
+    def _later(self, collector: Collector) -> None:
+        emitted = list[tuple[Any, ...]]()
+        self._next(Collector(lambda *values: emitted.append(values)))
+        if self._held is None and emitted:
+            self._held, emitted = emitted[:1], emitted[1:]
+        if self._held and self._others <= 0:
+            emitted, self._held = emitted + self._held, []
+        self._others -= len(emitted)
+        for values in emitted:
+            collector.emit(*values)
 
 
 def _marks(number: int) -> Callable[..., int]:
