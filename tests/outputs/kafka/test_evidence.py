@@ -52,16 +52,66 @@ def test_an_output_that_fell_back_between_two_runs_is_told_and_can_go_on(kafka: 
         outlet(kafka.servers, topic, epoch=2, last_frozen=5, memory=Memory(5))
     assert str(caught.value) == (
         f"s/1:writeKafka: the consumer group 'trident/{topic}/out' says that batch 2 is the last one in Kafka, and the "
-        f"output took batch 5: the brokers were restored from an older copy or have lost records, so that batches "
-        f"after 2 are missing in the topic; or the output wrote with guarantee='at-least-once' since. To go on after "
-        f"batch 5, without what is missing, delete the group (kafka-consumer-groups --delete --group "
-        f"trident/{topic}/out). Nothing was written"
+        f"output took batch 5: the brokers were restored from an older copy or have lost records, so that later "
+        f"batches are missing in the topic; or the output wrote to another topic= or with guarantee='at-least-once' "
+        f"since. To go on after batch 5, without what is missing, delete the group (kafka-consumer-groups --delete "
+        f"--group trident/{topic}/out). Nothing was written"
     )
     group = f"trident/{topic}/out"
     kafka.admin.delete_consumer_groups([group])[group].result(30)
     written(kafka, topic, 6, epoch=3, last_frozen=5, memory=Memory(5))
     written(kafka, topic, 7, epoch=4, last_frozen=6, memory=Memory(6))
     assert values(kafka, topic) == ["row 1", "row 2", "row 6", "row 7"]
+
+
+@pytest.mark.parametrize("what", ["group", "topic", "other"])
+def test_an_output_whose_record_is_gone_goes_on_whatever_starts_find_no_rows(
+    kafka: KafkaBroker, topic: str, what: str
+) -> None:
+    """The record is lost, and each start after that knows where the output began again."""
+    kafka.create(topic)
+    written(kafka, topic, 1, 2)
+    group, there = f"trident/{topic}/out", topic
+    if what == "group":
+        kafka.admin.delete_consumer_groups([group])[group].result(30)
+    elif what == "topic":
+        kafka.delete(topic)
+        kafka.create(topic)
+    else:
+        there = f"{topic}-2"
+        kafka.create(there)
+    for epoch in (2, 3, 4):
+        written(kafka, there, epoch=epoch, last_frozen=2, memory=Memory(2))
+    written(kafka, there, 3, epoch=5, last_frozen=2, memory=Memory(2))
+    with pytest.raises(OutputConflictError, match="batch 3 is the last one in Kafka, and the output took batch 4"):
+        written(kafka, there, epoch=6, last_frozen=4, memory=Memory(4))
+    assert values(kafka, there)[-1] == "row 3"
+
+
+def test_a_batch_in_doubt_when_the_record_was_lost_stays_in_doubt_at_later_starts(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    """Batch 2 is frozen, the driver died, and the record was lost: whether Kafka has it, nobody knows."""
+    kafka.create(topic)
+    written(kafka, topic, 1, 2)
+    group = f"trident/{topic}/out"
+    kafka.admin.delete_consumer_groups([group])[group].result(30)
+    for epoch in (2, 3):
+        with pytest.raises(OutputConflictError, match="batch 2 may be in Kafka already"):
+            written(kafka, topic, 2, epoch=epoch, last_frozen=2, memory=Memory(1))
+    assert values(kafka, topic) == ["row 1", "row 2"]
+
+
+def test_a_first_record_falls_back_like_any_other_and_that_of_an_earlier_version_goes_on(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.create(topic)
+    written(kafka, topic)
+    with pytest.raises(OutputConflictError, match="batch 0 is the last one in Kafka, and the output took batch 2"):
+        written(kafka, topic, epoch=2, last_frozen=2, memory=Memory(2))
+    rewritten(kafka, topic, since=None, doubtful=None)
+    written(kafka, topic, 3, epoch=3, last_frozen=2, memory=Memory(2))
+    assert values(kafka, topic) == ["row 3"]
 
 
 def test_an_output_that_fell_back_within_a_run_is_told(kafka: KafkaBroker, topic: str) -> None:

@@ -55,7 +55,7 @@ class KafkaOutlet:
         """The topics that are known to exist."""
         self._sender: Sender | None = None
         self._doubtful = 0
-        """If Kafka had no record when the producer began: the last txid whose batch may have been written before."""
+        """If Kafka has no record of a batch: the last txid whose batch may have been written before."""
         self._last: Record | None = None
         self._place = Place()
         self._reached = run.memory.progress(sink.name).last
@@ -110,7 +110,7 @@ class KafkaOutlet:
         self._group = self._group_metadata(keeper.group)
         self._keeper, self._sender = keeper, sender
         self._check_record(keeper, self._last, first, self._reached)
-        self._doubtful = tried if self._last is None else 0
+        self._doubtful = tried if self._last is None else self._last.doubtful
         if self._last is not None and keeper.is_elsewhere(self._last, self._place):
             self._topic_anew(self._last.place.topic)
             # What lies in other topics may be there still.
@@ -126,7 +126,7 @@ class KafkaOutlet:
         if self._last is None:
             # From now on there is one: if it is missing at a later start, it was lost.
             sender.call("begin a transaction", "begin_transaction")
-            self._commit(sender, 0, 0)
+            self._commit(sender, keeper.first_record(self._reached, self._doubtful, self._place))
 
     def _check_record(self, keeper: RecordKeeper, record: Record | None, first: bool, reached: int) -> None:
         keeper.check(record, self._place, reached, first)
@@ -214,7 +214,7 @@ class KafkaOutlet:
             self._sender.call("begin a transaction", "begin_transaction")
         self._sender.send(messages(self._read(result), self._target, self._output, txid), self._prepare)
         if self._exactly_once:
-            self._commit(self._sender, txid, result.num_rows)
+            self._commit(self._sender, self._keeper.record(txid, result.num_rows, self._place))
         else:
             reach("output.published")
 
@@ -228,14 +228,13 @@ class KafkaOutlet:
         if self._target.topic_field is not None:
             self._check_topics({message.topic for message in chunk})
 
-    def _commit(self, sender: Sender, txid: int, rows: int) -> None:
+    def _commit(self, sender: Sender, record: Record) -> None:
         """Commit the open transaction, and the record with it."""
-        record = self._keeper.record(txid, rows, self._place)
-        offsets = [self._kafka.TopicPartition(self._target.topic, 0, txid, record.encode())]
+        offsets = [self._kafka.TopicPartition(self._target.topic, 0, record.txid, record.encode())]
         sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group)
-        if txid:
+        if record.txid:
             reach("output.staged")
         sender.call("commit the transaction", "commit_transaction")
         self._last = record
-        if txid:
+        if record.txid:
             reach("output.published")

@@ -27,7 +27,9 @@ class Place(NamedTuple):
 class Record(NamedTuple):
     """The last committed batch: its txid (0 before the first), the number of its rows, and the uuid of its log.
 
-    `lease` is that of the driver that wrote it; None in a record of an earlier version.
+    `lease` is that of the driver that wrote it; None in a record of an earlier version. `since`: the output's batches
+    up to this txid are not in this topic, or were there before the record; None in a first record of an earlier
+    version. `doubtful`: of the batches from there up to this txid it was not known whether the topic has them.
     """
 
     txid: int
@@ -36,6 +38,8 @@ class Record(NamedTuple):
     output: str
     place: Place = Place()
     lease: Lease | None = None
+    since: int | None = None
+    doubtful: int = 0
 
     def encode(self) -> str:
         """Return the metadata of the offset, beside the txid."""
@@ -43,6 +47,8 @@ class Record(NamedTuple):
         named |= {"cluster": self.place.cluster, "topic": self.place.topic}
         if self.lease is not None:
             named["lease"] = [self.lease.epoch, self.lease.token]
+        if not self.txid:
+            named |= {"since": self.since, "doubtful": self.doubtful}
         return json.dumps(named)
 
     @classmethod
@@ -53,7 +59,14 @@ class Record(NamedTuple):
             raise ValueError(stored["format"])
         place = Place(stored.get("cluster"), stored.get("topic"))
         lease = Lease(*stored["lease"]) if "lease" in stored else None
-        return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease)
+        began = stored.get("since"), stored.get("doubtful", 0)
+        return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease, *began)
+
+    def falls_short_of(self, reached: int) -> bool:
+        """Return whether batches up to `reached` came to the output after the last one that the record knows."""
+        if not self.txid and self.since is None:  # of an earlier version, which did not note what was reached then
+            return False
+        return max(self.txid, self.since or 0) < reached
 
 
 class RecordKeeper:
@@ -77,6 +90,10 @@ class RecordKeeper:
     def record(self, txid: int, rows: int, place: Place) -> Record:
         """Return the record to commit with a batch."""
         return Record(txid, rows, self._run.log, self._output, place, self._run.lease)
+
+    def first_record(self, since: int, doubtful: int, place: Place) -> Record:
+        """Return the record to commit before the first batch, or if the record was lost."""
+        return self.record(0, 0, place)._replace(since=since, doubtful=doubtful)
 
     def _decode(self, offset: int, metadata: str | None) -> Record:
         try:
@@ -124,13 +141,13 @@ class RecordKeeper:
                 f"{self._sink.step}: another driver (epoch {lease.epoch}, ours is {run.epoch}) took this output in "
                 f"Kafka, and has written; this one stops"
             )
-        if record.txid < reached and not self.is_elsewhere(record, place):
+        if record.falls_short_of(reached) and not self.is_elsewhere(record, place):
             raise self.conflict(
-                f"says that batch {record.txid} is the last one in Kafka, and the output took batch {reached}: the "
-                f"brokers were restored from an older copy or have lost records, so that batches after "
-                f"{record.txid} are missing in the topic; or the output wrote with guarantee='at-least-once' since. To "
-                f"go on after batch {reached}, without what is missing, delete the group (kafka-consumer-groups "
-                f"--delete --group {self.group}). Nothing was written"
+                f"says that batch {max(record.txid, record.since or 0)} is the last one in Kafka, and the output took "
+                f"batch {reached}: the brokers were restored from an older copy or have lost records, so that later "
+                f"batches are missing in the topic; or the output wrote to another topic= or with "
+                f"guarantee='at-least-once' since. To go on after batch {reached}, without what is missing, delete the "
+                f"group (kafka-consumer-groups --delete --group {self.group}). Nothing was written"
             )
 
     @staticmethod
