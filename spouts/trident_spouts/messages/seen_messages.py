@@ -24,6 +24,17 @@ class SeenBatch(NamedTuple):
     ids: tuple[MessageId, ...]
     since: float | None = None
 
+    def without(self, acks: "Acks", now: float, redelivery: float) -> "Iterator[SeenBatch]":
+        """Yield the messages that still have no ack, without those that an earlier run left too long ago."""
+        ids = tuple(message for message in self.ids if message not in acks.returned)
+        if self.number > acks.begun:
+            yield SeenBatch(self.number, ids)
+            return
+        since = acks.since if self.since is None else self.since
+        yield SeenBatch(self.number, tuple(message for message in ids if message in acks.due))
+        if now - since < redelivery:
+            yield SeenBatch(self.number, tuple(message for message in ids if message not in acks.due), since)
+
 
 class Acks(NamedTuple):
     """What a run knows of the acks of messages in batches."""
@@ -68,23 +79,14 @@ class SeenMessages:
         is kept as long as a run lasts. One that an earlier run left is kept for `redelivery` seconds after the start of
         the run that found it so. The last acks of a run are in no position, so these would add up otherwise.
         """
-        kept, newly = list[SeenBatch](), set[MessageId]()
         again = tuple(message for message in self.acknowledged if message in acks.due)
-        for number, earlier, since in (SeenBatch(0, again), *self.batches):
-            newly |= {message for message in earlier if message in acks.returned}
-            without = [message for message in earlier if message not in newly]
-            if number > acks.begun:
-                kept.append(SeenBatch(number, tuple(without)))
-                continue
-            left = acks.since if since is None else since
-            kept.append(SeenBatch(number, tuple(message for message in without if message in acks.due)))
-            if now - left < redelivery:
-                kept.append(SeenBatch(number, tuple(message for message in without if message not in acks.due), left))
+        seen = (SeenBatch(0, again), *self.batches)
+        newly = {message for batch in seen for message in batch.ids if message in acks.returned}
         known = [message for message in self.acknowledged if message not in newly and message not in again]
         known += [message for message in acks.returned if message in newly]
-        batches = [batch for batch in kept if batch.ids]
+        kept = [part for batch in seen for part in batch.without(acks, now, redelivery) if part.ids]
         following = SeenBatch(self.number + 1, tuple(ids))
-        return SeenMessages(following.number, (*batches, following), tuple(known[max(0, len(known) - remember) :]))
+        return SeenMessages(following.number, (*kept, following), tuple(known[max(0, len(known) - remember) :]))
 
     def to_json(self) -> Metadata:
         """Return the position in the form in which the log keeps it."""
