@@ -1,16 +1,16 @@
 """The transaction log as a SQLite file: the contract of all logs, and what it says of damage."""
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.log.log_contract import LogContract, frozen
-from trident.base.attempt import Holder
 from trident.base.errors import LogCorruptError, LogError
 from trident.log import sqlite_log
 from trident.log.frozen_results import thaw
-from trident.log.protocol import Birth, Members, OutputProgress, StreamRecord
+from trident.log.protocol import Birth
 from trident.log.sqlite_log import SqliteLog
 
 
@@ -165,82 +165,18 @@ def test_a_log_whose_second_file_is_removed_under_its_driver_takes_nothing_more(
             use()
 
 
-def test_a_log_from_before_former_names_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
-    path = tmp_path / "log.sqlite"
-    log = SqliteLog(path, "t")
-    log.enroll(log.take(), Members({"s": StreamRecord("g")}, {}, {"g": 0}))
-    log.close()
-    db = sqlite3.connect(path)
-    db.execute("ALTER TABLE streams DROP COLUMN former")
-    db.commit()
-    db.close()
-    assert SqliteLog(path, "t", reading=True).members().streams == {"s": StreamRecord("g")}
-    log = SqliteLog(path, "t")
-    log.enroll(log.take(), Members({"s": StreamRecord("g", former=("r",))}, {}, {}))
-    assert log.members().streams["s"].former == ("r",)
-    log.close()
-
-
-def test_a_log_from_before_times_of_commits_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
-    path = tmp_path / "log.sqlite"
-    log = SqliteLog(path, "topology")
-    lease = log.take()
-    frozen(log, lease, 1)
-    log.committed(lease, "g", 1, 5.0)
-    log.close()
-    db = sqlite3.connect(path)
-    db.execute("ALTER TABLE batches DROP COLUMN committed")
-    db.commit()
-    db.close()
-    assert SqliteLog(path, "topology", reading=True).commit_time("g", 1) is None
-    log = SqliteLog(path, "topology")
-    lease = log.take()
-    assert log.commit_time("g", 1) is None
-    frozen(log, lease, 2)
-    log.committed(lease, "g", 2, 7.0)
-    assert log.commit_time("g", 2) == 7.0
-    log.close()
-
-
-def test_a_log_from_before_outputs_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
+def test_a_log_of_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "log.sqlite"
     SqliteLog(path, "topology").close()
     db = sqlite3.connect(path)
-    for table in ("served", "handed"):
-        db.execute(f"DROP TABLE {table}")
+    db.execute("UPDATE meta SET format = 'trident log 3'")
     db.commit()
     db.close()
-    log = SqliteLog(path, "topology")
-    lease = log.take()
-    assert log.outputs() == {} and log.handing_over(lease, "o", 1, 1) == 1
-    log.keep_outputs(lease, {"o": OutputProgress(4)})
-    assert log.outputs() == {"o": OutputProgress(4)}
-    log.close()
-
-
-def test_a_log_from_before_holders_and_addresses_were_recorded_is_read_and_written_on(tmp_path: Path) -> None:
-    path = tmp_path / "log.sqlite"
-    log = SqliteLog(path, "topology")
-    log.take()
-    log.close()
-    db = sqlite3.connect(path)
-    for column in ("holder", "renewed", "files"):
-        db.execute(f"ALTER TABLE meta DROP COLUMN {column}")
-    db.commit()
-    db.close()
-    former_log = SqliteLog(path, "topology", reading=True)
-    assert former_log.holder() is None and former_log.files_address() == ""
-    waiting = SqliteLog(path, "topology")
-    former = waiting.lease()
-    assert waiting.holder() is None and former is not None and former.token
-    log = SqliteLog(path, "topology")
-    lease, seen = log.take(Holder(0, "host", 17, 5.0, 10.0), former), waiting.renewals()
-    log.renew(lease)
-    log.renew(lease)
-    assert waiting.renewals() != seen and waiting.holder() == Holder(2, "host", 17, 5.0, 10.0)
-    assert log.files_address() == ""
-    for each in (log, waiting):
-        each.close()
+    before = path.read_bytes()
+    for reading in (False, True):
+        with pytest.raises(LogError, match="has the format 'trident log 3', and this version .* reads '"):
+            SqliteLog(path, "topology", reading=reading)
+    assert path.read_bytes() == before
 
 
 def test_a_sync_writes_something_else_sqlite_would_not_fsync(tmp_path: Path) -> None:
@@ -255,12 +191,11 @@ def test_a_sync_writes_something_else_sqlite_would_not_fsync(tmp_path: Path) -> 
 def test_a_signal_behind_the_commit_of_a_new_log_is_what_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SqliteLog(tmp_path / "log.sqlite", "t").close()
+    class Stopping:
+        def split(self, sign: str) -> Iterator[str]:
+            yield "COMMIT"
+            raise SystemExit(143)  # as a handler of SIGTERM raises it
 
-    def commit_and_stop(db: sqlite3.Connection) -> None:
-        db.execute("COMMIT")
-        raise SystemExit(143)  # as a handler of SIGTERM raises it
-
-    monkeypatch.setattr(sqlite_log, "add_former_names", commit_and_stop)
+    monkeypatch.setattr(sqlite_log, "TABLES", Stopping())
     with pytest.raises(SystemExit):
         SqliteLog(tmp_path / "log.sqlite", "t")

@@ -494,6 +494,14 @@ def test_another_source_under_a_streams_name_is_refused_and_may_begin_anew(tmp_p
     assert declared(listed).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
 
 
+def test_a_mistaken_start_that_read_nothing_leaves_the_name_to_the_right_source(tmp_path: Path) -> None:
+    mistaken = Program()
+    mistaken.counted(mistaken.stream("words", 0, spout=FeederBatchSpout("word string")), "counts").run(tmp_path)
+    right = Program()
+    right.counted(right.stream("words", 2), "counts")
+    assert right.run(tmp_path, "counts") == [{"w0": 1, "w1": 1}]
+
+
 def test_a_start_takes_over_from_a_driver_whose_batches_go_on_meanwhile(tmp_path: Path) -> None:
     """Between the first look at the log and its taking, the former driver freezes more."""
     out: Rows = {}

@@ -285,7 +285,10 @@ def _rounds(
     clients = [Client(url, told) for url in json.loads(server.stdout.readline())]
     number, warm = first, 0
     while told.sent < count and not told.wrong and server.poll() is None:
-        clients[number % 2].round(random.Random(f"{seed}/{number}"))
+        try:
+            clients[number % 2].round(random.Random(f"{seed}/{number}"))
+        except ConnectionRefusedError:
+            server.wait(60)  # it has ended, or hangs: then this raises
         number += 1
         if number % _LOOK == 0 and server.poll() is None:
             bytes_now = memory(server.pid)

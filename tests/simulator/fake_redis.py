@@ -386,8 +386,6 @@ class FakeRedis:
         epoch = self.data[keys[0]][b"epoch"]
         self._set(undo, keys[0], {b"token": argv[0], b"last": b"0", b"lease:" + epoch: argv[0]})
         self._set(undo, keys[0], {b"holder": b'{"epoch":' + epoch + argv[2] if argv[2] else b""})
-        if b"since" not in self.data[keys[0]]:
-            self._set(undo, keys[0], {b"since": epoch})
         return [b"OK", self.data[keys[0]][b"epoch"]]
 
     def _log_write(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:

@@ -45,12 +45,9 @@ class FrozenFolders:
         return FileFolder(self.files, f"{FROZEN}/{self.log}/{group}/{name}")
 
     def folders(self, group: str) -> list[str]:
-        """Return the existing folders that `folder` returned in any run of this log.
-
-        Folders of version 0.1.0, whose names had no log, are among them.
-        """
-        parents = (f"{FROZEN}/{self.log}/{group}", f"{FROZEN}/{group}")
-        return [f"{parent}/{name}" for parent in parents for name in self.files.folders(parent)]
+        """Return the existing folders that `folder` returned in any run of this log."""
+        parent = f"{FROZEN}/{self.log}/{group}"
+        return [f"{parent}/{name}" for name in self.files.folders(parent)]
 
 
 @dataclass(frozen=True, slots=True)

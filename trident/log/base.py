@@ -1,6 +1,7 @@
 """The base of both logs: the checks that they share, the texts of their errors, and how much a trim keeps."""
 
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,6 @@ import msgspec
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
-from trident.log.migration import VERSION, batch_checksum
 from trident.log.protocol import BatchRecord, StreamRecord
 from trident_spouts.executor import Metadata
 
@@ -44,10 +44,10 @@ class LogBase:
     def _stream_record(
         self, group: str, position: Metadata, source: str, active: bool, others: Sequence[Any]
     ) -> StreamRecord:
-        """Return a stream's record from its stored fields. `others`: began, feeds, parted, perhaps former."""
-        began, feeds, parted, *former = others
+        """Return a stream's record from its stored fields. `others`: began, feeds, parted, former."""
+        began, feeds, parted, former = others
         fed = None if feeds is None else tuple(feeds)
-        return StreamRecord(group, position, source, active, began, fed, parted, tuple(*former))
+        return StreamRecord(group, position, source, active, began, fed, parted, tuple(former))
 
     def _json(self, text: str | bytes) -> Any:
         try:
@@ -62,10 +62,7 @@ class LogBase:
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
-        """Return who took `lease`, read from the stored text; None if the text is missing or is about another lease.
-
-        A driver of an earlier version takes the log without writing this text, and leaves that of the driver before it.
-        """
+        """Return who took `lease`, read from the stored text; None if the text is missing or is about another lease."""
         if not text or lease is None or not lease.token:
             return None
         try:
@@ -77,10 +74,11 @@ class LogBase:
     def _overtaken(self, epoch: int) -> FencedError:
         return FencedError(f"{self._where} was taken meanwhile by another driver (epoch {epoch}); nothing was written")
 
-    def _former_version(self) -> LogError:
+    def _other_format(self, format: str, ours: str) -> LogError:
         return LogError(
-            f"{self._where} was written by version {VERSION}: start its topology once with this version, "
-            f"which migrates it to the current format"
+            f"{self._where} has the format {format!r}, and this version of the library reads {ours!r}: start the "
+            f"topology with the version that wrote the log, or give up log and states together with "
+            f"topology.reset(name, {self._location}). Nothing was written"
         )
 
     def _taken_over(self, epoch: int | str, lease: Lease) -> FencedError:
@@ -112,6 +110,11 @@ def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int,
         if total > keep_bytes:
             return max(until, txid)
     return until
+
+
+def batch_checksum(txid: int, plan: str, time: float, outline: str) -> int:
+    """Return the checksum of a batch's record."""
+    return zlib.crc32(f"{txid}|{time!r}|{plan}|{outline}".encode())
 
 
 def compact(value: object) -> str:

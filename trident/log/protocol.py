@@ -128,14 +128,13 @@ class LogReading(Protocol):
         ...
 
     def holder(self) -> Holder | None:
-        """Return who took the lease in force; None if nobody has it, or if a driver of an older version took it."""
+        """Return who took the lease in force; None if no driver has it."""
         ...
 
     def issued(self, lease: Lease) -> bool:
         """Return whether this log issued this lease.
 
-        A copy of the log that was started elsewhere counts the same epochs but draws other tokens. Returns True
-        for all leases of version 0.1.0, which kept no tokens.
+        A copy of the log that was started elsewhere counts the same epochs but draws other tokens.
         """
         ...
 

@@ -3,7 +3,7 @@
 All keys have one hash tag, so that a cluster keeps them on one server::
 
     prefix:{topology}:log:m                 format, uuid, lease, its holder, the last write's number, the groups, the
-                                            token of every lease (lease:<epoch>) from one epoch on (since), the URL
+                                            token of every lease (lease:<epoch>), the URL
                                             of the topology's files on an object store (files)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), times of commits (c:<txid>),
@@ -30,16 +30,15 @@ from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
 from trident.base.names import check_name
 from trident.base.redis_address import Address
-from trident.log.base import LogBase, compact, holder_text, trim_until
+from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
 from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
 
-FORMAT = "trident log 2"
+FORMAT = "trident log 3"
 MOST_BYTES = 256 << 20
 """The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
 meanwhile."""
@@ -103,31 +102,10 @@ class RedisTransactionLog(LogBase):
     # --- identity and lease ------------------------------------------------------------------------------------
 
     def _create(self, topology: str) -> str:
-        """Create the log unless it exists, migrate one of version 0.1.0, and return the log's uuid."""
+        """Create the log unless it exists, and return its uuid."""
         fields = [word.encode() for word in (FORMAT, topology, uuid.uuid4().hex)]
         (identity,) = self._server.ask(call(CREATE, [bulks([self._meta])], *fields))
-        if identity[0] == FORMER_REDIS.encode():
-            self._migrate()
-            identity = [FORMAT.encode(), *identity[1:]]
         return self._checked_uuid(identity, topology)
-
-    def _migrate(self) -> None:
-        """Migrate a log of version 0.1.0 in one write, under the lease in force.
-
-        The write ends this lease, and so fences a driver of version 0.1.0 that still runs.
-        """
-        lease, hashes = self.lease(), {group: self._hash(self._group_key(group)) for group in self.groups()}
-        progress = [
-            (g, self._number(fields, "committed"), self._number(fields, "frozen")) for g, fields in hashes.items()
-        ]
-        check_nothing_waits(self._where, progress)
-        write = WriteRequest(self._meta).set(self._meta, {"format": FORMAT, "token": ""})
-        for group, fields in hashes.items():
-            key = self._group_key(group)
-            write.must(key, "frozen", fields["frozen"])
-            streams, new, removed = migrated_group(group, fields)
-            write.drop(key, removed).set(key, new).set(self._members, streams)
-        self._write(lease or Lease(0, ""), write)
 
     def _identity(self) -> list[bytes]:
         """Return the log's format, topology and uuid. Raises LogAbsentError if there is no log."""
@@ -137,8 +115,9 @@ class RedisTransactionLog(LogBase):
         return list(identity)
 
     def _checked_uuid(self, identity: Sequence[bytes], topology: str) -> str:
-        if identity[0] == FORMER_REDIS.encode():
-            raise self._former_version()
+        format = str(identity[0] or b"", "utf-8", "replace")
+        if format.startswith("trident log ") and format != FORMAT:
+            raise self._other_format(format, FORMAT)
         if list(identity[:2]) != [FORMAT.encode(), topology.encode()] or not identity[2]:
             raise self._corrupt(f"{self._meta.decode()} does not identify it (this version reads {FORMAT!r})")
         return str(identity[2], "ascii")
@@ -196,10 +175,8 @@ class RedisTransactionLog(LogBase):
         return tuple(reply)
 
     def issued(self, lease: Lease) -> bool:
-        ((token, since),) = self._server.ask(command(b"HMGET", self._meta, b"lease:%d" % lease.epoch, b"since"))
-        if token is not None:
-            return bool(token == lease.token.encode())
-        return since is None or lease.epoch < int(since)
+        (token,) = self._server.ask(command(b"HGET", self._meta, b"lease:%d" % lease.epoch))
+        return token is not None and bool(token == lease.token.encode())
 
     def give_back(self, lease: Lease) -> None:
         self._server.patience = 0.0  # a stop must not hang with the server; unreturned, the lease looks like a death

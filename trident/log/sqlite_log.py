@@ -19,22 +19,12 @@ from typing import Any
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import LogError
 from trident.base.files import make_folder
-from trident.log.base import LogBase, compact, holder_text, trim_until
+from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.migration import (
-    FORMER_SQLITE,
-    add_commit_times,
-    add_files_address,
-    add_former_names,
-    add_holder,
-    add_output_tables,
-    batch_checksum,
-    migrate,
-)
 from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, OutputProgress
 
-FORMAT = "trident log 3"
+FORMAT = "trident log 4"
 _CHECK_UP_TO = 64 << 20
 """The largest file (bytes) of which all pages are checked when the file is opened. Checking a larger one would delay
 the start; its rows are checked when they are read."""
@@ -108,7 +98,7 @@ class SqliteLog(LogBase):
     # --- identity and lease ------------------------------------------------------------------------------------
 
     def _create(self, topology: str) -> None:
-        """Create the tables in an empty file; migrate and check a file that is not empty."""
+        """Create the tables in an empty file; check a file that is not empty."""
         if self._path.stat().st_size <= _CHECK_UP_TO:
             verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
@@ -121,17 +111,6 @@ class SqliteLog(LogBase):
                 self._db.execute(
                     "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0, '')", (FORMAT, topology, uuid.uuid4().hex)
                 )
-            elif "batches" in tables and "streams" not in tables:
-                migrate(self._db, self._where, TABLES, FORMAT)
-                add_holder(self._db)
-                add_files_address(self._db)
-                add_output_tables(self._db, TABLES)
-            elif "streams" in tables:
-                add_former_names(self._db)
-                add_commit_times(self._db)
-                add_holder(self._db)
-                add_files_address(self._db)
-                add_output_tables(self._db, TABLES)
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -140,10 +119,10 @@ class SqliteLog(LogBase):
         if "meta" not in tables:
             raise self._corrupt("it is a SQLite file, but not a transaction log")
         row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
-        if row is not None and row[0] == FORMER_SQLITE:
-            raise self._former_version()
-        if row is None or row[0] != FORMAT:
-            raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
+        if row is None:
+            raise self._corrupt("it does not say its format")
+        if row[0] != FORMAT:
+            raise self._other_format(row[0], FORMAT)
         if row[1] != topology:
             raise LogError(f"{self._where} belongs to topology {row[1]!r}, not to {topology!r}")
         self._uuid: str = row[2]
@@ -191,18 +170,14 @@ class SqliteLog(LogBase):
 
     def issued(self, lease: Lease) -> bool:
         rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
-        if rows:
-            return bool(rows[0][0] == lease.token)
-        first = self._rows("SELECT min(epoch) FROM leases")[0][0]
-        return first is None or lease.epoch < first
+        return bool(rows) and bool(rows[0][0] == lease.token)
 
     def give_back(self, lease: Lease) -> None:
         with self._write(lease) as db:
             db.execute("UPDATE meta SET token = ''")
 
     def files_address(self) -> str:
-        # All columns: a log that is only read may have been written before there was the one for the address.
-        return str(next(iter(self._rows("SELECT * FROM meta")[0][7:]), ""))
+        return str(self._rows("SELECT files FROM meta")[0][0])
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
         with self._write(lease, durable=True) as db:

@@ -286,13 +286,11 @@ def _staging(path: Path, log: str, lease: Lease) -> Path:
 def open_staging(path: Path, log: str, lease: Lease) -> None:
     """Make this driver's staging folder, and remove those of earlier drivers with their unpublished batches.
 
-    Those batches will be written again from the frozen rows. Earlier versions had a folder for each log, with
-    the batches of all its drivers, and version 0.1.0 none.
+    Those batches will be written again from the frozen rows.
     """
     staging = _staging(path, log, lease)
     staging.mkdir(parents=True, exist_ok=True)
-    former = staging.parent / log
-    for folder in [*staging.parent.iterdir(), *(former.iterdir() if former.is_dir() else ())]:
+    for folder in [*staging.parent.iterdir()]:
         parts = folder.name.split("-")
         if parts[0] == _GONE:
             shutil.rmtree(folder, ignore_errors=True)

@@ -185,7 +185,7 @@ def _record(
     source = source_of(spout)
     if last is None:
         return StreamRecord(group.name, None, source, feeds=feeds)
-    used = last.source != "" and last.position != last.began
+    used = last.position != last.began
     if spout.anew and not (used and last.source == source):
         return StreamRecord(group.name, None, source, feeds=feeds)
     if used and last.source != source:
@@ -231,8 +231,7 @@ def _left_states(
 ) -> dict[str, Metadata]:
     """Return the states that a stream no longer feeds, each with the stream's position when that ended.
 
-    A log of version 0.1.0 does not know what a stream fed: then these are the states of its group that the program
-    lacks. The position is kept because the state's txid does not tell which of the stream's tuples the state has
+    The position is kept because the state's txid does not tell which of the stream's tuples the state has
     missed: the stream may be in another group, with other txids, when it feeds the state again.
     """
     fed = stream.feeds

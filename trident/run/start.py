@@ -83,8 +83,6 @@ logger = logging.getLogger(__name__)
 LOG_FILE = "log.sqlite"
 _NOWHERE = Path("/")
 """The folder in the settings of a run without a checkpointLocation, until a temporary folder is made."""
-FORMER_SCRATCH = "scratch"
-"""The folder of scratch files that version 0.1.0 left."""
 
 
 def start(
@@ -260,8 +258,7 @@ def _start(
         undo.callback(_give_back, log, begun.lease)
         undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
-        for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(settings.scratch, ignore_errors=True)
         statics = open_statics(begun.program)
         undo.callback(close_statics, statics)
         engine = engine_of(settings)

@@ -9,8 +9,7 @@ if not meta[2] then return {'GONE', ''} end
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then
   return {tonumber(meta[2]) < tonumber(ARGV[2]) and 'REWOUND' or 'FENCED', meta[2]}
 end
--- Version 0.1.0 put its token before the number, and both together may look like a number: no write of this lease.
-local number, last = tonumber(ARGV[3]), tonumber(string.match(meta[3] or '', '^%d+$')) or 0
+local number, last = tonumber(ARGV[3]), tonumber(meta[3]) or 0
 if number == last then return {'OK', 'again'} end
 if number < last then return {'LATE', meta[3]} end
 local at = 5
