@@ -19,7 +19,7 @@ def words(postgres: PostgresServer) -> str:
     """A table of words, three of each second."""
     values = ", ".join(map(str, ROWS))
     postgres.run(
-        "create table words (id int primary key, at timestamptz not null, word text)",
+        "create table words (id int primary key, at timestamptz not null default now(), word text)",
         "create index on words (at)",
         f"insert into words values {values}",
     )

@@ -64,7 +64,7 @@ def test_a_table_that_was_emptied_stops_the_stream(postgres: PostgresServer, tab
     spout = JdbcSpout(postgres.url, table, "word string", orderBy="id")
     with start_local(counting(spout), checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=60)
-    postgres.run(f"truncate {table}")
+    postgres.run(f"truncate {table} restart identity")
     with (
         pytest.raises(BatchFailedError) as failed,
         start_local(counting(spout), checkpointLocation=tmp_path) as running,
