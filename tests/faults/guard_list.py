@@ -28,7 +28,7 @@ GUARDS = [
     ),
     Guard(
         "freeze order (coordinator)",
-        "a batch freezes before the one whose end it starts from",
+        "a batch freezes before the batch that it follows",
         "trident/batches/coordinator.py",
         "batch = self._batches.get(self.frozen + 1)",
         "batch = next((b for b in self._batches.values() if b.status is Status.RAN), None)",
@@ -61,7 +61,7 @@ GUARDS = [
     ),
     Guard(
         "void plans",
-        "batches go on that were planned from where another plan would have ended",
+        "batches continue that were planned from the end of another plan",
         "trident/batches/coordinator.py",
         "        if batch.plan is not None and batch.plan != event.plan:\n"
         "            self._discard_after(event.attempt.txid)\n",
@@ -79,7 +79,7 @@ GUARDS = [
     ),
     Guard(
         "fence (log)",
-        "a driver that was taken over goes on writing the log",
+        "a driver that was taken over still writes the log",
         "trident/log/sqlite_log.py",
         "        if (epoch, token) != (lease.epoch, lease.token):",
         "        if False:",
@@ -87,7 +87,7 @@ GUARDS = [
     ),
     Guard(
         "due times, between two batches",
-        "an update of sessions sees what a later batch has made of the index",
+        "an update of sessions sees a later batch's changes of the index",
         "state/trident_state/redis/due_index.py",
         "if status.marker != asOf or status.opened is not None:",
         "if False:",
@@ -95,7 +95,7 @@ GUARDS = [
     ),
     Guard(
         "due times, with the record",
-        "a session whose key was put never closes, or closes by the end that it had before",
+        "a session with a changed key never closes, or closes by the end that it had before",
         "state/trident_state/redis/lua/put.lua",
         "if dues then note_dues(KEYS[#KEYS], names, dues) end",
         "",
@@ -111,7 +111,7 @@ GUARDS = [
     ),
     Guard(
         "due times, entries that are gone",
-        "sessions whose due times somebody removed never close",
+        "sessions with deleted due times never close",
         "state/trident_state/redis/due_index.py",
         "meta.indexed and meta.dues == str(entries)",
         "meta.indexed",
@@ -119,7 +119,7 @@ GUARDS = [
     ),
     Guard(
         "rights before the first write",
-        "a right that is taken away in the middle of a run leaves keys that nobody counted, and no start is possible",
+        "a right that is taken away in the middle of a run leaves keys that were not counted, and no start is possible",
         "state/trident_state/redis/scripts.py",
         'source = b"\\n".join([(_LUA / "rights.lua").read_bytes(), asked, text])',
         'source = b"\\n".join([(_LUA / "rights.lua").read_bytes(), text])',
@@ -127,7 +127,7 @@ GUARDS = [
     ),
     Guard(
         "due times, a log from a copy",
-        "a batch whose puts have begun, and whose result the log lost, is tried for ever",
+        "a batch with puts under way, and a result that the log lost, is tried for ever",
         "state/trident_state/redis/store.py",
         "        except BatchBegunError:\n            return None\n",
         "        except BatchBegunError:\n            raise\n",
@@ -135,7 +135,7 @@ GUARDS = [
     ),
     Guard(
         "due times, before the record",
-        "a put that may write no sorted set leaves keys that nobody counted, and its batch is refused for good",
+        "a put that may write no sorted set leaves keys that were not counted, and its batch is refused for good",
         "state/trident_state/redis/lua/put.lua",
         "if dues then note_dues(KEYS[#KEYS], names, dues) end\nfor b = 2, buckets do\n"
         "  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end\n",
@@ -170,7 +170,7 @@ GUARDS = [
     ),
     Guard(
         "fence (Redis)",
-        "a driver that was taken over goes on writing the state",
+        "a driver that was taken over still writes the state",
         "state/trident_state/redis/lua/answer.lua",
         "if token == ARGV[1] and epoch == ARGV[2] then return nil end",
         "if true then return nil end",
@@ -194,7 +194,7 @@ GUARDS = [
     ),
     Guard(
         "silence, looks only",
-        "a standby whose machine slept takes a driver that slept beside it for dead",
+        "a standby on a machine that slept takes a driver that slept with it for dead",
         "trident/run/standby.py",
         "silent + min(now - before, 2 * LOOK_SECONDS)",
         "silent + (now - before)",
@@ -202,7 +202,7 @@ GUARDS = [
     ),
     Guard(
         "sync changes a value",
-        "a write that is to be durable is none, and a power loss takes what stood before it",
+        "a write that is to be durable is none, and a power loss takes the writes before it",
         "trident/log/sqlite_log.py",
         "UPDATE meta SET renewed = renewed + 1",
         "UPDATE meta SET renewed = renewed",
@@ -210,7 +210,7 @@ GUARDS = [
     ),
     Guard(
         "fence (memory)",
-        "a driver that was taken over goes on writing the state",
+        "a driver that was taken over still writes the state",
         "state/trident_state/checks.py",
         "if held is not None and held != lease and held.epoch >= lease.epoch:",
         "if False:",
@@ -250,7 +250,7 @@ GUARDS = [
     ),
     Guard(
         "healing",
-        "a store that lost its last writes goes on without them",
+        "a store that lost its last writes continues without them",
         "trident/commits/store_writes.py",
         "        if behind >= upto:\n            return\n",
         "        return\n",
@@ -266,7 +266,7 @@ GUARDS = [
     ),
     Guard(
         "rows that come once",
-        "a batch that is planned anew asks a source again that gives its rows once",
+        "a batch that is planned again asks a source again that gives its rows once",
         "spouts/trident_spouts/adapters/batch.py",
         "if number not in self._kept:",
         "if True:",
@@ -306,7 +306,7 @@ GUARDS = [
     ),
     Guard(
         "another program, what is gone",
-        "what a batch froze for a state that the program lacks is lost without a word",
+        "the results that a batch froze for a removed state are lost silently",
         "trident/recovery/program_compatibility.py",
         "            if part.name not in names and set(part.leads) - gone:",
         "            if False:",
@@ -314,7 +314,7 @@ GUARDS = [
     ),
     Guard(
         "another program, parts alike",
-        "what was frozen for one of several branches that only their functions' values tell apart goes to another one",
+        "results frozen for one of several branches that differ only in their functions' values go to another one",
         "trident/recovery/program_compatibility.py",
         "    if any(part.traits.get(key) != other.traits.get(key) for key in keys):",
         "    if False:",
@@ -322,7 +322,7 @@ GUARDS = [
     ),
     Guard(
         "another program, parts that nothing tells apart",
-        "what was frozen for one of several branches that nothing known tells apart goes to another one",
+        "results frozen for one of several branches that cannot be distinguished go to another one",
         "trident/recovery/program_compatibility.py",
         "    return part.text == other.text and (not part.text or part.name == other.name)",
         "    return True",
@@ -330,7 +330,7 @@ GUARDS = [
     ),
     Guard(
         "a state born after a batch",
-        "what a batch did to a state that was dropped since goes on to later stages as nulls, and is counted there",
+        "changes of a batch in a state that was dropped since reach later stages as nulls, and are counted there",
         "trident/commits/stage_writes.py",
         "isinstance(step, Sink) or name in turn.unborn or step in later:",
         "isinstance(step, Sink) or step in later:",
@@ -346,7 +346,7 @@ GUARDS = [
     ),
     Guard(
         "a query behind another state step",
-        "a query in a later stage sees what the batch itself has made of its state, which depends on steps before it",
+        "a query in a later stage sees its batch's changes of the state, which depend on the steps before it",
         "trident/commits/state_queries.py",
         "as_of = txid if step in self._behind_update else txid - 1",
         "as_of = txid if state in self.stores and self.stores[state].groups_of()[0].marker == txid else txid - 1",
@@ -362,7 +362,7 @@ GUARDS = [
     ),
     Guard(
         "update, frozen",
-        "what a user's code made of a state is made again, of a state that was written in parts",
+        "the result of user code over a state is computed again, from a state that was written in parts",
         "trident/commits/committer.py",
         "        self.log.freeze_stage(self.lease",
         "        (lambda *_: None)(self.lease",
@@ -370,7 +370,7 @@ GUARDS = [
     ),
     Guard(
         "update, as of the batch before",
-        "an updater adds to what a server that lost its writes happens to hold",
+        "an updater adds to whatever value a server that lost its writes has",
         "trident/reads/as_of.py",
         "        return self.store.read(keys, self.txid).values",
         "        return self.store.read(keys, None).values",
@@ -378,7 +378,7 @@ GUARDS = [
     ),
     Guard(
         "update, a read that failed",
-        "an updater that swallows a store's error writes what it made without knowing the state",
+        "an updater that swallows a store's error writes a result without knowing the state",
         "trident/compiler/states/updates.py",
         "    if overlay.failure is not None:\n        raise overlay.failure\n",
         "",
@@ -386,7 +386,7 @@ GUARDS = [
     ),
     Guard(
         "query, a read that failed",
-        "a query function that swallows a store's error answers with what is not there",
+        "a query function that swallows a store's error answers with values that are not there",
         "trident/compiler/states/queries.py",
         "        raise state.failure\n",
         "        pass\n",
@@ -402,7 +402,7 @@ GUARDS = [
     ),
     Guard(
         "update, good for one call",
-        "a state object that was kept changes what is frozen already, or nothing at all, without a word",
+        "a state object that was kept changes a frozen result, or silently changes nothing",
         "trident/compiler/states/overlay.py",
         "        if not self._open:",
         "        if False:",
@@ -410,7 +410,7 @@ GUARDS = [
     ),
     Guard(
         "fence (backing)",
-        "a driver that was taken over goes on writing a state over a store of the user's own",
+        "a driver that was taken over still writes a state over a user's store",
         "state/trident_state/backing/store.py",
         "check_next_batch(self._where, meta.lease, meta.marker, lease, txid)",
         "check_next_batch(self._where, lease, meta.marker, lease, txid)",
@@ -426,7 +426,7 @@ GUARDS = [
     ),
     Guard(
         "drop (backing), told first",
-        "what an interrupted drop left is taken for the whole state, and counts go on without the removed keys",
+        "the rest of an interrupted drop is taken for the whole state, and counts continue without the removed keys",
         "state/trident_state/backing/store.py",
         "if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):",
         "if True:",
@@ -434,7 +434,7 @@ GUARDS = [
     ),
     Guard(
         "drop (backing), no marker",
-        "a start heals what an interrupted drop left from the log, on top of the keys that are there still",
+        "a start heals the rest of an interrupted drop from the log, on top of the keys that are still there",
         "state/trident_state/backing/meta.py",
         "None if self.dropping else self.marker",
         "self.marker",
@@ -466,7 +466,7 @@ GUARDS = [
     ),
     Guard(
         "relational, durable commits",
-        "a crash of the server takes a batch that was confirmed, where its synchronous_commit is off",
+        "a crash of the server takes a batch that was confirmed, if its synchronous_commit is off",
         "state/trident_state/relational/postgres_table.py",
         "select set_config('synchronous_commit', 'on', true) where",
         "select 1 where",
@@ -482,7 +482,7 @@ GUARDS = [
     ),
     Guard(
         "relational, a file that was gone before",
-        "batches go on in a SQLite file that was removed, and nobody hears that the state is lost",
+        "batches continue in a SQLite file that was removed, and the loss of the state is not noticed",
         "state/trident_state/relational/sqlite_table.py",
         "if self._db is not None and there == self._file and there is not None:",
         "if self._db is not None:",
@@ -490,7 +490,7 @@ GUARDS = [
     ),
     Guard(
         "fence (Redis log)",
-        "a driver that was taken over goes on writing the log on a server",
+        "a driver that was taken over still writes the log on a server",
         "trident/log/lua/log_write.lua",
         "if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then",
         "if false then",
@@ -498,7 +498,7 @@ GUARDS = [
     ),
     Guard(
         "sent again (Redis log)",
-        "a write to the log whose reply was lost is refused the second time, and a good driver stops",
+        "a write to the log with a lost reply is refused the second time, and a good driver stops",
         "trident/log/lua/log_write.lua",
         "if number == last then return {'OK', 'again'} end",
         "",
@@ -538,7 +538,7 @@ GUARDS = [
     ),
     Guard(
         "dead letters, their branch",
-        "a dead letter comes back on all branches, and counts twice where it has not died",
+        "a dead letter comes back on all branches, and counts twice on those on which it did not die",
         "trident/plan/replays.py",
         "    entered: nodes.Node = replace(node, source=both)",
         "    entered: nodes.Node = node",
@@ -546,7 +546,7 @@ GUARDS = [
     ),
     Guard(
         "streaming, older checkpoint",
-        "Spark plans a batch anew under a number that is counted, and its rows are left out",
+        "Spark plans a batch again under a number that is counted, and its rows are left out",
         "spouts/trident_spouts/streaming_spout.py",
         "        if found != expected:",
         "        if False:",
@@ -602,7 +602,7 @@ GUARDS = [
     ),
     Guard(
         "log, its file",
-        "two drivers write, one of them a file that nobody finds any more",
+        "two drivers write, one of them a file that no reader finds",
         "trident/log/sqlite_log.py",
         "        if (now := _identities(self._watched)) != self._files:",
         "        if False:",
@@ -642,7 +642,7 @@ GUARDS = [
     ),
     Guard(
         "value rule (memory)",
-        "a batch that was interrupted counts twice what it had written",
+        "a batch that was interrupted counts its earlier writes twice",
         "state/trident_state/memory/update_changes.py",
         "    rows = np.flatnonzero(before.txids != update.txid)",
         "    rows = np.arange(len(before.txids))",
@@ -650,7 +650,7 @@ GUARDS = [
     ),
     Guard(
         "whole (Redis)",
-        "a state of which a server evicted keys, or somebody deleted some, goes on counting without them",
+        "a state continues counting without keys that a server evicted or a user deleted",
         "state/trident_state/redis/store.py",
         "self._with_layout(self._reader.current_with_all_keys)",
         "self._with_layout(self._reader.current)",
@@ -682,7 +682,7 @@ GUARDS = [
     ),
     Guard(
         "reader, the marker",
-        "a read as of a txid that a server has lost gives what is left there",
+        "a read as of a txid that a server has lost gives the values that are left there",
         "state/trident_state/redis/reader.py",
         "            check_reached(self._where, status.marker, asOf)",
         "            pass",
@@ -690,7 +690,7 @@ GUARDS = [
     ),
     Guard(
         "reader, the gate",
-        "commits go on over a large read until what it reads as of is gone",
+        "commits continue over a large read until its values are gone",
         "trident/reads/commit_gate.py",
         "(hold.until for hold in self._holds if hold.txid < txid - 1)",
         "()",
@@ -738,7 +738,7 @@ GUARDS = [
     ),
     Guard(
         "spout, half a line",
-        "the rest of a line whose beginning was read counts as a line of its own",
+        "the rest of a line that was read half counts as a separate line",
         "spouts/trident_spouts/files/planner.py",
         '        if not end or last == b"\\n":',
         "        if True:",
@@ -762,7 +762,7 @@ GUARDS = [
     ),
     Guard(
         "spout, all of a file",
-        "a file that was read and is written anew with the same ends is taken for the same",
+        "a file that was read and is rewritten with the same ends is taken for the same",
         "spouts/trident_spouts/files/recognition.py",
         "        return found == entry.digest",
         "        return True",
@@ -770,7 +770,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the time of a change",
-        "a file that is written anew with its old size and time is taken for the same",
+        "a file that is rewritten with its old size and time is taken for the same",
         "spouts/trident_spouts/files/read_files.py",
         "        return 0 < self.changed == file.changed and self.inode == file.inode",
         "        return True",
@@ -778,7 +778,7 @@ GUARDS = [
     ),
     Guard(
         "start, another log",
-        "a state goes on under a log that is not its own and starts at txid 1",
+        "a state continues under a log of another topology and starts at txid 1",
         "trident/recovery/acquisition.py",
         "    if stored.log != log.uuid:",
         "    if False:",
@@ -786,7 +786,7 @@ GUARDS = [
     ),
     Guard(
         "start, another log's folder",
-        "whoever forgets where the log is begins a new one, and sweeps the snapshots that the right one names",
+        "a start without the log's address begins a new log, and sweeps the snapshots that the right one names",
         "trident/run/start.py",
         "        check_own_folder(settings, log.uuid)",
         "        pass",
@@ -795,7 +795,7 @@ GUARDS = [
     ),
     Guard(
         "start, another shape",
-        "sums are added to what an aggregator of another kind left",
+        "sums are added to the values of an aggregator of another kind",
         "trident/recovery/state_compatibility.py",
         "    if report.fingerprint is not None and not shape.fits(report.fingerprint):",
         "    if False:",
@@ -803,7 +803,7 @@ GUARDS = [
     ),
     Guard(
         "start, a stream that comes back to a state",
-        "a state lacks what a stream brought while it was in another group",
+        "a state lacks the tuples of a stream from the time that it was in another group",
         "trident/recovery/stream_records.py",
         "    if missed:",
         "    if False:",
@@ -819,7 +819,7 @@ GUARDS = [
     ),
     Guard(
         "start, formerly onto a known name",
-        "a stream goes on where an earlier one of its name stood",
+        "a stream continues at the position of an earlier one of its name",
         "trident/recovery/stream_records.py",
         "        elif not own.active and own.position != old.position:",
         "        elif False:",
@@ -827,7 +827,7 @@ GUARDS = [
     ),
     Guard(
         "start, one stream goes on as one",
-        "two streams go on where one stood",
+        "two streams continue at the position of one",
         "trident/recovery/stream_records.py",
         "        if twin is not None:",
         "        if False:",
@@ -843,7 +843,7 @@ GUARDS = [
     ),
     Guard(
         "start, states that met",
-        "a state takes txids of another batch group for its own",
+        "a state takes txids of another batch group for those of its group",
         "trident/recovery/group_membership.py",
         "    if len(states) > 1:",
         "    if False:",
@@ -851,7 +851,7 @@ GUARDS = [
     ),
     Guard(
         "start, states that parted",
-        "two batch groups go on with the txids of one",
+        "two batch groups continue with the txids of one",
         "trident/recovery/group_membership.py",
         "            if other is not None:",
         "            if False:",
@@ -867,7 +867,7 @@ GUARDS = [
     ),
     Guard(
         "taken over, and told so",
-        "a driver that was taken over says that a state is lost, and somebody resets it under the living one",
+        "a driver that was taken over reports a lost state, and a user resets it under the living one",
         "trident/recovery/takeover.py",
         "    if not _later(now, lease):",
         "    if True:",
@@ -875,7 +875,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a batch",
-        "a batch goes on from a value that has expired",
+        "a batch continues from a value that has expired",
         "state/trident_state/memory/update_changes.py",
         "    stored = without_expired(entries.value.unpack(before.values), before.txids, expiry.cutoff)",
         "    stored = entries.value.unpack(before.values)",
@@ -915,7 +915,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, an update that reads",
-        "a reducer or an updater goes on from a value that expires with its batch",
+        "a reducer or an updater continues from a value that expires with its batch",
         "trident/commits/updates.py",
         "        time = self.frozen.time(txid) if state in self.expiring else None",
         "        time = None",
@@ -931,7 +931,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, frozen with the batch",
-        "a driver with another ttlSecs that applies a batch again brings back what had expired",
+        "a driver with another ttlSecs that applies a batch again brings back expired values",
         "trident/log/frozen_batches.py",
         "ttl_of(result), keys_and_values(",
         "math.inf, keys_and_values(",
@@ -971,7 +971,7 @@ GUARDS = [
     ),
     Guard(
         "snapshot, a file that is gone",
-        "the next snapshots build on a file that somebody deleted, the log lets its batches go, and the state is lost",
+        "the next snapshots build on a deleted file, the log lets its batches go, and the state is lost",
         "state/trident_state/memory/snapshots.py",
         "            if segment.since < gone and (rows == 0 or segment.rows > 2 * rows):",
         "            if rows == 0 or segment.rows > 2 * rows:",
@@ -987,7 +987,7 @@ GUARDS = [
     ),
     Guard(
         "another life",
-        "a state that was dropped comes back with a server that fell back, and counts go on from it",
+        "a state that was dropped comes back with a server that fell back, and counts continue from it",
         "trident/recovery/incarnations.py",
         "group.lease.epoch < birth.epoch for",
         "False for",
@@ -1003,7 +1003,7 @@ GUARDS = [
     ),
     Guard(
         "founded in parts",
-        "what is left of a state is taken for one that no batch came to, and cannot be healed",
+        "the rest of a state is taken for one without batches, and cannot be healed",
         "state/trident_state/redis/key_ownership.py",
         " and meta.marker == meta.birth",
         "",
@@ -1027,7 +1027,7 @@ GUARDS = [
     ),
     Guard(
         "a log that fell back (Redis log)",
-        "a batch freezes behind a gap, in a log that lost its last writes",
+        "a batch freezes after a gap, in a log that lost its last writes",
         "trident/log/redis_log.py",
         'write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))',
         "write = WriteRequest(self._meta)",
@@ -1044,7 +1044,7 @@ GUARDS = [
     ),
     Guard(
         "a reader's life, on a server",
-        "what an open reader gets of another state of that name are the bits of its values in the old one's type",
+        "an open reader gets the bits of another state's values in the old one's type",
         "state/trident_state/incarnation.py",
         "        if found == self:",
         "        if True:",
@@ -1052,7 +1052,7 @@ GUARDS = [
     ),
     Guard(
         "a reader's life, a map",
-        "values are of another state than the one whose meta entry was looked at before",
+        "values are of another state than the meta entry that was read before",
         "state/trident_state/backing/store.py",
         "            self._check_incarnation(read_meta(text, self._where))",
         "            pass",
@@ -1060,7 +1060,7 @@ GUARDS = [
     ),
     Guard(
         "a reader's life, a server that fell back",
-        "a reader is told that its state was dropped while the driver heals it",
+        "a reader reports a dropped state while the driver heals it",
         "state/trident_state/incarnation.py",
         "        if same_log and found.epoch < self.epoch:",
         "        if False:",
@@ -1084,7 +1084,7 @@ GUARDS = [
     ),
     Guard(
         "limit, a store of the user's own",
-        "a heal, a trim, the watch or a start hangs with a store, and nobody is told",
+        "a heal, a trim, the watch or a start hangs with a store, without a report",
         "trident/user_calls/watched_store.py",
         "return store if make is None else",
         "return store if True else",
@@ -1140,7 +1140,7 @@ GUARDS = [
     ),
     Guard(
         "a function behind a state",
-        "one error of a function behind a state step stops the group",
+        "one error of a function after a state step stops the group",
         "trident/commits/commit_errors.py",
         "OutputError, UserFunctionError, SparkFailedError)",
         "OutputError, SparkFailedError)",
@@ -1148,7 +1148,7 @@ GUARDS = [
     ),
     Guard(
         "previous, hold",
-        "commits go on over a read of the batch before, until that is gone",
+        "commits continue over a read of the batch before, until that is gone",
         "trident/reads/previous_reads.py",
         "holds.enter_context(source.between(group))",
         "source.committed(group)",
@@ -1172,7 +1172,7 @@ GUARDS = [
     ),
     Guard(
         "hold, nobody waits",
-        "a request whose client has left goes on to hold commits back",
+        "a request without its client still holds commits back",
         "trident/drpc/combining.py",
         "                call.audience.whenGone()\n",
         "                pass\n",
@@ -1180,7 +1180,7 @@ GUARDS = [
     ),
     Guard(
         "hold, behind the last read",
-        "what a request does with what it has read holds commits back",
+        "a request that has read its values holds commits back",
         "trident/reads/committed_reads.py",
         "            if self._reads <= 0:\n",
         "            if False:\n",
@@ -1196,7 +1196,7 @@ GUARDS = [
     ),
     Guard(
         "spout, a page without rows",
-        "a source is taken for idle between two pages, and what lies behind is not waited for",
+        "a source is taken for idle between two pages, and its later rows are not waited for",
         "spouts/trident_spouts/adapters/partitioned.py",
         "        if not batch.parts and batch.after == batch.start:",
         "        if not batch.parts:",
@@ -1204,7 +1204,7 @@ GUARDS = [
     ),
     Guard(
         "spout, positions that moved",
-        "a source without rows is asked again from where the last batch ended, for all its pages",
+        "a source without rows is asked again from the end of the last batch, for all its pages",
         "spouts/trident_spouts/adapters/partitioned.py",
         "            self._moved = (logged, batch.after)\n",
         "",
@@ -1285,7 +1285,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the names of a manifest",
-        "a manifest that was written anew counts some of its files twice, or leaves some out",
+        "a manifest that was rewritten counts some of its files twice, or leaves some out",
         "spouts/trident_spouts/files/manifest.py",
         "        if len(spelt) < read or self.checksum(spelt) != checksum:",
         "        if False:",
@@ -1293,7 +1293,7 @@ GUARDS = [
     ),
     Guard(
         "spout, a quiet look",
-        "a file that is written anew within one tick of the clock counts as unchanged for the rest of the run",
+        "a file that is rewritten within one tick of the clock counts as unchanged for the rest of the run",
         "spouts/trident_spouts/files/spout.py",
         "        return all(file.changed or file.tag for file in former)\n",
         "        return True\n",
@@ -1301,7 +1301,7 @@ GUARDS = [
     ),
     Guard(
         "spout, hidden folders",
-        "what a writer has under way is read, and again when it is complete",
+        "files that a writer has under way are read, and again when they are complete",
         "spouts/trident_spouts/files/listing.py",
         "any(map(_is_hidden, name.split(os.sep))) if os.sep in name else _is_hidden(name)",
         "_is_hidden(os.path.basename(name))",
@@ -1325,7 +1325,7 @@ GUARDS = [
     ),
     Guard(
         "fields by name",
-        "a column is taken for the field that stands in its place",
+        "a column is taken for the field at its place",
         "trident/compiler/arrow/engine.py",
         "table.select(check_fields(node, table.column_names))",
         "table",
@@ -1462,7 +1462,7 @@ GUARDS = [
     ),
     Guard(
         "a failure that is a row of what was kept",
-        "a failed task's tuples are missing and nobody says so, where the failure signal does not arrive",
+        "a failed task's tuples are missing without a report, if the failure signal does not arrive",
         "trident/compiler/spark/stage_job.py",
         "            branches.append(Branch.of_reports(self._lower.reports, self._reports))\n",
         "            pass\n",
@@ -1470,7 +1470,7 @@ GUARDS = [
     ),
     Guard(
         "what was caught, read by the driver",
-        "failing tuples leave the stream, and nobody counts or keeps them",
+        "failing tuples leave the stream, and are neither counted nor kept",
         "trident/compiler/spark/reports.py",
         "        self.letters.add_lines([text for text in texts if not is_report(text)])\n",
         "        pass\n",
@@ -1478,7 +1478,7 @@ GUARDS = [
     ),
     Guard(
         "what was caught, behind a shuffle",
-        "failing tuples leave the stream before a shuffle, and nobody counts or keeps them",
+        "failing tuples leave the stream before a shuffle, and are neither counted nor kept",
         "trident/compiler/spark/worker_functions.py",
         "        letters.add_lines(texts)\n",
         "        pass\n",
@@ -1486,7 +1486,7 @@ GUARDS = [
     ),
     Guard(
         "kept by checkpoint, one evaluation",
-        "readers of the same tuples get two evaluations, where a stage runs again beside its own first run",
+        "readers of the same tuples get two evaluations, if a stage runs again beside its first run",
         "trident/compiler/spark/lowering.py",
         "        return self._checkpoint(self._checkpoint(frame))\n",
         "        return self._checkpoint(frame)\n",
@@ -1494,7 +1494,7 @@ GUARDS = [
     ),
     Guard(
         "a state of another log (Redis)",
-        "a driver that slept through a reset takes or drops what the next log's drivers write",
+        "a driver that slept through a reset takes or drops the states of the next log's drivers",
         "state/trident_state/redis/lua/answer.lua",
         "if log ~= '' and held ~= log then return answer('OTHER', held or '') end",
         "",
@@ -1510,7 +1510,7 @@ GUARDS = [
     ),
     Guard(
         "start, a copy of the log, of its own epochs",
-        "a log counts its epoch past those of its copy, and takes the copy's batches for its own",
+        "a log counts its epoch past those of its copy, and takes the copy's batches for its batches",
         "trident/recovery/acquisition.py",
         "held.epoch > issued or not log.issued(held)",
         "held.epoch > issued",
@@ -1518,7 +1518,7 @@ GUARDS = [
     ),
     Guard(
         "start, refused",
-        "a start that is refused fences the driver out that could commit what waits",
+        "a refused start fences the driver out that could commit the waiting batches",
         "trident/recovery/acquisition.py",
         "            _check_waiting(joined, log, settings)\n",
         "",
@@ -1534,7 +1534,7 @@ GUARDS = [
     ),
     Guard(
         "a drop that slept",
-        "a reset or dropState that slept through another one drops what the state's next life holds",
+        "a reset or dropState that slept through another one drops the state's next life",
         "trident/run/reset.py",
         "        store.drop(lease)\n",
         "        store.drop()\n",
@@ -1618,7 +1618,7 @@ GUARDS = [
     ),
     Guard(
         "an output of another log by now",
-        "a driver that slept while its output's folder was made anew publishes the former log's batch in it",
+        "a driver that slept while its output's folder was recreated publishes the former log's batch in it",
         "trident/outputs/parquet_folder.py",
         "        folder.mkdir()\n",
         "        folder.mkdir(parents=True)\n",
@@ -1626,7 +1626,7 @@ GUARDS = [
     ),
     Guard(
         "streams, what was planned",
-        "a batch holds other entries of a Redis stream than its plan, since the stream was made anew meanwhile",
+        "a batch holds other entries of a Redis stream than its plan, since the stream was recreated meanwhile",
         "spouts/trident_spouts/redis_streams/pages.py",
         "len(entries) == page.entries and digest_of(entries[-1]) == page.digest",
         "len(entries) == page.entries",
@@ -1642,7 +1642,7 @@ GUARDS = [
     ),
     Guard(
         "streams, another life",
-        "a Redis stream that was made anew, or fell back, is read on as if it were the former one",
+        "a Redis stream that was recreated, or fell back, is read on as if it were the former one",
         "spouts/trident_spouts/redis_streams/positions.py",
         "return _another_life(position, look) or _vanished(position, look)",
         "return _vanished(position, look)",
@@ -1650,7 +1650,7 @@ GUARDS = [
     ),
     Guard(
         "streams, where they begin",
-        "a restart takes a later entry of a Redis stream for the latest, and what came between is never read",
+        "a restart takes a later entry of a Redis stream for the latest, and the entries in between are never read",
         "spouts/trident_spouts/redis_streams/planner.py",
         "needed=bool(new)",
         "needed=False",
@@ -1658,7 +1658,7 @@ GUARDS = [
     ),
     Guard(
         "delta, the same table",
-        "a Delta table that was dropped and made anew is read on as if it were the former one",
+        "a Delta table that was dropped and recreated is read on as if it were the former one",
         "spouts/trident_spouts/delta/planner.py",
         "if look.id != before.table:",
         "if False:",
@@ -1666,7 +1666,7 @@ GUARDS = [
     ),
     Guard(
         "delta, a look at the table",
-        "a driver at work does not see that a Delta table was made anew under it",
+        "a driver at work does not see that a Delta table was recreated under it",
         "spouts/trident_spouts/delta/planner.py",
         "return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))",
         "return last < 0 or last in self._stamps",
@@ -1674,7 +1674,7 @@ GUARDS = [
     ),
     Guard(
         "delta, the same history",
-        "a Delta table that was restored from a copy is read on behind versions that are other ones by now",
+        "a Delta table that was restored from a copy is read on after versions that are different by now",
         "spouts/trident_spouts/delta/planner.py",
         "other = commit is not None and before.check not in (None, commit.check)",
         "other = False",
@@ -1802,7 +1802,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, another topic",
-        "a batch that a deleted topic had is left out in the one that was made anew",
+        "a batch that a deleted topic had is left out in the recreated one",
         "trident/outputs/kafka/outlet.py",
         "if self._last is not None and keeper.is_elsewhere(self._last, self._place):",
         "if False:",
@@ -1914,7 +1914,7 @@ GUARDS = [
     ),
     Guard(
         "jdbc, filled again",
-        "a table that was emptied and filled beyond what was read is read from the middle",
+        "a table that was emptied and filled beyond the last position is read from the middle",
         "spouts/trident_spouts/jdbc/history.py",
         "elif restarted or ((made_anew or crashed) and not self._rewritten(proof, rows)):",
         "elif False:",
@@ -1946,7 +1946,7 @@ GUARDS = [
     ),
     Guard(
         "jdbc, another query",
-        "a query that was changed goes on behind what the one before has read",
+        "a changed query continues after the rows of the earlier one",
         "spouts/trident_spouts/jdbc/planner.py",
         "if proof is not None and proof.place.query != place.query:",
         "if False:",
@@ -1994,7 +1994,7 @@ GUARDS = [
     ),
     Guard(
         "ledger, reports of this attempt",
-        "a report of an earlier attempt stands in for one that is missing",
+        "a report of an earlier attempt replaces one that is missing",
         "trident/compiler/tracking/ledger.py",
         "if edge is None or edge.seal(report.partition) != report.seal:",
         "if edge is None:",
@@ -2010,7 +2010,7 @@ GUARDS = [
     ),
     Guard(
         "messages, lost acks",
-        "a message whose ack did not reach the queue is counted twice",
+        "a message with an ack that did not reach the queue is counted twice",
         "spouts/trident_spouts/messages/seen_messages.py",
         "tuple(known[max(0, len(known) - remember) :])",
         "()",
@@ -2042,7 +2042,7 @@ GUARDS = [
     ),
     Guard(
         "feed, keys up to the read",
-        "a reader of changes never gets what a batch changed between the look at the log and the read of the values",
+        "a reader of changes never gets changes of a batch between the look at the log and the read of the values",
         "trident/reads/state_changes.py",
         "changed = keys.joined(self._keys(keys.upTo, txid)) if txid > keys.upTo else keys",
         "changed = keys",
@@ -2050,7 +2050,7 @@ GUARDS = [
     ),
     Guard(
         "feed, life",
-        "the values of a state that began anew are told as changes of the one that was dropped",
+        "the values of a recreated state are reported as changes of the one that was dropped",
         "trident/reads/state_changes.py",
         "        if now != life:\n            raise self._ended",
         "        if False:\n            raise self._ended",
@@ -2082,7 +2082,7 @@ GUARDS = [
     ),
     Guard(
         "feed, which log",
-        "a reader goes on in the log that began after a reset, as if it were the former one",
+        "a reader continues in the log that began after a reset, as if it were the former one",
         "trident/log/sqlite_log.py",
         "        if self._reading:  # after a reset another log lies in the same place\n",
         "        if False:\n",
@@ -2134,7 +2134,7 @@ GUARDS = [
     ),
     Guard(
         "executors, the driver's server",
-        "workers write into another server than the driver, behind the same name",
+        "workers write into another server than the driver, under the same name",
         "state/trident_state/redis/shared_state.py",
         "elif held == self.lease:",
         "elif True:",
@@ -2150,7 +2150,7 @@ GUARDS = [
     ),
     Guard(
         "executors, asked as of the batch before",
-        "a query sees what its own batch has written meanwhile",
+        "a query sees the writes of its own batch",
         "state/trident_state/redis/open_snapshot.py",
         "reader.read(placed, self.asOf, self.lease, self.cutoff)",
         "reader.read(placed, None, self.lease, self.cutoff)",
@@ -2182,7 +2182,7 @@ GUARDS = [
     ),
     Guard(
         "executors, updates of own keys alone",
-        "an updater finds nothing under a key that another task has, or writes over what that task makes of it",
+        "an updater finds nothing under a key of another task, or overwrites the other task's result",
         "trident/compiler/keyed_updates.py",
         "if rows.null_count:",
         "if False:",
@@ -2190,7 +2190,7 @@ GUARDS = [
     ),
     Guard(
         "executors, updates and what expires",
-        "an updater in a worker goes on from a value that expires with its batch",
+        "an updater in a worker continues from a value that expires with its batch",
         "state/trident_state/redis/open_snapshot.py",
         "reader.read(placed, self.asOf, self.lease, self.cutoff)",
         "reader.read(placed, self.asOf, self.lease)",
@@ -2206,7 +2206,7 @@ GUARDS = [
     ),
     Guard(
         "executors, updates that are the same in parts",
-        "the size of a batch decides what an updater makes of it",
+        "the size of a batch decides the result of an updater",
         "trident/commits/executors.py",
         "or self._meant(step)",
         "or True",
@@ -2270,7 +2270,7 @@ GUARDS = [
     ),
     Guard(
         "executors, asked under the lease",
-        "executors of a driver that was taken over read a state that began anew under the same txids",
+        "executors of a driver that was taken over read a recreated state under the same txids",
         "state/trident_state/redis/open_snapshot.py",
         "reader.read(placed, self.asOf, self.lease, self.cutoff)",
         "reader.read(placed, self.asOf, None, self.cutoff)",
@@ -2278,7 +2278,7 @@ GUARDS = [
     ),
     Guard(
         "executors, listed as of the batch before",
-        "a query function that lists a state sees what its own batch has written meanwhile",
+        "a query function that lists a state sees the writes of its own batch",
         "state/trident_state/redis/open_snapshot.py",
         "self.asOf, self.lease, _PAGE_ROWS, cutoff",
         "None, self.lease, _PAGE_ROWS, cutoff",
@@ -2294,7 +2294,7 @@ GUARDS = [
     ),
     Guard(
         "stateful operation, memory",
-        "a batch that begins again finds what its first try left in the operation's memory",
+        "a repeated batch finds the changes of its first try in the operation's memory",
         "trident/compiler/states/stateful.py",
         'elif self._begun == txid and overrides(self._user, "preRollback"):',
         "elif False:",
@@ -2310,7 +2310,7 @@ GUARDS = [
     ),
     Guard(
         "stateful operation, a read that failed",
-        "an operation that swallows a store's error puts what it made without knowing the state",
+        "an operation that swallows a store's error puts a result without knowing the state",
         "trident/compiler/states/stateful.py",
         "        if overlay.failure is not None:  # the user's code caught it, and went on with a wrong answer\n",
         "        if False:\n",
@@ -2327,7 +2327,7 @@ GUARDS = [
     ),
     Guard(
         "spout with checkpoints, rollback",
-        "a spout goes on behind the tuples of a batch that failed, and they are lost",
+        "a spout continues after the tuples of a batch that failed, and they are lost",
         "spouts/trident_spouts/adapters/checkpoints.py",
         "elif self._place != (checkpoint,):",
         "elif False:",
@@ -2351,7 +2351,7 @@ GUARDS = [
     ),
     Guard(
         "files, other content",
-        "another writer's object of the same name is taken for what was to be written",
+        "another writer's object of the same name is taken for the written one",
         "trident/files/objects.py",
         "return memoryview(obstore().get(store, key).bytes()) == memoryview(content)",
         "return True",
@@ -2383,7 +2383,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, a reply that was lost",
-        "a rename that nobody waits for any more is done later, or a good driver is told that it was not first",
+        "a rename that timed out is done later, or a good driver is refused as the second one",
         "trident/files/hdfs.py",
         "            self.delete([aside])\n            with suppress",
         "            with suppress",
@@ -2407,7 +2407,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, a writer that fails",
-        "a part of a file stays where the whole one was to be, because its writer failed in the middle",
+        "a part of a file stays in the place of the whole one, because its writer failed in the middle",
         "trident/files/hdfs.py",
         "            with suppress(FilesError):\n                self.delete([name])\n            raise",
         "            raise",
@@ -2415,7 +2415,7 @@ GUARDS = [
     ),
     Guard(
         "files, whose place",
-        "a start with another log deletes as garbage what only the first log names",
+        "a start with another log deletes files as garbage that only the first log names",
         "trident/recovery/folder_owner.py",
         '    if owner != log.uuid:\n        raise LogMismatchError(\n            f"{place.address} was written',
         '    if False:\n        raise LogMismatchError(\n            f"{place.address} was written',
@@ -2431,7 +2431,7 @@ GUARDS = [
     ),
     Guard(
         "files, drop and reset of another log's files",
-        "who names the wrong place deletes what another topology's log names",
+        "a drop with the wrong place deletes files that another topology's log names",
         "trident/recovery/folder_owner.py",
         "    if owner != uuid and (owner is not None or expected):",
         "    if False:",
@@ -2439,7 +2439,7 @@ GUARDS = [
     ),
     Guard(
         "files, a place that changed during a start",
-        "a start that another driver overtook writes its own place into the log, and the other one's files are lost",
+        "a start that another driver overtook writes its place into the log, and the other one's files are lost",
         "trident/recovery/folder_owner.py",
         "    if now not in (kept_at, own):",
         "    if False:",
@@ -2463,7 +2463,7 @@ GUARDS = [
     ),
     Guard(
         "files, a forgotten filesLocation",
-        "new files go to the disk, and the log's others stay on an object store where nothing looks for them",
+        "new files go to the disk, and the log's others stay unread on an object store",
         "trident/recovery/folder_owner.py",
         "    if kept_at and (files is None or isinstance(files, DiskFiles)):",
         "    if False:",
@@ -2511,7 +2511,7 @@ GUARDS = [
     ),
     Guard(
         "reader, batch of another history",
-        "a reader goes on in a log that was restored from an older copy, and shows counts that nobody ever had",
+        "a reader continues in a log that was restored from an older copy, and shows counts that never existed",
         "trident/access/replica.py",
         "        if is_other_batch(self._log, self._group, self._marker, self._digest):",
         "        if False:",
@@ -2527,7 +2527,7 @@ GUARDS = [
     ),
     Guard(
         "feed, batch of another history",
-        "a feed goes on behind a batch that the restored log does not have",
+        "a feed continues after a batch that the restored log does not have",
         "trident/reads/state_changes.py",
         "        if is_other_batch(self._log, self.group, place.txid, place.digest):",
         "        if False:",
