@@ -307,7 +307,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         """
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
-        from trident.compiler.step_descriptions import runners_of_steps, stage_lines, writers_of_states
+        from trident.compiler.step_descriptions import (
+            reasons_of_drivers,
+            runners_of_steps,
+            stage_lines,
+            writers_of_states,
+        )
         from trident.compiler.tracking.unseen import unseen_text
 
         check_engine_name(engine)
@@ -318,7 +323,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         lines = stage_lines(program, engine)
         if ledger and engine == "spark" and (text := unseen_text(program)):
             lines.append(text)
-        known = Known(answers, runners, writers, lines, hints)
+        known = Known(answers, runners, writers, reasons_of_drivers(program, engine), lines, hints)
         print(explain_nodes(self._ends(), known))
 
     def _ends(self) -> Sequence[Node]:

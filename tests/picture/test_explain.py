@@ -45,7 +45,16 @@ def sessions(writers: str, late: bool) -> TridentTopology:
             ["the executors, which only Spark has; a start on this engine is refused"],
         ),
         ("auto", False, "spark", "driver", ["the executors where they have the result in files, else the driver"]),
-        ("auto", True, "spark", "driver", []),
+        (
+            "auto",
+            True,
+            "spark",
+            "driver",
+            [
+                "the driver (the driver computes its values (words/1:window(Count)): its late() is read, and the driver "
+                "looks for late tuples; leave late() out)"
+            ],
+        ),
         ("auto", False, "embedded", "driver", []),
     ],
 )

@@ -16,9 +16,9 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import StateError, StateKeyError, StateUnavailableError
 from trident.base.types import spark_schema
-from trident.commits.executor_fit import is_sendable, misfit, outputs_of
+from trident.commits.executor_fit import is_sendable
+from trident.compiler.carriers import Carriers, writers_of
 from trident.compiler.engine import Puts
-from trident.compiler.executor_files import writers_of
 from trident.compiler.frozen_parts import answered, carried
 from trident.compiler.keyed_job import KeyedJob, KeyedResult, Wanted
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts
@@ -267,4 +267,5 @@ class Executors:
 
     @cached_property
     def _fit(self) -> set[str]:
-        return {output.name for output in outputs_of(self.group.stages) if misfit(self.group, output) is None}
+        choices = Carriers(self.group).by_state
+        return {state for state, choice in choices.items() if choice.why_driver is None}

@@ -1,8 +1,8 @@
 """Descriptions for explain and pictures: what runs each step, and the outputs of each stage."""
 
-from trident.compiler.executor_files import chosen_writers
+from trident.compiler.carriers import Carriers, Choice
 from trident.compiler.program import Group, Program, Stage
-from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, StateUpdate, StateWriter, walk
+from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, StateUpdate, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, has_python_form, traits_of
 
@@ -35,15 +35,28 @@ def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[in
 
     This is "driver", "executors" or "auto"; "refused" on the embedded engine for a state that only executors may write.
     """
-    chosen = {
-        id(step): chosen_writers(group, step)
-        for group in program.groups
-        for step in group.states
-        if isinstance(step, StateWriter)
-    }
+    chosen = {at: choice.writers for at, choice in _choices(program).items()}
     if engine == "embedded":
         return {at: "refused" if writers == "executors" else "driver" for at, writers in chosen.items()}
     return chosen
+
+
+def reasons_of_drivers(program: Program, engine: EngineName = "spark") -> dict[int, str]:
+    """Return why the driver works on a state that executors may work on, too, by the id of the step that updates it."""
+    if engine == "embedded":
+        return {}
+    choices = _choices(program).items()
+    return {at: choice.why_driver for at, choice in choices if choice.wanted != choice.writers and choice.why_driver}
+
+
+def _choices(program: Program) -> dict[int, Choice]:
+    """Return the carrier of each state, by the id of the step that updates it."""
+    return {
+        id(step): choices[step.state.name]
+        for group in program.groups
+        for choices in [Carriers(group).by_state]
+        for step in group.states
+    }
 
 
 def _embedded_runner(node: Node) -> str:

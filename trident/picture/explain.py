@@ -33,6 +33,7 @@ class Known:
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
     `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory tells.
+    `why_driver` maps it to the reason for which "auto" always leaves the state to the driver.
     `stages` are the lines about batch groups and stages, ready to be printed. `hints` take the place of the program's
     numbers of partitions.
     """
@@ -40,6 +41,7 @@ class Known:
     answers: Mapping[int, str] = field(default_factory=dict)
     runners: Mapping[int, str] = field(default_factory=dict)
     writers: Mapping[int, str] = field(default_factory=dict)
+    why_driver: Mapping[int, str] = field(default_factory=dict)
     stages: Sequence[str] = ()
     hints: Hints = field(default_factory=dict)
 
@@ -166,6 +168,8 @@ def _state(node: HeldState, known: Known) -> list[str]:
         "server": "survives in its store",
     }[node.state.factory.survives]
     writers = _WRITERS.get(known.writers.get(id(node), getattr(node.state.factory, "writers", "driver")))
+    if (why := known.why_driver.get(id(node))) is not None:
+        writers = f"the driver ({why})"
     return [
         f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",
         *([f"    written by: {writers}"] if writers else []),

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, StateError
 from trident.compiler.arrow.evaluation import compile_request
+from trident.compiler.carriers import Carriers
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.engine import Answer
-from trident.compiler.executor_files import always_in_files
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
@@ -138,7 +138,7 @@ class SparkSlot:
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
-        self._in_files = {stage.number: always_in_files(group, stage) for stage in group.stages}
+        self._in_files = {stage.number: Carriers(group).in_files(stage) for stage in group.stages}
         self._learned: Learned = {}
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
