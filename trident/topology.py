@@ -122,7 +122,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """The DRPC functions by name, each with the source of its requests and the step whose tuples are the answer.
+        """The DRPC functions by name, each with the source of its requests and the step with the tuples of the answer.
 
         Raises TopologyError if two steps of one function could be the answer.
         """
@@ -130,7 +130,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All steps that lead to an effect or to a DRPC answer, each after the steps whose tuples it reads."""
+        """All steps that lead to an effect or to a DRPC answer, each after the steps that it reads."""
         return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
 
     # --- start and reset ------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         ----------
         spark : SparkSession, optional
             The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
-            sessions of its own, which copy the runtime confs of this session, and never changes this session.
+            separate sessions, which copy the runtime confs of this session, and never changes this session.
         engine : "spark" or "embedded"
             Default ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over
             Arrow columns, without a JVM, for development, tests, and small topologies that must answer within
@@ -176,7 +176,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The options of an object store, such as ``{"region": "eu-central-1", "secret_access_key": "env:MINE"}``, as
             for `FileSpout(storage=)`. Each of Spark's workers reads ``env:`` and ``file:`` values by itself.
         availableNow : bool
-            Process what the sources have now, then stop. An INACTIVE topology waits for ``running.activate()`` first.
+            Process the data that the sources have now, then stop. An INACTIVE topology waits for ``running.activate()``
+            first.
         processingTime : duration
             The shortest time between the beginnings of two batches.
         requireExactlyOnce : bool
@@ -186,7 +187,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             as Storm does. The pauses between attempts grow to a minute.
         retrySecs : duration, optional
             For how long a batch that fails is tried again, however often: the sum of the pauses. Without it 60 seconds
-            after an error of a connection or a timeout in your code, whose service is away, and no time after others.
+            after an error of a connection or a timeout in your code, and no time after others.
         maxSpoutPending : int
             How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
         messageTimeoutSecs : duration
@@ -201,15 +202,16 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Size the batches so that each takes about this long from its plan to its commit, whatever the load. Without
             it the limits of each spout alone decide. A batch that was planned is never cut.
         active : bool
-            False: start INACTIVE. What is frozen is committed, and states and DRPC functions answer, but no new batch
+            False: start INACTIVE. Frozen batches are committed, and states and DRPC functions answer, but no new batch
             is planned before ``running.activate()``. Default True.
         parallelismHints : dict of str and int, optional
             Numbers of partitions in place of those in the program: ``{"words": 8}`` for each `parallelismHint` of the
             stream "words", ``{"words/2": 8}`` for one step. ``running.rebalance`` changes them in a run.
         ledger : bool
-            Keep a ledger of each batch: every partition reports what it sent and received, and an attempt that lost or
-            doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On Spark
-            it does not see the rows on their way into Spark's own steps; a warning at the start names these steps.
+            Keep a ledger of each batch: every partition reports the rows that it sent and received, and an attempt that
+            lost or doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On
+            Spark it does not see the rows on their way into Spark's own steps; a warning at the start names these
+            steps.
         waitStrategy : WaitStrategy, optional
             Decides how long to wait before the spouts are asked again after they had nothing, and while
             `maxSpoutPending` batches are under way. Default: 1 ms, then twice as long each time, up to half a second.
@@ -223,8 +225,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             True: take over at once, and fence a driver that still holds the log. This is what a start without `standby`
             does, too.
         leaseSecs : duration
-            How long a standby waits for a sign of life before it takes over: the greater of its own `leaseSecs` and the
-            driver's. A driver gives a sign at least four times within its own. Default 10.
+            How long a standby waits for a sign of life before it takes over: the greater of its `leaseSecs` and the
+            driver's. A driver gives a sign at least four times within its `leaseSecs`. Default 10.
 
         A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
 
@@ -286,7 +288,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         TopologyActiveError
             The topology runs in this process.
         StateOwnedError
-            Another topology's state is stored where a state of this topology belongs. Nothing was touched.
+            Another topology's state is stored in the place of a state of this topology. Nothing was touched.
         """
         from trident.run.reset import reset
 
@@ -299,7 +301,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     ) -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
-        Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
+        Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, if the
         program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
         Spark" for a step that a start on this engine refuses. `parallelismHints` are those of a start or a rebalance.
         With ``ledger=True`` a line names the steps into which a ledger does not count rows on Spark. No JVM is started.

@@ -36,8 +36,8 @@ class Lease(msgspec.Struct, frozen=True):
 class Holder(msgspec.Struct, frozen=True):
     """The driver that took a lease, as it describes itself in the log. Fencing does not depend on this description.
 
-    `since`: when it took the lease, in seconds since 1970 by its own clock. `leaseSecs`: it renews
-    the lease more often than this, in seconds.
+    `since`: when it took the lease, in seconds since 1970 by its clock. `leaseSecs`: it renews the lease more often
+    than this, in seconds.
     """
 
     epoch: int

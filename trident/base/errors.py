@@ -1,7 +1,7 @@
 """Every error that a user can get, in one shallow tree.
 
-A message says what came, where (the step, the user's function with its file and line) and what is accepted.
-Where a builtin exception fits, the error inherits from it too, so that ``except LookupError`` works as expected.
+A message names the wrong value, its place (the step, the user's function with its file and line) and the accepted
+values. If a builtin exception fits, the error inherits from it too, so that ``except LookupError`` works as expected.
 """
 
 from typing import ClassVar
@@ -16,7 +16,7 @@ class TridentError(Exception):
     """True if a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows for this error. IPython calls this method in place of its own traceback."""
+        """Return the text that a notebook shows for this error. IPython calls this method in place of its traceback."""
         return short_traceback(self)
 
 
@@ -119,7 +119,7 @@ class BatchTimeoutError(TridentError, TimeoutError):
     """An attempt of a batch, or a call of a user's code for a batch, took longer than `messageTimeoutSecs`.
 
     The work was cancelled or abandoned, and is retried. The message names the functions that may have been running, and
-    the line where they were, if it is known.
+    the line that they had reached, if it is known.
     """
 
 
@@ -154,7 +154,7 @@ class SourceUnreadableError(SpoutError, OSError):
 class DataLossError(SpoutError):
     """A source has lost tuples that the topology has not read yet: retention, a deletion, or a restored server.
 
-    The message says what is lost, as far as the source shows it, and how to go on without it.
+    The message names the lost data, as far as the source shows it, and the way to continue without it.
     """
 
     hopeless = True
@@ -163,7 +163,7 @@ class DataLossError(SpoutError):
 class SourceChangedError(SpoutError):
     """A source that may only grow has changed or deleted rows that it had.
 
-    The message says which, as far as the source shows it, and how to go on without them.
+    The message names them, as far as the source shows it, and the way to continue without them.
     """
 
     hopeless = True
@@ -200,11 +200,11 @@ class StateUnavailableError(StateError, ConnectionError):
 
 
 class StateFullError(StateError):
-    """The store takes no more data (out of memory, disk full). The commit is retried; nothing is half-written."""
+    """The store accepts no further data (out of memory, disk full). The commit is retried; nothing is half-written."""
 
 
 class StateLostError(StateError):
-    """A store is gone, or further behind than the log can heal.
+    """A store is gone, or lacks more batches than the log can heal.
 
     The message names the txids of the store and the log where they are known, and the way out.
     """
@@ -231,11 +231,11 @@ class StateShapeError(StateError):
 
 
 class StateCorruptError(StateError):
-    """Stored bytes are not what this library wrote. The message names the state and the place, not the content."""
+    """Stored bytes are damaged. The message names the state and the place, not the content."""
 
 
 class StateRecoveringError(StateError):
-    """The store is behind the log and is being healed. Ask again shortly."""
+    """The store lacks batches of the log and is being healed. Ask again shortly."""
 
 
 class StateNotFollowedError(StateRecoveringError):
@@ -254,11 +254,10 @@ class SnapshotMovedError(StateError):
 
 
 class StateEndedError(StateError):
-    """The state that a reader had opened was dropped or reset, or began anew.
+    """The state that a reader had opened was dropped, reset or recreated.
 
-    What the reader holds of it is void, and a feed of its changes ends. Open the state again (`openState`,
-    `openTopology`); start a topology again that reads it; begin a feed again with a snapshot:
-    ``client.changes(name, snapshot=True)``.
+    The reader's values are void, and a feed of its changes ends. Open the state again (`openState`, `openTopology`);
+    start a topology again that reads it; begin a feed again with a snapshot: ``client.changes(name, snapshot=True)``.
     """
 
 
@@ -291,7 +290,7 @@ class StateClosedError(StateError, RuntimeError):
 
 
 class FilesError(TridentError, OSError):
-    """The store of a run's files (frozen results, snapshots, outputs) did not do what it was asked.
+    """The store of a run's files (frozen results, snapshots, outputs) did not carry out a request.
 
     The message names the store and its reason.
     """
@@ -360,7 +359,7 @@ class TopologyActiveError(TridentError, RuntimeError):
 
 
 class TopologyConditionError(TridentError, RuntimeError):
-    """A topology cannot do in its present condition what was asked: it is inactive, rebalancing, killed, or has ended.
+    """A topology refuses a request in its present condition: it is inactive, rebalancing, killed, or has ended.
 
     The message names the condition and the way out.
     """
@@ -375,7 +374,7 @@ class StandbyStoppedError(TridentError):
 
 
 class CodeChangedError(TridentError):
-    """The program was changed and cannot apply a waiting batch. The message names what changed and the way out."""
+    """The program was changed and cannot apply a waiting batch. The message names the change and the way out."""
 
 
 # --- queries -----------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from trident.base.log_fields import FIELDS
 
 
 class JsonFormatter(logging.Formatter):
-    r"""Write each log record as one line of JSON: time (UTC), level, logger, message, and what the record is about.
+    r"""Write each log record as one line of JSON: time (UTC), level, logger, message, and the subject of the record.
 
-    The fields `topology`, `group`, `txid` and `attempt` are there where they apply, and `error` where there is a
-    traceback. Give it to a handler of the standard logging.
+    The fields `topology`, `group`, `txid` and `attempt` are there if they apply, and `error` if there is a traceback.
+    Give it to a handler of the standard logging.
 
     >>> record = logging.LogRecord("trident.run", logging.INFO, "", 0, "batch %d\nis late", (7,), None)
     >>> record.created, record.group = 0.25, "words"

@@ -1,8 +1,8 @@
 """Values of states and DRPC functions as JSON, and back.
 
 JSON has no binary, decimals, dates and times, so they are texts: base64, digits, ISO 8601. NaN and the infinities are
-the texts "NaN", "Infinity" and "-Infinity", as in Protocol Buffers' JSON. A struct is an object; so is a map, whose
-keys are texts (a key of another type becomes its JSON).
+the texts "NaN", "Infinity" and "-Infinity", as in Protocol Buffers' JSON. A struct is an object; so is a map, with
+texts as keys (a key of another type becomes its JSON).
 """
 
 import base64
@@ -44,9 +44,9 @@ def read_json(text: str | bytes) -> Any:
 def from_json(value: Any, kind: pa.DataType) -> Any:
     r"""Return a JSON value as a value of a column of type `kind`.
 
-    What JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises ValueError
-    for a text that is no binary, decimal, date or time, for a number beyond the range of a float, and for a map of
-    which two keys are one.
+    A value that JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises
+    ValueError for a text that is no binary, decimal, date or time, for a number beyond the range of a float, and for a
+    map of which two keys are one.
 
     >>> from_json("2024-02-29", pa.date32())
     datetime.date(2024, 2, 29)

@@ -1,4 +1,4 @@
-"""Modules whose names are imported at their first use (PEP 562). The stub beside a module lists its names."""
+"""Modules that import their names at the first use (PEP 562). The stub beside a module lists its names."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ def lazy_names(
     """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a module.
 
     The module's stub lists each public name as ``from home import name as name``; type checkers read the same list.
-    `submodules` are imported when they are first used, too. `hint` returns what to write instead of an unknown name.
+    `submodules` are imported when they are first used, too. `hint` returns a replacement for an unknown name.
     """
     itself: Any = sys.modules[module]
     stub = f"{itself.__file__.removesuffix('.py')}.pyi"

@@ -82,7 +82,7 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
 def check_name(owner: str, name: object) -> str:
     """Return `name` if logs and stores accept it as a name.
 
-    Otherwise raise TopologyError, whose message names `owner`.
+    Otherwise raise TopologyError, with a message that names `owner`.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(

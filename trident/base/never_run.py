@@ -1,4 +1,4 @@
-"""Results of users' functions whose body has not run: generators and coroutines."""
+"""Results of users' functions with a body that has not run: generators and coroutines."""
 
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
@@ -11,10 +11,10 @@ NEVER_RUN: dict[type, str] = {
 
 
 def check_ran(returned: object, instead: str) -> None:
-    """Raise TypeError if a function returned a generator or a coroutine where nothing would run its body.
+    """Raise TypeError if a function returned a generator or a coroutine and nothing would run its body.
 
-    `instead` says what to write. A generator function itself is refused when a verb reads it; one behind a wrapper
-    shows only here.
+    `instead` names the replacement. A generator function itself is refused when a verb reads it; one in a wrapper shows
+    only here.
 
     >>> check_ran((n for n in [1]), "write a loop")
     Traceback (most recent call last):

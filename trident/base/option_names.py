@@ -15,7 +15,7 @@ _Class = TypeVar("_Class", bound=type)
 def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
     """Return a decorator of a method: an unknown keyword is an ArgumentsError that names the one that was meant.
 
-    `elsewhere` maps the names that others use to the method's own, or to a sentence about what to do instead.
+    `elsewhere` maps the names that others use to the method's own, or to a sentence that names the replacement.
     """
 
     def decorate(call: _Call) -> _Call:
@@ -42,7 +42,7 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
 
 
 def known_options_of(elsewhere: Mapping[str, str], *methods: str) -> Callable[[_Class], _Class]:
-    """Return a decorator of a class whose class methods refuse unknown keywords, as `known_options` says."""
+    """Return a decorator that makes the class methods of a class refuse unknown keywords, as `known_options` says."""
 
     def decorate(owner: _Class) -> _Class:
         for name in methods:

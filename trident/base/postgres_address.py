@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL databases: a url, with a user and a password that may lie in a variable or a file."""
+"""Addresses of PostgreSQL databases: a url, with a user and a password that may be in a variable or a file."""
 
 import re
 from collections.abc import Callable

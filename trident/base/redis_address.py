@@ -134,7 +134,7 @@ def check_url(url: str) -> None:
 
 
 def _fault(url: str) -> str | None:
-    """Return what is wrong with a url; None if it is valid.
+    """Return the fault in a url; None if it is valid.
 
     The faults found here are those that redis-py would ignore, or would report together with a part of the password.
     """
@@ -155,7 +155,7 @@ def _fault(url: str) -> str | None:
 def redacted(url: str) -> str:
     """Return a url with stars in place of its secrets.
 
-    Of a text that is no url, what may be a secret is hidden: all that stands before the last @, and passwords by name.
+    In a text that is not a url, possible secrets are hidden: everything before the last @, and passwords by name.
 
     >>> redacted("rediss://me:secret@host:6379/0?ssl_password=x")
     'rediss://me:***@host:6379/0?ssl_password=***'

@@ -23,7 +23,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def row_outside_years(column: pa.Array | pa.ChunkedArray) -> int | None:
-    """Return the number of the first row whose value is, or contains, a time or day outside the years 1 to 9999.
+    """Return the number of the first row with a value that is, or contains, a time or day outside the years 1 to 9999.
 
     Return None if there is no such row.
 

@@ -55,7 +55,7 @@ def read_aggregator(
 
 
 def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step: Step) -> Aggregation | Reduction:
-    """Read `target` as a combiner or a reducer. These are the aggregators whose value a state can hold."""
+    """Read `target` as a combiner or a reducer. A state can hold the values of these aggregators."""
     kind = operation_kind(target)
     if not kind:
         check_not_pandas(target, step)

@@ -16,15 +16,16 @@ class CombinerAggregator(Protocol):
     ``combine`` must be associative, and commutative unless you control the order of the tuples; ``zero()`` is its
     neutral value. An optional ``present(acc)`` turns an accumulator into the value that `aggregate` emits and that
     queries of a state see; its return annotation declares the type of that value. An optional attribute ``outputType``
-    (DDL) declares the accumulator's type where the output field does not. ``init`` gets a tuple of the input fields,
-    even if there is only one field.
+    (DDL) declares the accumulator's type if the output field does not. ``init`` gets a tuple of the input fields, even
+    if there is only one field.
 
     A combiner may also work on whole columns, which is much faster where NumPy or Arrow can do the work. An optional
     ``initColumn(columns, groups, count)`` makes the accumulators of many groups in one call: `columns` is a
     pyarrow.RecordBatch of the input fields, `groups` a NumPy array of int64 with the number of each row's group, from 0
     to `count` - 1, and every group has a row. It returns a column of `count` accumulators: a pyarrow.Array, a NumPy
     array, a pandas Series or a list. An optional ``combineColumn(a, b)`` takes two pyarrow.Arrays of accumulators
-    without nulls and returns the combinations row by row. Both mean what ``init`` and ``combine`` mean for one value.
+    without nulls and returns the combinations row by row. They have the same meaning as ``init`` and ``combine`` for
+    one value.
 
     >>> class Longest:
     ...     outputType = "string"
@@ -63,7 +64,7 @@ class ReducerAggregator(Protocol):
     Two folded values cannot be combined, so all tuples of a group first go to one partition. Prefer a
     CombinerAggregator if one can do the work. An optional ``present(acc)`` turns the folded value into the one that
     `aggregate` emits and that queries of a state see. An optional attribute ``outputType`` (DDL) declares the type of
-    the folded value where the output field does not.
+    the folded value if the output field does not.
 
     >>> class Path:
     ...     outputType = "string"
@@ -96,7 +97,7 @@ class Aggregator(Protocol):
     batch; without groups for the whole batch, even an empty one; and in `partitionAggregate` for every partition. Each
     of the three may emit tuples, with one value for each declared output field. ``init`` returns the group's own state,
     a list or an object that the other calls change in place. An optional attribute ``outputType`` (DDL, "string" or
-    "string, long") declares the types where the output fields do not. All tuples of a group first go to one partition.
+    "string, long") declares the types if the output fields do not. All tuples of a group first go to one partition.
 
     >>> class CountAsAggregator:
     ...     outputType = "long"
@@ -125,7 +126,7 @@ class Aggregator(Protocol):
         ...
 
     def complete(self, state: Any, collector: TridentCollector) -> None:
-        """End the group: it has no more tuples in this batch."""
+        """End the group: it has no further tuples in this batch."""
         ...
 
 

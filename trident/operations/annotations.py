@@ -65,9 +65,9 @@ class Returns:
         return Returns(inner[0] if inner else inspect.Signature.empty)
 
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
-        """Return the types of `count` output fields; None if the annotation does not tell them.
+        """Return the types of `count` output fields; None if the annotation does not contain them.
 
-        A tuple in the annotation stands for several fields, any other type for one field.
+        A tuple in the annotation means several fields, any other type one field.
         """
         if not self.known:
             return None

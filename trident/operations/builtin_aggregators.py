@@ -116,7 +116,7 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType | None:
-        """Return the type of ``present``'s result for an accumulator's type; None if its annotation tells the type."""
+        """Return the type of ``present``'s result for an accumulator's type; None if its annotation has the type."""
         return None
 
 

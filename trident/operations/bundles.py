@@ -1,6 +1,6 @@
 """Bundles: several combiners over the same tuples as one combiner, whose accumulator is a struct with a field for each.
 
-A bundle is a CombinerAggregator like any other, so it can stand wherever a combiner can. Steps that know bundles fold
+A bundle is a CombinerAggregator like any other, so it can be used wherever a combiner can. Steps that know bundles fold
 each combiner separately, as they would without the bundle, and put the accumulators together only at the end.
 """
 

@@ -50,7 +50,7 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
     """Read `target` as an operation, and its return annotation.
 
     A plain callable is called with one TridentTuple if `tuples` is true, otherwise with one argument for each field. A
-    callable whose annotations name pandas is called with pandas objects in any case.
+    callable with annotations of pandas is called with pandas objects in any case.
     """
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     form = read_pandas_form(target, step) if call in (Call.VALUES, Call.TUPLE) else None
@@ -148,7 +148,7 @@ def check_pandas_arguments(target: Any, call: Call, names: Sequence[str], step: 
 
 
 def _absent(*_: object) -> None:
-    """Stand in for a method that the operation does not have."""
+    """Replace a method that the operation does not have."""
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:

@@ -63,11 +63,11 @@ class Function:
 
     `execute` emits any number of times. Each emission gives one tuple: the input tuple's fields, then the emitted
     values. Without an emission the tuple is dropped. Meaning: ``org.apache.storm.trident.operation.Function``. An
-    optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do
-    not. An optional attribute ``outputFields`` stands for output fields that the call leaves out. A Function must be
+    optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types if the output fields do not.
+    An optional attribute ``outputFields`` declares the output fields if the call leaves them out. A Function must be
     picklable: it runs on Spark's workers. An optional ``prepare(context)`` is called before the first tuple of a
     partition, with an `OperationContext`, and an optional ``cleanup()`` after the last tuple. Both are called for every
-    batch, on a copy of the Function; keep costly objects in a module, where a worker finds them again.
+    batch, on a copy of the Function; keep costly objects in a module, so that a worker finds them again.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -112,14 +112,14 @@ class QueryFunction(Protocol):
 class StateUpdater(Protocol):
     """Changes a state with the tuples of a batch (``org.apache.storm.trident.state.StateUpdater``).
 
-    Optional attributes declare what the call of `partitionPersist` does not: ``keyFields`` and ``valueType`` (DDL) the
-    keys and values of the state, ``outputType`` (DDL) the types of the emitted values.
+    Optional attributes complete the call of `partitionPersist`: ``keyFields`` and ``valueType`` (DDL) the keys and
+    values of the state, ``outputType`` (DDL) the types of the emitted values.
     """
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: TridentCollector) -> None:
         """Read and write `state`, and emit the tuples of `newValuesStream`.
 
-        `state` is a MapState, or a Snapshottable where it has no key fields. `tuples` are all tuples of the batch, as
+        `state` is a MapState, or a Snapshottable if it has no key fields. `tuples` are all tuples of the batch, as
         TridentTuples of the input fields.
         """
         ...
@@ -151,7 +151,7 @@ class Query:
 class Declared:
     """Output fields as the user wrote them.
 
-    `typed` tells which fields have a type; the others have type void at first.
+    `typed` lists the fields with a type; the others have type void at first.
     """
 
     schema: StructType

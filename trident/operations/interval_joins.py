@@ -21,7 +21,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalJoining:
-    """A join of tuples whose times differ by no more than an interval.
+    """A join of tuples with times that differ by at most an interval.
 
     The time of the right tuple is from `lower` to `upper` microseconds after that of the left one; both may be
     negative. `unmatched` says for each stream whether its tuples without a partner are emitted, too.

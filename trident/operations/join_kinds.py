@@ -25,7 +25,7 @@ class JoinType(enum.StrEnum, metaclass=_JoinTypes):
     """The type of a stream in a join: whether it may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
     A list of them has one for each stream. The join emits tuples for a key if every INNER stream has tuples with the
-    key. An OUTER stream that has no such tuple gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
+    key. An OUTER stream that has no such tuple gives nulls. SQL calls ``[INNER, OUTER]`` a left join.
     """
 
     INNER = "inner"
@@ -36,7 +36,7 @@ class JoinOutFieldsMode(enum.StrEnum):
     """The fields of a join's results. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
 
     COMPACT: the keys once, under the first stream's names, then every stream's other fields. PRESERVE: all fields of
-    every stream, with its keys; all of them are null where the stream lacks the key.
+    every stream, with its keys; all of them are null if the stream lacks the key.
     """
 
     COMPACT = "compact"

@@ -17,8 +17,8 @@ class MultiReducer(Protocol):
     In every partition of every batch, even an empty one, ``init`` is called once, then ``execute`` for each tuple, then
     ``complete``. Each of the three may emit tuples, with one value for each declared output field. ``init`` returns the
     partition's own state, a list or an object that the other calls change in place. Tuples of different streams come in
-    any order. An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the
-    output fields do not.
+    any order. An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types if the output
+    fields do not.
 
     >>> class CountEach:
     ...     def init(self, collector):
@@ -47,7 +47,7 @@ class MultiReducer(Protocol):
         ...
 
     def complete(self, state: Any, collector: TridentCollector) -> None:
-        """End the partition: it has no more tuples in this batch."""
+        """End the partition: it has no further tuples in this batch."""
         ...
 
 
@@ -56,7 +56,7 @@ class GroupedMultiReducer(Protocol):
 
     ``init`` is called at the first tuple of a group in any stream, ``complete`` at the end of the batch. `group` is a
     TridentTuple of the group fields, under the names that they have in the first stream. The group fields are not added
-    to what the reducer emits. The rest is as in a `MultiReducer`.
+    to the tuples that the reducer emits. The rest is as in a `MultiReducer`.
     Meaning: ``org.apache.storm.trident.operation.GroupedMultiReducer``.
 
     >>> class Balance:
@@ -87,7 +87,7 @@ class GroupedMultiReducer(Protocol):
         ...
 
     def complete(self, state: Any, group: Any, collector: TridentCollector) -> None:
-        """End the group: it has no more tuples in this batch."""
+        """End the group: it has no further tuples in this batch."""
         ...
 
 

@@ -109,7 +109,7 @@ class CollectList(OneFieldAggregator):
     """All values of one field, an array in the order of the tuples, as Spark's ``collect_list``. Nulls are skipped.
 
     The order of tuples is that of `First`. In a state the arrays grow with every batch, and each change of a key writes
-    its whole array. So collect within a batch or a window, or in a state whose keys have few values.
+    its whole array. So collect within a batch or a window, or in a state with few values for each key.
 
     >>> collect = CollectList()
     >>> collect.present(collect.combine(collect.init(("dog",)), collect.init(("cat",))))

@@ -64,7 +64,7 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Raise an error for a field whose values have no order. The error's message ends with `hint`."""
+    """Raise an error for a field of values without an order. The error's message ends with `hint`."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,

@@ -2,8 +2,8 @@
 
 The sketches are those of Apache DataSketches.
 
-The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in its own portable
-binary form, which the Java and C++ libraries read too.
+The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in a portable binary
+form, which the Java and C++ libraries read too.
 """
 
 import datetime

@@ -49,7 +49,7 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Write values that are still in memory into the state: the batch has no more tuples, and is frozen next."""
+        """Write values that are still in memory into the state: the batch has no further tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
         """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
@@ -66,8 +66,8 @@ class TransactionOperation:
 
     1. ``initState(checkpoint)``, before the first tuple, with the checkpoint of the last committed batch, or None if
        there is none. ``ackCommit`` of that batch follows, since the former driver may have died before it;
-    2. for each batch ``execute`` with each tuple, ``finishBatch(txid)``, ``commit(txid, checkpoint)``. What `commit`
-       returns is frozen with what was emitted, and written;
+    2. for each batch ``execute`` with each tuple, ``finishBatch(txid)``, ``commit(txid, checkpoint)``. The result of
+    `commit` is frozen with the emitted tuples, and written;
     3. ``ackCommit(txid)``, when every state and output holds the batch.
 
     If a batch fails before it is frozen, it begins again with ``rollback``, which gets the checkpoint of the batch
@@ -119,7 +119,7 @@ class TransactionOperation:
 class Stateful:
     """A stateful operation in a plan: a function of a tuple and the state, or an object with methods.
 
-    `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples go on unchanged.
+    `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples pass unchanged.
     """
 
     operation: Operation

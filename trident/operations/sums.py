@@ -8,7 +8,7 @@ from trident.operations.aggregators import Aggregation
 
 
 def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
-    """Return what is beyond its type if a built-in sum or average fails, and the way out; "" for other aggregators.
+    """Return the values beyond their type if a built-in sum or average fails, and the way out; "" otherwise.
 
     `inputs` are the aggregator's input fields.
     """

@@ -1,4 +1,4 @@
-"""Reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
+"""Reading of users' state updaters: their calls, the tuples that they emit, and the fields of their states."""
 
 from typing import Any
 

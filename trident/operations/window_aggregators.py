@@ -72,7 +72,7 @@ def read_windowing(
 
 
 def bundle_windowing(config: WindowConfig, aggregation: Aggregation, keepFor: int) -> Windowing:
-    """Return the aggregators of a bundle over windows. Each has an output field of its own."""
+    """Return the aggregators of a bundle over windows. Each has a separate output field."""
     bundle = bundle_of(aggregation)
     assert bundle is not None
     return Windowing(config, "combiner", bundle, aggregation.site, bundle.presented, aggregation, keepFor)

@@ -22,7 +22,7 @@ class Replay:
     """A call of `RunningTopology.replayDeadLetters`.
 
     `view` reads the letters' state, `committed` returns the last committed txid of the group that writes it. `into` is
-    the step before which letters enter whose own step the program no longer has.
+    the step before which letters enter if the program no longer has their step.
     """
 
     stream: str

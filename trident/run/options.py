@@ -1,4 +1,4 @@
-"""The options of a start. Each is checked, and its error says what is accepted."""
+"""The options of a start. Each is checked, and its error names the accepted values."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -72,7 +72,7 @@ def folder(checkpointLocation: str | Path) -> Path:
 
 
 def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "FileStore | None":
-    """Return the place of all topologies' files that a URL names; None if the files lie under the checkpointLocation.
+    """Return the place of all topologies' files that a URL names; None if the files are under the checkpointLocation.
 
     Raises TopologyError if the location or an option of the store is none.
     """

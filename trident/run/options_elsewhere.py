@@ -1,4 +1,4 @@
-"""Options of other systems, each with what to write here, or the reason why a start has no such option."""
+"""Options of other systems, each with its replacement here, or the reason why a start has no such option."""
 
 _ACKERS = (
     "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
@@ -47,9 +47,9 @@ _PREFIXES = ("topology.", "transaction.", "storm.")
 
 
 def elsewhere(option: str, known: tuple[str, ...]) -> str | None:
-    """Return what to write in place of another system's option; None if nothing is known of it.
+    """Return the replacement of another system's option; None if nothing is known of it.
 
-    `known`: the options that there are. Storm writes some of them in its own way.
+    `known`: the options that there are. Storm writes some of them differently.
 
     >>> elsewhere("topology.max.spout.pending", ("maxSpoutPending",))
     'write maxSpoutPending='

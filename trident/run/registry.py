@@ -65,7 +65,7 @@ def stop_all_soon() -> bool:
 def reserve(name: str, replace: bool, start: object) -> None:
     """Reserve a name for a start. With `replace`, first stop the running topology that has the name.
 
-    `start` is any object that stands for the start. An interrupt may come at any line, also after the name is reserved;
+    `start` is any object that represents the start. An interrupt may come at any line, also after the name is reserved;
     so the caller calls `unreserve` with the same object whenever its start fails.
 
     Raises TopologyActiveError if another topology of this process has the name.

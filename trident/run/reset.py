@@ -68,8 +68,8 @@ def reset(
     of a declared state holds a state of another topology. Raises LogMismatchError if the files there belong to another
     log or to none, unless `force`. After any of these errors nothing was touched.
 
-    What is not this library's is left where it is: below `filesLocation` only frozen results and snapshots of the
-    topology are deleted.
+    Files and keys of others are left in place: below `filesLocation` only frozen results and snapshots of the topology
+    are deleted.
     """
     _check_may_reset(name, checkpointLocation, log)
     folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
@@ -312,7 +312,7 @@ def _warn_if_unknown(folder: Path) -> None:
 
 
 def _states_of(log: TransactionLog) -> set[str]:
-    """Return the states that the log knows, without states in memory, whose files lie beside the log."""
+    """Return the states that the log knows, without states in memory, which have their files beside the log."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:

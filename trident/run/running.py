@@ -70,7 +70,7 @@ class RunningTopology:
     ) -> None:
         """Create the handle; `start` calls this.
 
-        Views and queries read from `source`. `close` closes what was opened. Its argument is False if a write to a
+        Views and queries read from `source`. `close` closes the opened resources. Its argument is False if a write to a
         store hangs.
         """
         self.name = context.settings.name
@@ -187,17 +187,17 @@ class RunningTopology:
     def readSoFar(self) -> dict[str, ReadSoFar]:
         """Return how far each stream's source was read, by stream: ``done``, ``total``, ``unit`` ("bytes", "batches").
 
-        It counts what is frozen. Sources whose size is not known are missing: endless ones, and those of your own.
+        It counts frozen input. Sources of unknown size are missing: endless ones, and sources that you wrote.
         """
         return {stream: read for run in self._runs.values() for stream, read in run.read_so_far.items()}
 
     def showProgress(self, every: Duration = 0.5) -> LiveOutput:
         """Show the progress of the run until it ends, updated every `every` (a duration).
 
-        ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
-        itself up to date: a button that stops the run (with the package ipywidgets), a bar for each source whose size
-        is known, a row for each batch group, and what Debug steps see. Elsewhere a line is printed whenever something
-        has changed. A cell that ends in the run itself shows the same.
+        ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps itself
+        up to date: a button that stops the run (with the package ipywidgets), a bar for each source of known size, a
+        row for each batch group, and the tuples of Debug steps. Elsewhere a line is printed whenever something has
+        changed. A cell that ends in the run itself shows the same.
         """
         return show_progress(self, read_seconds("every", every))
 
@@ -288,9 +288,9 @@ class RunningTopology:
     def rebalance(self, parallelismHints: Mapping[str, int], timeout: Duration | None = "5 minutes") -> None:
         """Change numbers of partitions between two batches, and return when the next batches run with them.
 
-        The run plans no new batch, waits until everything that was planned is committed, plans its steps anew, and goes
-        on: with the next txid, under the same lease, and as active or inactive as it was. States do not move, because
-        they are kept by key. The next start has the program's numbers again; give it ``parallelismHints=``.
+        The run plans no new batch, waits until everything that was planned is committed, plans its steps again, and
+        continues: with the next txid, under the same lease, and as active or inactive as it was. States do not move,
+        because they are kept by key. The next start has the program's numbers again; give it ``parallelismHints=``.
         Meaning: ``rebalance`` of Storm's Nimbus.
 
         Parameters
@@ -299,14 +299,14 @@ class RunningTopology:
             ``{"words": 8}`` for each `parallelismHint` of the stream "words", ``{"words/2": 8}`` for one step.
             ``running.parallelismHints`` lists them. Those that are left out stay.
         timeout : duration or None
-            How long to wait for what was planned.
+            How long to wait for the planned batches.
 
         Raises
         ------
         TopologyError
             No step of a batch group has such a hint. Nothing was changed.
         TimeoutError
-            What was planned is not committed in this time. The run goes on with the former numbers.
+            The planned batches are not committed in this time. The run continues with the former numbers.
         TopologyConditionError
             The topology has ended, or is being rebalanced.
         """
@@ -373,9 +373,9 @@ class RunningTopology:
     def processAllAvailable(self, timeout: Duration | None = None) -> None:
         """Wait until everything that the sources have now is committed.
 
-        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout`
-        (``"5 minutes"``, seconds, a timedelta), with a message that names what a commit waits for; raises
-        TopologyConditionError where the topology is inactive, and asks its sources for nothing.
+        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` (``"5
+        minutes"``, seconds, a timedelta), with a message that names the reason of the wait; raises
+        TopologyConditionError if the topology is inactive, and asks its sources for nothing.
         """
         self._check_other_thread("processAllAvailable")
         self._awaited = True
@@ -407,15 +407,15 @@ class RunningTopology:
     def stop(self) -> None:
         """Stop the run, and return when it has ended.
 
-        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start
-        emits again what was not frozen, and commits what was frozen.
+        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start emits
+        other batches again, and commits the frozen ones.
 
-        If a listener, a spout or a function calls this in one of the run's own threads, it only asks for the
-        stop, and returns at once.
+        If a listener, a spout or a function calls this in one of the run's threads, it only asks for the stop, and
+        returns at once.
 
-        This returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is running,
-        and has Spark cancel its jobs. A call that has not returned by then is left behind, and named in the
-        Python log. It cannot write any more: its result is dropped, and its driver no longer holds the log.
+        This returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is running, and has
+        Spark cancel its jobs. A call that has not returned by then is abandoned, and named in the Python log. It cannot
+        write any more: its result is dropped, and its driver no longer holds the log.
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
@@ -471,7 +471,7 @@ class RunningTopology:
         return self._read_source.times(group)
 
     def group_of(self, state: str) -> str | None:
-        """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
+        """Return the batch group of the txids that the state's reads name; None for a non-transactional state."""
         return (
             None if self._read_source.kind(state) is StateKind.NON_TRANSACTIONAL else self._read_source.group_of(state)
         )
@@ -502,7 +502,7 @@ class RunningTopology:
 
         A browser that opens ``.url`` of the returned server sees the running topology. The server answers until its
         `stop` is called or the run is stopped; after a failed run it keeps showing the reason until one of these calls.
-        For a server that goes on while the pipeline is stopped, see ``trident serve``. The guide's page on serving
+        For a server that continues while the pipeline is stopped, see ``trident serve``. The guide's page on serving
         lists the paths.
 
         Parameters
@@ -522,8 +522,8 @@ class RunningTopology:
         insecure : bool
             Whether other machines may ask without a token.
         tokens : mapping of str to Rights, optional
-            More tokens, written as `token` is, each with what it may ask:
-            ``{"env:SHOP_TOKEN": Rights(functions=["count"], states=["counts"])}``.
+            More tokens, written as `token` is, each with its permissions: ``{"env:SHOP_TOKEN":
+            Rights(functions=["count"], states=["counts"])}``.
         tls : TLS, optional
             The server's certificate, and the authority of its clients': ``TLS("server.pem", "server.key",
             clientCA="clients.pem")``, of ``trident.server.tls``.
@@ -543,8 +543,8 @@ class RunningTopology:
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
         """Return a view of the state with this name, which reads at the last committed txid.
 
-        With ``isolation="latest"`` it reads what was written last, committed or not. With ``asOf="previous"`` it reads
-        as of the batch before the last committed one, which a nonTransactional state does not keep. Raises StateError,
+        With ``isolation="latest"`` it reads the newest values, committed or not. With ``asOf="previous"`` it reads as
+        of the batch before the last committed one, which a nonTransactional state does not keep. Raises StateError,
         which lists the states, if there is none of this name.
         """
         if name not in self._shapes:
@@ -591,7 +591,7 @@ class RunningTopology:
         state : str
             The name that `deadLetterState` was given.
         into : str, optional
-            The label of the step before which letters enter whose own step the program no longer has, because its
+            The label of the step before which letters enter if the program no longer has their step, because its
             function was renamed or a step was put before it. It must be the step that took its place, on that branch.
 
         Raises

@@ -51,7 +51,7 @@ class _OnSigterm:
 
     It runs between any two lines of the main thread, which may hold a lock. So it takes no lock, waits for nothing and
     logs nothing: the end of the program waits for the topologies (`registry`). An object and not a function, because a
-    program may set a handler that calls this one, and start again: each has its own former handler.
+    program may set a handler that calls this one, and start again: each has a former handler.
     """
 
     def __init__(self, former: Former) -> None:

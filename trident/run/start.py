@@ -314,7 +314,7 @@ def _start(
 
 
 def _record(context: RunContext, kept_at: str) -> None:
-    """Record in the log what this start changes for outputs and files. Nothing refuses it any more."""
+    """Record in the log the changes of this start for outputs and files. Nothing refuses it any more."""
     context.memory.keep()
     record_own_objects(context.settings, context.log, context.begun.lease, kept_at)
 
@@ -337,7 +337,7 @@ def _begin(
 
 
 def _tell(context: RunContext) -> None:
-    """Warn of what may surprise, and log that a run starts and what it must recover."""
+    """Warn of surprises, and log that a run starts and must recover."""
     _warn(context)
     begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
     known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
@@ -353,7 +353,7 @@ def _tell(context: RunContext) -> None:
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
-    """Close what `_start` opened. `written`: whether no write to a store is running any more."""
+    """Close the resources that `_start` opened. `written`: whether no write to a store is running any more."""
     with contextlib.ExitStack() as last:  # closes each of them, even after another one failed
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)

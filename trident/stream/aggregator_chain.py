@@ -22,7 +22,7 @@ class ChainVerbs(GroupwiseVerbs[StreamT]):
     def chainedAgg(self) -> "ChainedAggregate[StreamT]":
         """Begin a chain of aggregators over the same tuples. Add one aggregator after the other, then call `chainEnd`.
 
-        Every member of the chain has its own input fields. A result has the output fields of all members; after
+        Every member of the chain has separate input fields. A result has the output fields of all members; after
         `groupBy` there is one result for each group, which begins with the group fields. Meaning:
         ``org.apache.storm.trident.Stream.chainedAgg`` and ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
 

@@ -73,7 +73,7 @@ def read_arguments(
 
 
 def several(call: Arguments) -> list[Arguments]:
-    """Split a call with several aggregators into calls with one aggregator each. Each call gets its own fields.
+    """Split a call with several aggregators into calls with one aggregator each. Each call gets separate fields.
 
     The aggregators come as a mapping from output fields: ``{"n": Count(), "total": Sum("price")}``. In place of an
     aggregator there may be a pair of input fields and aggregator: ``{"longest string": ("word", Longest())}``.
@@ -142,7 +142,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return a suggestion for `values[0]`, a text where the operation is expected; "" if there is no suggestion."""
+    """Return a suggestion for `values[0]`, a text in the place of the operation; "" if there is no suggestion."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""
@@ -162,7 +162,7 @@ def is_fields(value: object) -> bool:
 
 
 def operation_site(operation: object) -> CallSite:
-    """Return the name that an operation has in a step's label, with the file and line where it was written."""
+    """Return the name that an operation has in a step's label, with the file and line of its definition."""
     if isinstance(operation, Expression):
         return CallSite("expr")
     if isinstance(operation, Column):

@@ -106,7 +106,7 @@ class GroupwiseVerbs(CheckedCalls, Generic[StreamT]):
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
     """Return the error message for an attribute `name` that `subject` lacks, with a suggestion.
 
-    `known` maps names from other libraries to what to write here. `fields` are the fields of a stream.
+    `known` maps names from other libraries to their replacements here. `fields` are the fields of a stream.
     """
     message = f"{type(subject).__name__!r} has no verb {name!r}"
     if name.startswith("_"):

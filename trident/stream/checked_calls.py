@@ -47,7 +47,7 @@ def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Raise ArgumentsError if the arguments do not fit the verb. `args[0]` is the object whose verb was called."""
+    """Raise ArgumentsError if the arguments do not fit the verb. `args[0]` is the object with the called verb."""
     signature, name = inspect.signature(verb), verb.__name__
     own = list(signature.parameters.values())[1:]
     known = [item.name for item in own if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]

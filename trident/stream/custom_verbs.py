@@ -16,7 +16,7 @@ _MARK = "_trident_verb"
 
 
 def verb(function: _F) -> _F:
-    """Make `function`, whose first argument is a stream, a verb of every stream.
+    """Make `function`, with a stream as its first argument, a verb of every stream.
 
     The verb has the function's name, arguments and docstring. Its steps carry the verb's name in errors, `explain` and
     pictures, and errors point at the line that called the verb. The function itself does not change. A name that a

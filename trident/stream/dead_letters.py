@@ -44,8 +44,8 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
         Call it before the steps that make dead letters. A letter enters again directly before the step on which its
         tuple died: no other branch gets it, and no step before that one sees it again. After those steps call
-        `TridentTopology.deadLetterState`, whose state keeps the letters. A letter is removed from that state in the
-        same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
+        `TridentTopology.deadLetterState`, which keeps the letters in a state. A letter is removed from that state in
+        the same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout

@@ -66,7 +66,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
             How long a key is remembered, in event time: ``"10 minutes"``. Needed with a timestampField.
             At most 10,000 years.
         lateness : str, number of seconds or timedelta, optional
-            How far the watermark stays behind the latest time so far. Omitted: `within`.
+            The distance of the watermark from the latest time so far. Omitted: `within`.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.seen`` if omitted.
 

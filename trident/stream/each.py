@@ -48,19 +48,18 @@ class EachVerbs(StreamBase[StreamT]):
             The fields that the operation sees, one positional argument each. Omitted: a callable gets one TridentTuple
             of all fields.
         function, filter : callable, Function, Filter, expr, Column or udf
-            A callable returns one value; a tuple stands for several values, None for a null. A generator, or a callable
-            annotated with ``Iterator``, gives any number of tuples; if it gives none, the input tuple is dropped.
-            A callable whose annotations are pandas Series or DataFrames gets many tuples in one call, as whole columns,
-            and gives one row for each of them.
-            ``Debug()`` shows the tuples that pass.
+            A callable returns one value; a tuple means several values, None a null. A generator, or a callable
+            annotated with ``Iterator``, gives any number of tuples; if it gives none, the input tuple is dropped. A
+            callable with annotations of pandas Series or DataFrames gets many tuples in one call, as whole columns, and
+            gives one row for each of them. ``Debug()`` shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
             Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
-            What happens to a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip":
+            The treatment of a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip":
             the tuple is left out and counted. "deadLetter": the tuple is left out, and is kept for `deadLetters`.
         replace : bool
-            True: an output field whose name the tuple already has replaces the field of that name, in the same position
-            and perhaps with another type; other output fields are appended. False: such an output field is refused.
+            True: an output field with the name of a field of the tuple replaces that field, in the same position and
+            perhaps with another type; other output fields are appended. False: such an output field is refused.
 
         Raises
         ------
@@ -166,9 +165,9 @@ class EachVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Call an action with every tuple, and keep the tuple as it is.
 
-        The action runs where the tuple is, and runs again if the batch is tried again. It gets one positional argument
-        for each input field; without input fields, one TridentTuple of all fields. `onError` works as in `each`: with
-        "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
+        The action runs in the process of the tuple, and runs again if the batch is tried again. It gets one positional
+        argument for each input field; without input fields, one TridentTuple of all fields. `onError` works as in
+        `each`: with "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
         ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology

@@ -54,10 +54,10 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
     ) -> JoinedT:
         """Pair the tuples of two streams that have equal keys and times near each other, over all batches.
 
-        A tuple of this stream at time t is paired with every tuple of the other stream with the same keys whose time
-        lies from ``t + between[0]`` to ``t + between[1]``, both included. A pair is emitted in the batch that brings
-        its second tuple. The tuples that may still find a partner are kept in a state, which is committed with the
-        batch, so each pair is emitted exactly once, whatever fails. Null keys are equal, as in `join`.
+        A tuple of this stream at time t is paired with every tuple of the other stream with the same keys and a time
+        from ``t + between[0]`` to ``t + between[1]``, both included. A pair is emitted in the batch that brings its
+        second tuple. The tuples that may still find a partner are kept in a state, which is committed with the batch,
+        so each pair is emitted exactly once, whatever fails. Null keys are equal, as in `join`.
 
         The watermark of the join is the lesser of the two streams' latest times, minus `lateness`; a tuple older than
         it is late, and dropped. When no partner can come any more, a tuple is removed from the state; with `joinType`
@@ -78,7 +78,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         timestampField : str
             This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
         lateness : str, number of seconds or timedelta
-            How far the watermark stays behind the latest times so far.
+            The distance of the watermark from the latest times so far.
         joinType : str
             "inner" (default), "left" (a tuple of this stream is emitted even without a partner), "right" or "full".
         outputFields : str or list of str, optional

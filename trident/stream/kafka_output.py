@@ -53,8 +53,8 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         ``isolation.level=read_committed``, as `KafkaSpout` is, sees each tuple once. The driver writes: all tuples of a
         batch pass through it, some thousands at a time.
 
-        Each message has, after its own headers, the headers ``trident.output`` ("topology/output"), ``trident.txid``
-        and ``trident.row`` (the number of the tuple in the batch).
+        Each message has, after the headers of the tuple, the headers ``trident.output`` ("topology/output"),
+        ``trident.txid`` and ``trident.row`` (the number of the tuple in the batch).
 
         Parameters
         ----------

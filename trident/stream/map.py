@@ -36,7 +36,7 @@ class MapVerbs(EachVerbs[StreamT]):
         """Replace every tuple by the result of a function: one field if it returns a scalar, several if a tuple.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. Without output fields the results have the names of the input fields. A callable whose annotations are
+        fields. Without output fields the results have the names of the input fields. A callable with annotations of
         pandas Series or DataFrames gives one row for each tuple. `onError` works as in `each`.
         Meaning: ``org.apache.storm.trident.Stream.map``.
 
@@ -63,8 +63,8 @@ class MapVerbs(EachVerbs[StreamT]):
         """Replace every tuple by all tuples that a function returns for it: a list, a generator or any iterable.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. A callable whose annotations are pandas Series or DataFrames gives any number of rows for all tuples of
-        a call. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
+        fields. A callable with annotations of pandas Series or DataFrames gives any number of rows for all tuples of a
+        call. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout

@@ -45,9 +45,9 @@ class MetricVerbs(StreamBase[StreamT]):
             The counter's name, as Prometheus takes it: ``"orders_total"``. It has the labels `topology` and `group`
             too.
         help : str
-            What the metric counts, shown to readers of the metrics.
+            The meaning of the metric, shown to readers of the metrics.
         labels : str or list of str, optional
-            Fields whose values become labels: each combination of values is a series of its own, so choose fields with
+            Fields with the values for labels: each combination of values is a separate series, so choose fields with
             few values. A null becomes the empty text.
         by : str, optional
             A field of non-negative numbers to add up. Omitted: each tuple counts 1.

@@ -36,9 +36,10 @@ class OutputVerbs(StreamBase[StreamT]):
 
         The call happens on the driver, in txid order, after every state of the batch group holds the batch, and before
         the success is reported to the spout. Each txid is handed over at least once, and always with the same rows,
-        because the rows are frozen first. So the output is exactly once if the function replaces what it wrote for this
-        txid. `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it may
-        have been. Empty batches are handed over, too. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
+        because the rows are frozen first. So the output is exactly once if the function replaces the earlier rows of
+        this txid. `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it
+        may have been. Empty batches are handed over, too. Meaning:
+        ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
 
         Parameters
         ----------
@@ -104,8 +105,8 @@ class OutputVerbs(StreamBase[StreamT]):
             published. The folder must be empty or missing, and belongs to this output alone from then on.
             `TridentTopology.reset` does not remove the folder, so give another path after a reset.
         partitionBy : str or list of str, optional
-            Fields of type string, integer, boolean or date whose values name folders below the batch's folder, as Hive
-            and Spark do it. `readParquet` takes the values of these fields from the files.
+            Fields of type string, integer, boolean or date: their values name folders below the batch's folder, as in
+            Hive and Spark. `readParquet` takes the values of these fields from the files.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
         storage : dict of str, optional
@@ -138,12 +139,12 @@ class OutputVerbs(StreamBase[StreamT]):
     def bestEffort(self, name: str | None = None) -> StreamT:
         """Begin a branch that delays no batch: if something in it fails, the batch is committed nevertheless.
 
-        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. The
+        A separate thread runs the branch beside the commits, batch by batch, after every state holds the batch. The
         branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A tuple on which a function fails is
         skipped, as with ``onError="skip"``, and counted by a progress event ``"skipped"``. A batch that fails otherwise
-        is not tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is
-        more than two batches behind, the oldest of them are left out, and an event says so, too. After a crash a batch
-        may come twice. States, joins with other streams and `writeParquet` are not allowed in the branch.
+        is not tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch lags
+        by more than two batches, the oldest of them are left out, and an event says so, too. After a crash a batch may
+        come twice. States, joins with other streams and `writeParquet` are not allowed in the branch.
 
         Parameters
         ----------
@@ -263,7 +264,7 @@ def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tupl
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
-    """Raise an error for an output on a stream of DRPC requests, whose tuples only become answers."""
+    """Raise an error for an output on a stream of DRPC requests: its tuples only become answers."""
     if rules.is_request(stream._node):
         raise step.wrong("DRPC requests leave as the function's answer, and nowhere else")
 

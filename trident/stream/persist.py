@@ -51,7 +51,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator or ReducerAggregator
-            Count(), Sum(), Min(), Max() or one of your own; or several combiners as a mapping from output fields,
+            Count(), Sum(), Min(), Max() or one that you wrote; or several combiners as a mapping from output fields,
             ``{"n": Count(), "total": Sum("price")}``; then the state's value has a field for each. A reducer
             (``init()``, ``reduce(curr, tuple)``) sees every tuple, one after the other, so all tuples come to the
             driver.
@@ -114,11 +114,11 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         valueType: str | DataType | None = None,
         name: str | None = None,
     ) -> StateT:
-        """Update a state by code of your own, which is called once for each batch, with all tuples of the batch.
+        """Update a state by your code, which is called once for each batch, with all tuples of the batch.
 
-        The updater sees the state as the batch before left it, together with its own changes. It runs on the driver,
-        over tuples that are frozen already. Its changes are frozen before they are written, so each batch changes the
-        state once, whatever fails. Any other effect of the updater may happen again. Meaning:
+        The updater sees the state as the batch before left it, together with the changes of the batch. It runs on the
+        driver, over tuples that are frozen already. Its changes are frozen before they are written, so each batch
+        changes the state once, whatever fails. Any other effect of the updater may happen again. Meaning:
         ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
 
         Parameters
@@ -129,7 +129,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             The fields of the tuples that the updater gets. Omitted: all fields.
         updater : StateUpdater
             An object with ``updateState(state, tuples, collector)``, or a callable of these three. `state` is a
-            `RemovableMapState`, or a `Snapshottable` where there are no key fields (``trident.state`` has both).
+            `RemovableMapState`, or a `Snapshottable` if there are no key fields (``trident.state`` has both).
         outputFields : str, list of str or StructType, optional
             The fields that the collector takes. They are the fields of `newValuesStream`.
         keyFields : str, list of str or StructType, optional

@@ -55,16 +55,17 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             The result of a `persistentAggregate`, a `partitionPersist` or a `newStaticState` of the same topology.
         inputFields : str or list of str, optional
             For MapGet the fields to look up by: as many as the state has keys, of their types. Omitted: all fields
-            (none for a state without keys). A function of your own gets tuples of these fields, whatever their types.
+            (none for a state without keys). A function that you wrote gets tuples of these fields, whatever their
+            types.
         function : QueryFunction
             MapGet() for the value of a key, SnapshotGet() for a state without keys, TupleCollectionGet() for all
             entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
             value). If a value is a struct, as with `toTable` and several aggregators, ``MapGet(), "n, total"`` gives
-            the fields of these names; a single other name stands for the whole struct.
+            the fields of these names; a single other name means the whole struct.
         replace : bool
-            True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
+            True: an output field with the name of a field of the tuple replaces that field, as in `Stream.each`.
         asOf : "committed", optional
             Read a state of other streams as of the last batch that they have committed when this batch commits. The
             answers are frozen with the batch, so a replay finds the same ones. Which batch of the other streams is read

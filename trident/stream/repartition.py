@@ -114,7 +114,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
     def partition(
         self, *args: FunctionArgument, inputFields: FieldsLike | None = None, function: object = None
     ) -> StreamT:
-        """Bring every tuple to the partition that a function of your own chooses.
+        """Bring every tuple to the partition that your function chooses.
 
         The function gets one positional argument for each input field (without input fields: one TridentTuple of all
         fields), then the number of partitions. It returns the index of a partition, from 0 on, or a list of indices: a
@@ -145,7 +145,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
 
         If there are several hints between two repartitionings, the greatest applies. Tuples that come straight from a
         spout are spread evenly over that many partitions. Meaning: ``org.apache.storm.trident.Stream.parallelismHint``,
-        where the hint is the number of tasks.
+        which counts tasks.
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.wrong(problem))

@@ -43,18 +43,18 @@ class SourceVerbs(Drawable):
             The stream's name: letters, digits, ``-``, ``_`` and ``.``. The transaction log keeps the position of the
             source under this name.
         spout : Spout, BatchSpout, TridentSpout, PartitionedSpout, OpaquePartitionedSpout, RichSpout, TransactionSpout
-            The source: a spout of `trident.spouts`, or an object of your own that extends one of the contracts.
+            The source: a spout of `trident.spouts`, or your object that extends one of the contracts.
         formerly : str, optional
-            The name that this stream had in earlier programs; the stream goes on at the position of the stream of that
-            name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Take it out
-            before another stream of this topology gets the former name. It is refused if the log knows both names from
-            earlier programs, or if two streams have the same former name.
+            The name that this stream had in earlier programs; the stream continues at the position of the stream of
+            that name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Take it
+            out before another stream of this topology gets the former name. It is refused if the log knows both names
+            from earlier programs, or if two streams have the same former name.
         anew : bool
-            Let the stream begin where its source begins, if the start would otherwise be refused because the position
-            is not clear: the log knows another kind of source under the stream's name, or streams of other names
-            disappear in the same start. Take `anew` out after the first start. If the log knows the stream with this
-            source, the stream goes on, and a warning says that `anew` has no effect; but after the next renaming the
-            source would be read again.
+            Let the stream begin at the start of its source, if the start would otherwise be refused because the
+            position is not clear: the log knows another kind of source under the stream's name, or streams of other
+            names disappear in the same start. Take `anew` out after the first start. If the log knows the stream with
+            this source, the stream continues, and a warning says that `anew` has no effect; but after the next renaming
+            the source would be read again.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class SourceVerbs(Drawable):
     def newStreams(
         self, name: str, spout: RichSpout, *, formerly: str | None = None, anew: bool = False
     ) -> SplitStreams[Stream]:
-        """Begin the named streams of one spout: a RichSpout whose `outputFields` is a dict.
+        """Begin the named streams of one spout: a RichSpout with a dict as `outputFields`.
 
         The streams belong to one source: a batch has the tuples of all of them, and a message is acknowledged once its
         tuples on all streams are durable. Meaning: ``OutputFieldsDeclarer.declareStream`` of Storm.
@@ -168,7 +168,7 @@ class SourceVerbs(Drawable):
         name: str | None = None,
         topology: str | None = None,
     ) -> TridentState:
-        """Name a state that this topology reads and never writes: another topology's state, or data of your own.
+        """Name a state that this topology reads and never writes: another topology's state, or your data.
 
         A read of another topology's state shows only whole batches of that topology. If a batch of this topology is
         tried again, the new attempt may see a later batch of the other topology.
@@ -178,7 +178,7 @@ class SourceVerbs(Drawable):
         ----------
         stateFactory : StateFactory, dict or ReadOnlyMapState
             The factory with which another topology keeps the state, such as ``RedisMapState.opaque(url)``; or a dict of
-            entries; or an object of your own with ``multiGet(keys)`` (or ``get()``, without key fields).
+            entries; or your object with ``multiGet(keys)`` (or ``get()``, without key fields).
         keyFields : str, list of str or StructType, optional
             The state's key, ``"user long, day date"``. Omitted: the state is one value.
         valueType : str or DataType

@@ -35,7 +35,7 @@ class SplitVerbs(StreamBase[StreamT]):
         function: object = None,
         streams: Mapping[str, OutputsLike] | None = None,
     ) -> "SplitStreams[StreamT]":
-        """Replace every tuple by any number of tuples in named streams, each stream with its own fields.
+        """Replace every tuple by any number of tuples in named streams, each stream with separate fields.
 
         The function runs once for every tuple, even if several of the streams are used. A sent tuple has only the
         values that the function sends; to keep a field of the input tuple, send its value along. Trident has no
@@ -48,8 +48,8 @@ class SplitVerbs(StreamBase[StreamT]):
             of all fields.
         function : callable or Function
             A generator that yields ``("name", values)``, or a function that returns one such pair or a list of them:
-            the name of a stream, and a tuple of its fields' values (a scalar where it has one field). A `Function`
-            calls ``collector.emitTo("name", [values])``. If nothing is sent, the tuple is dropped.
+            the name of a stream, and a tuple of its fields' values (a scalar if it has one field). A `Function` calls
+            ``collector.emitTo("name", [values])``. If nothing is sent, the tuple is dropped.
         streams : dict
             The streams' names, and their fields with types: ``{"orders": "id long, price double"}``.
 

@@ -46,8 +46,8 @@ class StateBase(Drawable, Generic[StreamT]):
         """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
 
         A key's new value replaces its former one. So a later aggregate over all batches that would count a key again at
-        each change, such as Count or Sum, is refused, unless `everyChange` says that changes are what it counts. The
-        results of windows, and what updaters emit, are final.
+        each change, such as Count or Sum, is refused, unless `everyChange` says that it counts changes. The results of
+        windows, and the tuples of updaters, are final.
 
         For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
         updater that declares no output fields, for a watermark, and for a static state.

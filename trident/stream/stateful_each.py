@@ -47,11 +47,11 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         """Call an operation that keeps values over all batches, and append its results to the tuples.
 
         The operation is called once for each tuple, with a `KeyValueState`: ``get(key, default)``, ``put``, ``delete``,
-        ``keys`` and ``items``, where a read sees what was put before it. It runs on the driver, over tuples that are
-        frozen already, one after the other in the batch's order. Its changes and the tuples that it emits are frozen
-        before any of them is written, so each batch changes the state once, whatever fails, and all states of a batch
-        group are as of one txid. Any other effect of the operation may happen again. Meaning: Storm's ``IStatefulBolt``
-        and JStorm's ``ITransactionStatefulBoltExecutor``, but exactly-once. Storm's Trident has no such verb.
+        ``keys`` and ``items``, and a read sees the puts before it. It runs on the driver, over tuples that are frozen
+        already, one after the other in the batch's order. Its changes and the tuples that it emits are frozen before
+        any of them is written, so each batch changes the state once, whatever fails, and all states of a batch group
+        are as of one txid. Any other effect of the operation may happen again. Meaning: Storm's ``IStatefulBolt`` and
+        JStorm's ``ITransactionStatefulBoltExecutor``, but exactly-once. Storm's Trident has no such verb.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             object with ``initState(state)``, ``execute(tuple, collector)`` and hooks. A `TransactionOperation` keeps
             its state itself and returns a checkpoint for each batch.
         outputFields : str, list of str or StructType, optional
-            The fields to append: a tuple is repeated for each result. Omitted: every tuple goes on unchanged.
+            The fields to append: a tuple is repeated for each result. Omitted: every tuple passes unchanged.
         keyFields : str, list of str or StructType
             The state's key, ``"user long, day date"``; a field of the stream needs no type. For a grouped stream the
             group fields are the key.

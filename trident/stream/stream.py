@@ -1,7 +1,7 @@
 """The classes of streams and states, composed of families of verbs.
 
 The verbs of each of the four classes return objects of the others, so only this module knows all four. A family of
-verbs has a file of its own and names the classes by type parameters: ``StreamT`` in that file stands for `Stream`.
+verbs has a separate file and names the classes by type parameters: ``StreamT`` in that file is `Stream`.
 """
 
 from trident.plan import nodes

@@ -47,7 +47,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         The last tuple in the order of the batches, and of the tuples in each batch, is the latest. The state is
         committed with the batch. Read it with `joinTable`, with `stateQuery`, or by its name while the topology runs.
         Meaning: ``org.apache.kafka.streams.kstream.KStream.toTable``. Trident has no such verb; it is a
-        `partitionPersist` whose updater puts each tuple.
+        `partitionPersist` with an updater that puts each tuple.
 
         Parameters
         ----------
@@ -131,10 +131,10 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             The fields to look up by: as many as the state has keys, of their types. Omitted: the fields with the names
             of the state's keys.
         joinType : str
-            "inner" (default): a tuple whose key the state does not hold is dropped. "left": such a tuple is kept, and
-            the new fields are null.
+            "inner" (default): a tuple with a key that the state does not hold is dropped. "left": such a tuple is kept,
+            and the new fields are null.
         outputFields : str or list of str, optional
-            Names for the new fields. Needed where the stream has a field of the same name.
+            Names for the new fields. Needed if the stream has a field of the same name.
 
         Examples
         --------

@@ -100,7 +100,7 @@ class TopologyJoinVerbs(Drawable):
 
         For plain streams the reducer runs once for every partition of every batch, empty ones included. Tuples stay in
         their partitions; without a `parallelismHint` the whole batch is one partition. For grouped streams the reducer
-        runs once for every group. Each stream has its own group fields, which pair up by position.
+        runs once for every group. Each stream has separate group fields, which pair up by position.
         Meaning: ``org.apache.storm.trident.TridentTopology.multiReduce``.
 
         Parameters

@@ -66,11 +66,11 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
     ) -> WindowedT:
         """Aggregate the tuples of each window, which may span several batches.
 
-        Open windows are kept in a state of the topology. So they go on after a restart, and a replay changes nothing,
-        because the tuples that enter a window are frozen. A result is emitted in the batch that completes its window.
-        After `groupBy` each group has its own windows. Without it all tuples share one series of windows; but if there
-        are several partitions, each partition has its own series, except with windows by event time. Meaning:
-        ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
+        Open windows are kept in a state of the topology. So they continue after a restart, and a replay changes
+        nothing, because the tuples that enter a window are frozen. A result is emitted in the batch that completes its
+        window. After `groupBy` each group has separate windows. Without it all tuples share one series of windows; but
+        if there are several partitions, each partition has a separate series, except with windows by event time.
+        Meaning: ``org.apache.storm.trident.Stream.window``; its windows in memory are lost at a restart.
 
         Parameters
         ----------

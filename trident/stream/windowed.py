@@ -20,7 +20,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
     """The node whose tuples entered the window."""
 
     def late(self) -> StreamT:
-        """Return the late tuples as a stream: tuples whose windows had all closed, and tuples without a time.
+        """Return the late tuples as a stream: tuples of windows that had all closed, and tuples without a time.
 
         Trident has no counterpart. A late tuple is emitted unchanged, in the batch in which it came. If this stream is
         used, all tuples of a batch come to the driver, because which tuples are late is known only after the commit of
