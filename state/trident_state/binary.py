@@ -59,7 +59,7 @@ def repeat_value(value: bytes, count: int) -> pa.Array:
 
 
 def join_columns(*parts: pa.Array | bytes) -> pa.Array:
-    """Return a binary array whose row i joins the i-th values of all parts. A part that is bytes occurs in every row.
+    """Return a binary array that joins the i-th values of all parts in row i. A part that is bytes occurs in every row.
 
     Raises TooLong if one array cannot hold the result.
     """
@@ -92,7 +92,7 @@ def even_step(at: Offsets) -> int | None:
 
 
 def gather_slices(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
-    """Return a binary array whose value i is the `lengths[i]` bytes of `data` that begin at `at[i]`."""
+    """Return a binary array with the `lengths[i]` bytes of `data` that begin at `at[i]` as value i."""
     cuts = np.concatenate([[0], np.cumsum(lengths)])
     if (step := even_step(at)) is not None and even_step(cuts) is not None:
         return rows_of(np.ascontiguousarray(as_strided(data[at[0] :], (len(at), int(lengths[0])), (step, 1))))

@@ -345,7 +345,7 @@ def _read_count(data: Bytes, at: Offsets, ends: Offsets) -> tuple[Offsets, Offse
 
 
 def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
-    """Return a matrix whose row i is the `width` bytes that begin at `at[i]`.
+    """Return a matrix with the `width` bytes that begin at `at[i]` as row i.
 
     Raises StateCorruptError if they would go beyond `ends[i]`.
     """

@@ -3,7 +3,7 @@
 No time is stored with a value, only the txid of the batch that changed the value last: the value has expired if that
 txid is at or before the cutoff. The commit of a batch moves the cutoff according to the time of the batch, which is
 part of the batch's plan and so the same at every replay. Marks translate times into txids: a state keeps the times and
-txids of at most `_MARKS` batches that are younger than the time to live. Why, and what it costs:
+txids of at most `_MARKS` batches that are younger than the time to live. Reasons and cost:
 ``docs/decisions/0011-values-expire-by-txid.md``.
 """
 
@@ -78,7 +78,7 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
-    """Return the values. A value whose txid is at or before the cutoff has expired, and is null in the result.
+    """Return the values. A value with a txid at or before the cutoff has expired, and is null in the result.
 
     >>> without_expired(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]

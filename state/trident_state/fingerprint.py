@@ -2,9 +2,9 @@
 
     (word string, day date32[day]) -> int64 by Count
 
-Types have Arrow's names; a field's name that is not a plain word stands in backticks. A store keeps the fingerprint
-beside the state. A program that opens the state by its name, without the topology, learns from it how to read the keys
-and values.
+Types have Arrow's names; a field's name that is not a plain word is in backticks. A store keeps the fingerprint beside
+the state. A program that opens the state by its name, without the topology, learns from it how to read the keys and
+values.
 """
 
 import re

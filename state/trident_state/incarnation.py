@@ -8,7 +8,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One incarnation of a state: what lies under its name between two drops.
+    """One incarnation of a state: the data under its name between two drops.
 
     Two incarnations differ in the log, or in the txid after which they began (`birth`, None if an earlier version made
     the state). Only if no batch came to the earlier one may both be equal; then the fingerprint or the kind tells

@@ -24,7 +24,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """What a store finds at the place of its state before it changes anything there."""
+    """The content of the state's place before the store changes anything there."""
 
     identity: StateIdentity | None
     fingerprint: str | None

@@ -41,7 +41,7 @@ class ReadOnlyMapState(Protocol):
 class MapState(State, ReadOnlyMapState, Protocol):
     """A map that can be read and changed (``org.apache.storm.trident.state.map.MapState``).
 
-    A read sees what the same batch has written before it.
+    A read sees earlier writes of the same batch.
     """
 
     def multiUpdate(
@@ -54,13 +54,13 @@ class MapState(State, ReadOnlyMapState, Protocol):
         ...
 
     def multiPut(self, keys: Sequence[Key], values: Sequence[Value]) -> None:
-        """Store each value under its key, and overwrite what was stored under it."""
+        """Store each value under its key, and overwrite the earlier one."""
         ...
 
 
 @runtime_checkable
 class RemovableMapState(MapState, Protocol):
-    """A map whose keys can be removed (``org.apache.storm.trident.state.map.RemovableMapState``)."""
+    """A map with removable keys (``org.apache.storm.trident.state.map.RemovableMapState``)."""
 
     def multiRemove(self, keys: Sequence[Key]) -> None:
         """Remove the given keys and their values."""
@@ -85,7 +85,7 @@ class Snapshottable(State, ReadOnlySnapshottable, Protocol):
         ...
 
     def set(self, value: Value) -> None:
-        """Store this value, and overwrite what was stored."""
+        """Store this value, and overwrite the earlier one."""
         ...
 
 
@@ -102,8 +102,8 @@ class TupleCollection(Protocol):
 class KeyValueState(Protocol):
     """The state of a stateful operation: a value under each key (``org.apache.storm.state.KeyValueState``).
 
-    A read sees what the same batch has put before it. `keys` and `items` show the stored entries with the batch's own
-    changes, as of the moment of the call.
+    A read sees earlier puts of the same batch. `keys` and `items` show the stored entries with the batch's own changes,
+    as of the moment of the call.
     """
 
     def get(self, key: Key, default: Value = None) -> Value:
@@ -111,7 +111,7 @@ class KeyValueState(Protocol):
         ...
 
     def put(self, key: Key, value: Value) -> None:
-        """Store a value under `key`, and overwrite what was stored under it. None removes the key."""
+        """Store a value under `key`, and overwrite the earlier one. None removes the key."""
         ...
 
     def delete(self, key: Key) -> None:

@@ -34,7 +34,7 @@ def stateProvider(provider: str | None = None, config: str | Mapping[str, Any] |
     ----------
     provider : str, optional
         ``"memory"`` (omitted: this), ``"redis"``, ``"sqlite"`` or ``"postgres"``; or the name of Storm's class,
-        ``"org.apache.storm.redis.state.RedisKeyValueStateProvider"``; or the dotted name of a callable of your own,
+        ``"org.apache.storm.redis.state.RedisKeyValueStateProvider"``; or the dotted name of a callable,
         ``"shop.states.provider"``, which gets the configuration as a dict and returns a state factory. A state in
         memory survives its run only in a checkpoint; a start without one logs a warning.
     config : str or dict, optional

@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class GroupFollower:
-    """Follows the commits of one batch group whose states are all in memory, until it is closed.
+    """Follows the commits of one batch group with all states in memory, until it is closed.
 
     It does for the copies what a driver does for its states: it applies each batch to all states of the group, then
     moves `committed`; and readers can hold it back by its gate. So readers always find the values as of the txid that

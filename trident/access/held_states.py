@@ -39,7 +39,7 @@ class HeldStates:
     def _is_watermark(self, name: str) -> bool:
         """Return whether a state of this name exists and is a watermark.
 
-        If the log knows a state whose store is gone or incomplete, only the name decides. A state that is neither in
+        If the log knows a state with a missing or incomplete store, only the name decides. A state that is neither in
         memory nor in the store of the location is not a watermark of a state there.
         """
         fingerprint = self._fingerprint(name)

@@ -29,7 +29,7 @@ class Followed(ReadableStore, Protocol):
 
 @runtime_checkable
 class Paged(Protocol):
-    """A store that can scan page by page, each page as of its own txid, for readers that cannot hold commits back."""
+    """A store that scans page by page, each page as of a separate txid, for readers that cannot hold commits back."""
 
     def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]:
         """Yield all entries in pages, each as committed when the page is read, and with its txid.
@@ -76,7 +76,7 @@ class FollowedStore:
 
 
 class _FollowedSource:
-    """The `ReadSource` of a single state whose driver is another process."""
+    """The `ReadSource` of a single state with its driver in another process."""
 
     def __init__(self, followed: Followed, kind: StateKind, name: str) -> None:
         self._followed, self._kind, self._name = followed, kind, name

@@ -59,7 +59,7 @@ def openTopology(
         The name that `start` got.
     checkpointLocation
         The folder that `start` got, for states in memory: each is copied into this process, and the copy follows the
-        driver's commits. A topology whose states are all on servers needs none.
+        driver's commits. A topology with all states on servers needs none.
     log
         The `RedisLog` that `start` got, if any.
     filesLocation, filesStorage
@@ -136,7 +136,7 @@ def _location(
     filesLocation: str | None,
     filesStorage: Mapping[str, str] | None,
 ) -> StateLocation | None:
-    """Return where the log and the states in memory are; None if that was not given and no state needs it."""
+    """Return the place of the log and of the states in memory; None if that was not given and no state needs it."""
     kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
     if kept_here and checkpoint is None and (log is None or filesLocation is None):
         raise TopologyError(
@@ -193,7 +193,7 @@ def _unknown(txid: int) -> None:
 
 
 class _OpenedSource:
-    """The `ReadSource` of a topology whose driver is another process."""
+    """The `ReadSource` of a topology with its driver in another process."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class OpenedTopology:
         return self._source.times(group)
 
     def group_of(self, state: str) -> str | None:
-        """Return the batch group whose txids the state's reads name; None for a non-transactional state."""
+        """Return the batch group of the txids that the state's reads name; None for a non-transactional state."""
         return None if self._source.kind(state) is StateKind.NON_TRANSACTIONAL else self._source.group_of(state)
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:

@@ -72,7 +72,7 @@ def openState(
         For a state in memory: the folder that `start` got. The whole state is copied into this process, and the copy
         follows the driver's commits from then on.
     log
-        For a state in memory whose log is in Redis: the `RedisLog` that `start` got.
+        For a state in memory with its log in Redis: the `RedisLog` that `start` got.
     filesLocation, filesStorage
         For a state in memory: the place of the topology's files and the options of its store, if `start` got them.
     url, prefix
@@ -80,7 +80,7 @@ def openState(
         and ``file:path``). The server knows the state's layout. If `checkpointLocation` is given too, a state that is
         not in Redis is opened from the checkpoint.
     factory
-        For a store of your own: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
+        For a store that you wrote: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
     aggregator
         The aggregator with which the topology updates the state; for several aggregators, a mapping from their fields,
         ``{"n": Count(), "longest": Longest()}``. It is needed if reads are to return the values of its ``present``, or

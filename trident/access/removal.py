@@ -1,4 +1,4 @@
-"""The function dropState, which deletes one state from its store and from the log, so that the state can begin anew."""
+"""The function dropState, which deletes one state from its store and from the log, so that it can begin again."""
 
 import contextlib
 import secrets
@@ -106,7 +106,7 @@ def dropState(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a log knows of a state that is to be dropped. `in_memory`: the log keeps snapshots of it."""
+    """A log's knowledge of a state that is to be dropped. `in_memory`: the log keeps snapshots of it."""
 
     births: Mapping[str, Birth]
     uuid: str

@@ -51,7 +51,7 @@ class MemoryReplica:
 
     A replica belongs to one incarnation of the state, and to one history of its log. After the state was dropped, its
     topology reset, or its log restored from an older copy, every call raises a StateError, whatever is there by then: a
-    reader that went on would see counts fall, and a copy must take no batch of another history.
+    reader that continued would see counts fall, and a copy must take no batch of another history.
     """
 
     def __init__(self, log: LogReading, files: FileStore, state: str, combine: Combine | None) -> None:
@@ -151,7 +151,7 @@ class MemoryReplica:
 
         Return the error if files or batches are gone.
 
-        The caller decides what the error means: a newer snapshot, or another incarnation of the state, may have
+        The caller decides on the meaning of the error: a newer snapshot, or another incarnation of the state, may have
         replaced the files and batches meanwhile.
         """
         try:
@@ -188,10 +188,10 @@ class MemoryReplica:
         return store
 
     def _check_history(self) -> None:
-        """Raise StateEndedError if the log was restored from a copy that is older than what was read of it.
+        """Raise StateEndedError if the log was restored from a copy that is older than the batches read from it.
 
         The copy may be older than the lease under which the state was loaded, which it then did not issue; or it is of
-        the same driver, and another batch lies at the marker.
+        the same driver, and another batch is at the marker.
         """
         if self._over is not None:
             raise self._over

@@ -12,7 +12,7 @@ from trident.server.ways_out import fault_of
 
 
 class WatchedTopology:
-    """What the page shows of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
+    """The page's view of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
 
     `committed` returns the last committed txid of each group, `times` when the batches of a group were committed.
     """

@@ -1,1 +1,1 @@
-"""The batch groups of a run: the coordinator decides what is next, threads plan, attempt and commit."""
+"""The batch groups of a run: the coordinator decides the next step, threads plan, attempt and commit."""

@@ -58,7 +58,7 @@ class Attempts:
             self._check(attempt, plan, emissions)
 
     def witnessed(self, attempt: TransactionAttempt, plan: BatchPlan, source: Node, emission: Emission) -> Emission:
-        """Return an emission whose rows are compared when they are read in this process, if it is a reference.
+        """Return an emission that compares its rows when they are read in this process, if it is a reference.
 
         The first attempt's rows are recorded, also if the attempt fails afterwards (guard "attempts, rows by
         reference").
@@ -82,7 +82,7 @@ class Attempts:
             self._record(attempt)
 
     def _compare(self, attempt: TransactionAttempt, plan: BatchPlan, spout: SpoutSource, digest: str) -> bool:
-        """Note what a spout emitted. Return whether that is new. Raises SpoutContractError if it differs."""
+        """Note the tuples that a spout emitted. Return whether that is new. Raises SpoutContractError if it differs."""
         known = self._digests.setdefault(attempt.txid, {})
         name = _name(plan[spout.stream])
         before = known.get(spout.stream)

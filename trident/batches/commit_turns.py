@@ -99,7 +99,7 @@ class CommitTurns:
                 self._post(self._context.broken(error))
 
     def _failed(self, txid: int, error: BaseException) -> on.Event:
-        """Return the event for a turn that failed. Its error tells of the frozen batch if the log outlives the run."""
+        """Return the event for a turn that failed. Its error names the frozen batch if the log outlives the run."""
         self.waiting_for = error
         attempt = TransactionAttempt(txid, self._code.tries, self._context.lease.epoch)
         self._trace.failed(self._name, attempt, "commit", error)

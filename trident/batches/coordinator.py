@@ -1,13 +1,13 @@
 """The path of a group's batches from plan to commit, as a pure state machine: events in, actions out.
 
 It has no thread, no clock and no I/O. The runtime drives it with threads, Spark and a real log; a simulator drives the
-same code with a seeded scheduler. What it guarantees, whatever the order of events:
+same code with a seeded scheduler. Its guarantees, whatever the order of events:
 
-- txids are planned in order and without gaps; a plan is made from where the batch before it ends;
+- txids are planned in order and without gaps; a plan is made from the end of the batch before it;
 - at most `pending` batches are in flight (planned, not yet committed);
 - batches freeze in txid order and commit in txid order, one at a time;
 - a message of an attempt that is not its batch's current one changes nothing;
-- while the group is inactive no new txid is planned, and what is in flight is finished;
+- while the group is inactive no new txid is planned, and batches in flight are finished;
 - before FROZEN a failure makes a new attempt; after it only the commit is repeated.
 
 Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with freezing added and its out-of-order starts
@@ -92,9 +92,9 @@ class Coordinator:
     # --- in and out ------------------------------------------------------------------------------------------
 
     def start(self) -> list[Action]:
-        """Continue where an earlier run ended: repeat the last `success`, and commit what is frozen.
+        """Continue at the end of an earlier run: repeat the last `success`, and commit the frozen batches.
 
-        Batches of which nothing was frozen are planned anew, since neither a state nor an output has seen them.
+        Batches of which nothing was frozen are planned again, since neither a state nor an output has seen them.
         """
         for txid in self._history.frozen:
             # Nobody asks for the attempt number and the positions of a frozen batch any more: it is only committed, and
@@ -275,7 +275,7 @@ class Coordinator:
     # --- what follows ----------------------------------------------------------------------------------------
 
     def _settle(self) -> list[Action]:
-        """Freeze, commit and plan what is possible now. Return the actions requested since the last call."""
+        """Freeze, commit and plan all that is possible now. Return the actions requested since the last call."""
         if not self.finished:
             self._freeze_next()
             self._commit_next()
@@ -398,7 +398,7 @@ class Coordinator:
         batch.status = Status.PLANNING
 
     def _discard_after(self, txid: int) -> None:
-        """Drop the batches after `txid`, whose plan changed. They start at the position after its former plan."""
+        """Drop the batches after `txid`, because its plan changed. They start at the position after its former plan."""
         # Their attempt numbers stay in `_attempts`: the next plan of such a txid gets a new number, and a late message
         # of the former attempt cannot pass for it (guard "living attempt").
         for later in sorted(t for t in self._batches if t > txid):
@@ -434,7 +434,7 @@ class Coordinator:
                 self._do(on.Cancel(batch.attempt))
 
     def _finishing(self) -> bool:
-        """Return whether a batch is frozen or being frozen, or the spouts have not yet been told of a commit."""
+        """Return whether a batch is frozen or being frozen, or the spouts have not yet heard of a commit."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 

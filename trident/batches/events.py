@@ -71,7 +71,7 @@ class CommitFailed(Event, frozen=True):
 
 
 class Succeeded(Event, frozen=True):
-    """The spouts have been told that the batch is committed."""
+    """The spouts have heard that the batch is committed."""
 
     txid: int
 
@@ -120,8 +120,8 @@ class Action(msgspec.Struct, frozen=True):
 class Plan(Action, frozen=True):
     """Let the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
 
-    `previous`: where the spouts stand before the batch. `kept`: the plan of an earlier attempt, of which the spouts
-    that replay exactly keep their part.
+    `previous`: the positions of the spouts before the batch. `kept`: the plan of an earlier attempt, of which the
+    spouts that replay exactly keep their part.
     """
 
     attempt: TransactionAttempt

@@ -6,7 +6,7 @@
     -run, one for each attempt      `AttemptRuns.run`, cancels; `GroupRun._succeed`
     -commit, one                    `CommitTurns.commit` and `heal`
 
-Spouts, and the user code of a commit turn, have threads of their own (`WatchedCalls`), and the threads above wait for
+Spouts, and the user code of a commit turn, have separate threads (`WatchedCalls`), and the threads above wait for
 these. All threads talk to the loop by events, through one queue, so the coordinator needs no lock. More than one thread
 touches these attributes:
 
@@ -423,7 +423,7 @@ class GroupRun:
                 self._queue.put(on.Broken(error))
 
     def _end(self) -> None:
-        """Close the group's slots, spouts, lanes and threads. Threads that do not return are left behind.
+        """Close the group's slots, spouts, lanes and threads. Threads that do not return are abandoned.
 
         Such a thread may run user code, or wait for a store or a log that does not answer.
         """

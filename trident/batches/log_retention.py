@@ -20,7 +20,8 @@ class Trimming:
     """Trims a group's log.
 
     The loop calls `count`; one run thread at a time calls the other methods. The counts have no lock: a lost count
-    makes a trim come a little earlier or later, and `secured` asks the stores themselves what may be dropped.
+    makes a trim come a little earlier or later, and `secured` asks the stores themselves for the last batch that may be
+    dropped.
     """
 
     def __init__(self, group: str, log: TransactionLog, lease: Lease, committer: Committer, settings: Settings) -> None:

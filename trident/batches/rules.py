@@ -14,9 +14,9 @@ class Rules:
     retries: the limits of the attempts at one batch before the group stops; a `hopeless` error stops it at the first.
     plans_ahead: whether a batch can be planned while the previous one is not frozen yet. False if a spout knows its
         position only after emission.
-    replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
+    replans: whether a failed attempt is planned again (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
-    idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
+    idleFirst, idleMost: the first and the longest sleep of a group with idle sources.
     active: whether new batches are planned from the start on, and not only after ActivateAsked.
     wait: asked instead of these two, and also while `pending` batches are in flight; None: a commit ends that wait.
     """

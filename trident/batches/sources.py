@@ -1,4 +1,4 @@
-"""The spouts of one batch group. Each has a thread of its own, which makes its calls one at a time, in order."""
+"""The spouts of one batch group. Each has a separate thread, which makes its calls one at a time, in order."""
 
 import inspect
 import json
@@ -44,7 +44,7 @@ _JSON = json.JSONEncoder(allow_nan=False)
 class Sources:
     """The spout executors of one batch group.
 
-    Each executor has its own lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
+    Each executor has a separate lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
     one thread (a SQLite connection), and a slow spout does not hold up the others. `target`: the seconds that a batch
     should take; None if the spouts alone decide how large batches are. `active`: whether rows are taken from the start
     on, and not only after `switch`.
@@ -214,8 +214,8 @@ class Sources:
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
         """Tell the spouts that the attempt failed. Spouts that accept a reason get `error`.
 
-        This does not wait for them. Each spout is told before it emits the next attempt, because its lane keeps
-        the order.
+        This does not wait for them. Each spout hears it before it emits the next attempt, because its lane keeps the
+        order.
         """
         for stream, executor in self._executors.items():
             if isinstance(executor, ReasonedExecutor):
@@ -274,7 +274,7 @@ class Sources:
 
 
 def _plan(executor: SpoutExecutor, *arguments: Any) -> tuple[Metadata, str | None]:
-    """Return the metadata that an executor plans; if that is None, also what the executor waits for."""
+    """Return the metadata that an executor plans; if that is None, also the reason why the executor waits."""
     metadata = executor.plan(*arguments)
     if metadata is None and isinstance(executor, WaitingExecutor):
         return None, executor.waits_for()
@@ -282,7 +282,7 @@ def _plan(executor: SpoutExecutor, *arguments: Any) -> tuple[Metadata, str | Non
 
 
 def _last(metadata: Metadata, earlier: Metadata, executor: SpoutExecutor) -> Metadata:
-    """Return the metadata of a stream's last committed batch; None if there is none to be told of."""
+    """Return the metadata of a stream's last committed batch; None if there is none to report."""
     return earlier if metadata is None and executor.plans_ahead else metadata
 
 

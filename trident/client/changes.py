@@ -23,11 +23,11 @@ class Change:
 
     Attributes
     ----------
-    after, txid : the batches after `after`, up to `txid`. Usually one; several if the reader was behind.
+    after, txid : the batches after `after`, up to `txid`. Usually one; several if the reader was late.
     committedAt : when the last of these batches was committed; None if the log does not say.
     rows : the keys that changed, each with its value as of `txid`: Rows of the key fields and the value.
     removed : the keys that have no value any more, as Rows of the key fields.
-    snapshot : whether `rows` is the whole state as of `txid`; what was known before is void.
+    snapshot : whether `rows` is the whole state as of `txid`; earlier values are void.
     position : the reader's place after this change, for ``changes(name, after=position)``.
     """
 
@@ -123,7 +123,7 @@ class ChangesReader:
         return None
 
     def _joined(self, snapshot: bool, position: str) -> Change:
-        """Return all parts as one change. A later part replaces what an earlier part has for the same key."""
+        """Return all parts as one change. A later part replaces the value of an earlier part for the same key."""
         parts, self._parts = self._parts, []
         last = parts[-1]
         tables = [(_table(part["entries"]), _table(part["gone"])) for part in parts]

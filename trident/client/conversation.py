@@ -1,4 +1,4 @@
-"""A client's conversation with a server, without network code: its requests, what it has seen, and when to retry."""
+"""A client's conversation with a server, without network code: its requests, the txids it has seen, and its retries."""
 
 import json
 import ssl
@@ -132,8 +132,8 @@ class Conversation:
     def stream(self, reader: ChangesReader) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream`` for the changes of a state.
 
-        A reader that continues at a place of its own gets what follows it. One that begins now begins with a batch that
-        is no older than what this client has seen.
+        A reader that continues at a given place gets the changes after it. One that begins now begins with a batch that
+        is no older than the txids this client has seen.
         """
         timeout = self.httpx.Timeout(_NETWORK_SECS + self._timeout, connect=_NETWORK_SECS, read=QUIET_SECONDS)
         sent = reader.sent()

@@ -167,9 +167,9 @@ class DRPCClient:
         """Return an iterator over the changes of a state, from now on or after the batch `after`.
 
         Each change has the keys that changed, with their new values, as of the batch `txid`. It usually covers one
-        batch, or several if the reader was behind. Applied in their order, the changes give the state as of each
+        batch, or several if the reader was late. Applied in their order, the changes give the state as of each
         `txid`: none is left out and none comes twice. The iterator waits for the next change. If the connection breaks,
-        it connects again and continues where it was. Another iterator can continue at its `position`, which moves even
+        it connects again and continues at its place. Another iterator can continue at its `position`, which moves even
         while nothing changes.
 
         Parameters
@@ -180,8 +180,8 @@ class DRPCClient:
             The `position` of a change, or a txid. After a drop or a reset of the state, an old position is refused,
             whereas an old txid would be mistaken for a txid of the new state.
         snapshot : bool
-            Begin with the whole state as one change (its `snapshot` is true), and begin anew with one if the log no
-            longer keeps what this reader missed.
+            Begin with the whole state as one change (its `snapshot` is true), and begin again with one if the log no
+            longer keeps the changes that this reader missed.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Topologies by name: a cluster within one process, and stored topologies with driver processes of their own."""
+"""Topologies by name: a cluster within one process, and stored topologies with separate driver processes."""

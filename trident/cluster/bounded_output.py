@@ -1,4 +1,4 @@
-"""The output of a driver that a submit started, which is bounded: what is old goes."""
+"""The output of a driver that a submit started, which is bounded: old output goes."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ class BoundedOutput:
 
     @property
     def former(self) -> Path:
-        """The file for what was printed before."""
+        """The file for earlier output."""
         return self._file.with_name(f"{self._file.name}.1")
 
     def bound(self) -> None:

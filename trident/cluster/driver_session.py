@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def driver_session(name: str, master: str | None, confs: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """Yield a session for the topology `name`, whose secrets are read here, and stop it at the end of the block."""
+    """Yield a session for the topology `name`, with secrets that are read here, and stop it at the end of the block."""
     from trident.compiler.spark.sessions import local_session
 
     session = local_session(master, {"spark.app.name": name, **read_confs(confs)})

@@ -64,7 +64,7 @@ class LocalCluster:
     cores : int, optional
         How many tasks run at once in the local session that the cluster makes; all cores by default.
     checkpointLocation : path, optional
-        The checkpoint of each topology whose `conf` names none. Without one, states end with their run.
+        The checkpoint of each topology with none in its `conf`. Without a checkpoint, states end with their run.
 
     Notes
     -----
@@ -155,8 +155,8 @@ class LocalCluster:
 
         The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. Batches that are
         not frozen then are cancelled, and are emitted again if the topology is submitted again over its checkpoint.
-        States and log stay where they are; ``topology.reset`` drops them. A failed topology is removed, too; its handle
-        says why it failed.
+        States and log stay in their places; ``topology.reset`` drops them. A failed topology is removed, too; its
+        handle says why it failed.
 
         Raises
         ------

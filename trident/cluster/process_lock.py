@@ -2,7 +2,7 @@
 
 They are POSIX record locks. A `flock`, and a lock of an open file description too, belongs to a descriptor, which a
 forked child inherits: a helper process of the user's then keeps the lock of a driver that is dead. A record lock
-belongs to the process that took it, and `F_GETLK` tells who has it without taking it.
+belongs to the process that took it, and `F_GETLK` names its process without taking it.
 
 Two properties of record locks need care. They do not exclude threads of one process from each other, and the process
 loses one when it closes any descriptor of the file. So this module keeps the locks of this process by file, and opens

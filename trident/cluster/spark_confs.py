@@ -1,4 +1,4 @@
-"""The settings of a driver's Spark. Those that are secrets are named where they lie, and read where the driver runs."""
+"""The settings of a driver's Spark. Secrets are named by their places, and read on the driver's machine."""
 
 import re
 from collections.abc import Mapping

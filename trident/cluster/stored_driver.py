@@ -1,4 +1,4 @@
-"""The driver of a stored topology. It starts from the stored folder, and carries out what operators want."""
+"""The driver of a stored topology. It starts from the stored folder, and carries out the operators' requests."""
 
 import contextlib
 import logging
@@ -45,14 +45,14 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
 
     With `standby`, wait until no other driver holds its log.
 
-    It reads only what is stored: the code comes from the archive, and each option from the submission.
+    It reads only stored files: the code comes from the archive, and each option from the submission.
 
     Raises
     ------
     TopologyActiveError
         A driver of the topology lives, and `standby` is False.
     TopologyError
-        The stored code is not what was submitted.
+        The stored code differs from the submitted one.
     """
     submitted = stored.submitted()
     if digest(stored.code) != submitted.digest:
@@ -97,7 +97,7 @@ def _forget_layers() -> None:
 
 
 def _work_in(submitted: Submitted) -> None:
-    """Work in the folder of the submit, if it is there, so that relative paths mean there what they meant."""
+    """Work in the folder of the submit, if it is there, so that relative paths keep their meaning."""
     if submitted.folder is not None and Path(submitted.folder).is_dir():
         os.chdir(submitted.folder)
 
@@ -117,7 +117,7 @@ def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
 
 @contextlib.contextmanager
 def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSession | None]":
-    """Yield the driver's Spark session, whose workers have the stored code; None for the embedded engine."""
+    """Yield the driver's Spark session, with the stored code on its workers; None for the embedded engine."""
     if submitted.options["engine"] == "embedded":
         yield None
         return

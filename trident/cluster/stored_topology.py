@@ -37,7 +37,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a submit stored. `options` are those of the start, `confs` those of the Spark session."""
+    """The stored description of a submit. `options` are those of the start, `confs` those of the Spark session."""
 
     format: int = FORMAT
     name: str
@@ -61,7 +61,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wish of an operator. `number` grows with each change; `kill` is the seconds to wait for planned batches.
 
-    A field of a later version is not ignored, because an operator would wait for what no driver does.
+    A field of a later version is not ignored, because an operator would wait in vain.
     """
 
     number: int = 0
@@ -73,7 +73,7 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver reports about itself.
+    """A driver's report about itself.
 
     `number` is the last wish that it carried out, or that failed with `error`.
     """
@@ -106,7 +106,7 @@ class StoredTopology:
         return self.folder / "driver.log"
 
     def submitted(self) -> Submitted:
-        """Return what the submit stored. Raises TopologyError if the file is damaged, or written by a later version."""
+        """Return the stored submit. Raises TopologyError if the file is damaged, or written by a later version."""
         form = self._read("topology.json", _Format)  # first, because a later format may have other fields
         if form is not None and form.format != FORMAT:
             raise TopologyError(f"{self.folder} has format {form.format}; this version reads format {FORMAT}")
@@ -118,7 +118,7 @@ class StoredTopology:
         return submitted
 
     def wish(self, id: str = "") -> Wish | None:
-        """Return what operators want. None if the topology was removed.
+        """Return the operators' wish. None if the topology was removed.
 
         `id`: also return None if another submission has the name now. Raises TopologyError if the file is damaged or
         missing.
@@ -205,7 +205,7 @@ class StoredTopology:
     def remove(self, id: str = "") -> None:
         """Free the name of a killed topology, then delete its folder. States and log stay.
 
-        Do nothing if the topology is gone, or if another one has the name now, which nobody killed.
+        Do nothing if the topology is gone, or if another one has the name now, which was not killed.
         """
         home = Home(self.folder.parent.parent)
         with home.locked():
@@ -270,7 +270,7 @@ class Home:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the home within the block, so that only one process at a time changes what is stored."""
+        """Lock the home within the block, so that one process at a time changes its files."""
         make_folder(self.folder)
         while True:
             with process_lock.locked(self.folder / "home.lock") as got:
@@ -303,7 +303,7 @@ class Home:
                 fsync_folder(self.folder / "topologies")
 
     def change(self, name: str, **changes: Any) -> Wish:
-        """Change what operators want of a topology, durably, and return the new wish. Raises TopologyNotFoundError.
+        """Change the operators' wish for a topology, durably, and return it. Raises TopologyNotFoundError.
 
         A wish that is damaged can only be replaced by that to kill the topology.
         """

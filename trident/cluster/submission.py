@@ -70,11 +70,11 @@ def submit(
     Parameters
     ----------
     options : options of a start as text, as the environment has them. They outrank the layers below, which are read
-        now: later drivers take all options from what is stored.
-    log : where the transaction log is, if it is in Redis.
+        now: later drivers take all options from the stored files.
+    log : the place of the transaction log, if it is in Redis.
     master, confs : the Spark of the drivers.
     include : files and folders that are stored beside the program's own module or package.
-    active, hints : what operators want at the beginning; None: as the options say.
+    active, hints : the operators' wish at the beginning; None: as the options say.
 
     Raises
     ------

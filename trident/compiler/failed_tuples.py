@@ -1,6 +1,6 @@
 """The tuples on which a user's function fails, in steps with an error policy (`onError`).
 
-Such a tuple is taken out of the stream where the function fails, usually in the first run of the batch. On Spark some
+Such a tuple is taken out of the stream at the step that fails, usually in the first run of the batch. On Spark some
 steps cannot separate it from the others without a cost for batches without failures, too (decision 14). These steps
 fail first. Then the stage runs once more with steps that can, and so do the next batches.
 """
@@ -183,5 +183,5 @@ def check_read(nodes: Collection[Node], maxAttempts: int | None) -> None:
 
 
 def _updater(node: PartitionPersist) -> object:
-    """Return the updater object whose method updates the state; None if a plain function does."""
+    """Return the updater object with the method that updates the state; None if a plain function does."""
     return getattr(getattr(node.updating, "call", None), "__self__", None)

@@ -1,4 +1,4 @@
-"""The latest event time of a batch whose tuples are with Spark's workers: each tells that of its part."""
+"""The latest event time of a batch with its tuples on Spark's workers: each reports that of its part."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The layout of a stage for the Spark engine: readers of each node, needed fields, and what runs as one function.
+"""The layout of a stage for the Spark engine: readers of each node, needed fields, and nodes that run as one function.
 
 A layout is made once for each stage, not for each batch.
 """
@@ -134,7 +134,7 @@ def layout(
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
     `ends` are the nodes for which a stage is run, each with the fields that its results need. `captured` are the Debug
-    steps whose tuples the driver shows. `caught` are the nodes (by id) whose failed tuples are taken out of the stream.
+    steps with tuples that the driver shows. `caught` are the nodes (by id) that take failed tuples out of the stream.
     `hints` replace the program's numbers of partitions.
     """
     input_ids = frozenset(id(node) for node in inputs)
@@ -169,7 +169,7 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
 
 
 def end_of(step: Node) -> Node:
-    """Return the node whose tuples a step's output holds: the node before a query or sink, else the step itself."""
+    """Return the node of the tuples in a step's output: the node before a query or sink, else the step itself."""
     return step.source if isinstance(step, StateQuery | Sink) else step
 
 

@@ -127,7 +127,7 @@ def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
     """Return for each node (by id) the states and outputs below it, including the node's own.
 
     `nodes` are in walk order: each after its sources. For a carried node only those below its readers in later stages
-    count, because in its own stage nodes read the step itself and not the frozen table.
+    count, because in the stage of the step nodes read the step itself and not the frozen table.
     """
     below: dict[int, set[str]] = {id(node): set() for node in nodes}
     later: dict[int, set[str]] = {id(node): set() for node in nodes}

@@ -67,7 +67,7 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 def _first_batches(node: Node) -> Iterator[Inputs]:
     """Open the spouts of the node's tuples, yield the first batch of each, and close the spouts at the end.
 
-    Raises TopologyError if a state or a DRPC request lies on the way.
+    Raises TopologyError if a state or a DRPC request is on the way.
     """
     nodes = walk(node)
     for below in nodes:

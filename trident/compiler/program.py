@@ -95,12 +95,12 @@ class Stage:
 
     @cached_property
     def reads(self) -> tuple[Node, ...]:
-        """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
+        """The nodes that the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
         return tuple(dict.fromkeys([*self.inputs, *self.read_by_driver]))
 
     @cached_property
     def read_by_driver(self) -> tuple[Node, ...]:
-        """The nodes whose tuples the driver reads: inputs of this stage's state updates, sinks and queries."""
+        """The nodes that the driver reads: inputs of this stage's state updates, sinks and queries."""
         drivers = StateUpdate | LateTuples | Sink | CommittedQuery
         return tuple(source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step))
 

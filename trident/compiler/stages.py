@@ -149,7 +149,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 
 
 def _ends(nodes: list[Node], carried: Container[int]) -> list[Node]:
-    """Return the nodes of a stage whose tuples are frozen: those that end the stage, then those that are carried on."""
+    """Return the nodes of a stage with frozen tuples: those that end the stage, then those that are carried on."""
     ends = [node for node in nodes if _ends_stage(node) or isinstance(node, Sink)]
     return ends + [node for node in nodes if id(node) in carried]
 

@@ -1,8 +1,8 @@
 """Batching of questions: questions that arrive while another is being answered are answered together afterwards.
 
-If no caller is answering, a caller answers its own question and those of all callers that wait; then it hands this role
-to a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no thread
-of its own is needed.
+If no caller is answering, a caller answers its question and those of all callers that wait; then it hands this role to
+a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no further
+thread is needed.
 """
 
 import threading
@@ -35,7 +35,7 @@ class Late(Exception):
 
 
 class Audience:
-    """The callers who wait for the answers to one batch of questions."""
+    """The callers that wait for the answers to one batch of questions."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -58,7 +58,7 @@ def _nothing() -> None: ...
 class AtWork:
     """The answers on which threads work now, each with its audience. Thread-safe.
 
-    Every way to ask has its work here, so that a call which hangs is told whichever way it came.
+    Every way to ask has its work here, so that a call which hangs is reported whichever way it came.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Combining(Generic[Q, A]):
     answer : called with the questions of a batch and their audience, by one thread at a time; only if a call takes
         longer than `patience`, another one begins beside it.
     most : the most questions in one batch.
-    patience : seconds that a question waits for the batch before it; then it begins a batch of its own.
+    patience : seconds that a question waits for the batch before it; then it begins a separate batch.
     atWork, subject : where the work is told while it goes on, and in which words.
 
     >>> Combining(lambda words, audience: [len(word) for word in words]).ask("dog")

@@ -275,7 +275,7 @@ class LocalDRPC:
     """The DRPC functions of a running topology, ``running.drpc``. Any thread may call.
 
     Requests to one function that arrive while it is busy are answered together. User functions run in another thread
-    than the caller's, because the caller must be able to leave. Their error reaches only the caller whose request
+    than the caller's, because the caller must be able to leave. Their error reaches only the caller of the request that
     caused it. All states that a request reads are read as of one txid for each batch group. A request holds commits
     back for 30 seconds at most, and only while its caller waits.
 

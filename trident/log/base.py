@@ -62,7 +62,7 @@ class LogBase:
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
-        """Return who took `lease`, read from the stored text; None if the text is missing or is about another lease."""
+        """Return the holder of `lease` in the stored text; None if the text is missing or is about another lease."""
         if not text or lease is None or not lease.token:
             return None
         try:
@@ -89,7 +89,7 @@ class LogBase:
 
 
 def holder_text(holder: Holder | None, epoch: int) -> str:
-    """Return the text by which a log stores who took the lease of this epoch."""
+    """Return the text by which a log stores the holder of this epoch's lease."""
     return "" if holder is None else msgspec.json.encode(msgspec.structs.replace(holder, epoch=epoch)).decode()
 
 

@@ -1,6 +1,6 @@
 """The digest of a batch in the log, by which a reader knows that it is still the batch that it read.
 
-A txid says which batch it is only within one history. A log that is restored from an older copy goes on with other
+A txid says which batch it is only within one history. A log that is restored from an older copy continues with other
 batches under the same txids, and has the same uuid.
 """
 

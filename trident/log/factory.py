@@ -27,7 +27,7 @@ class RedisLog:
     prefix : str
         The beginning of all keys: ``prefix:{topology}:log:...``.
     requireDurable : bool
-        Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
+        Refuse a server that may lose confirmed writes: anything but ``appendonly yes``, ``appendfsync always`` and
         ``no-appendfsync-on-rewrite no``, or a master of a cluster that has a replica. If a log loses its last writes,
         the next start notices (the states are ahead of the log), but only a copy of the log helps then.
     retrySecs : duration

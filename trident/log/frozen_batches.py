@@ -77,7 +77,7 @@ class FrozenBatches:
 
 
 def lacking(txid: int, group: str) -> LogCorruptError:
-    """Return the error for a batch whose frozen content the log should have, and lacks."""
+    """Return the error for a batch with frozen content that the log should have, and lacks."""
     return LogCorruptError(f"group {group!r} lacks the frozen content of batch {txid}")
 
 

@@ -1,4 +1,4 @@
-"""Frozen results as bytes: Arrow IPC with LZ4. Small results lie in the log, large ones in files that the log names.
+"""Frozen results as bytes: Arrow IPC with LZ4. Small results are in the log, large ones in files that the log names.
 
 Three facts are frozen with them: how long a state's values live, how many tuples each step skipped, and how many rows
 came too late for a window.
@@ -166,7 +166,7 @@ def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> d
 
 
 def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
-    """Split what `with_skipped` joined: return the results, and the numbers of skipped tuples by step."""
+    """Undo `with_skipped`: return the results, and the numbers of skipped tuples by step."""
     outputs = dict(results)
     counts = outputs.pop(SKIPPED, None)
     if not isinstance(counts, pa.Table):

@@ -17,8 +17,8 @@ Positions = dict[str, Metadata]
 def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
     """Return the positions of the spouts after a batch.
 
-    A spout that knows its position only after emission stands where `emitted` says. Any other spout stands at its
-    metadata in `plan`; one that had nothing there stays at its position in `previous`.
+    The position of a spout that knows it only after emission is in `emitted`. That of any other spout is its metadata
+    in `plan`; one that had nothing there stays at its position in `previous`.
     """
     known = emitted or {}
     moved = {stream: metadata if known.get(stream) is None else known[stream] for stream, metadata in plan.items()}
@@ -28,9 +28,9 @@ def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | N
 class AttemptRecord(msgspec.Struct, frozen=True):
     """The last attempt at a batch that has nothing frozen yet, as the log stores it.
 
-    `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row
-    died before it while the batch was under way. `digests`: checksums of what each transactional stream emitted for
-    the batch (`trident.batches.attempts`).
+    `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row died
+    before it while the batch was under way. `digests`: checksums of the tuples that each transactional stream emitted
+    for the batch (`trident.batches.attempts`).
     """
 
     number: int
@@ -43,7 +43,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 class History:
     """The progress of a group, as the log records it, at a start.
 
-    committed: the last committed txid. positions: where the spouts stand after the last frozen batch.
+    committed: the last committed txid. positions: the positions of the spouts after the last frozen batch.
     frozen: the txids of the waiting batches, in order.
     attempts: by txid the last attempt that an earlier run made at a batch after the last frozen one.
     """

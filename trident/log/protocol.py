@@ -38,9 +38,9 @@ class Birth:
 class StreamRecord:
     """The log's record of a stream.
 
-    `group`: the group that last had the stream. `position`: where its spout stands after that group's last frozen
-    batch. `source`: the kind of spout ("" if it is not known). `active`: whether the last program that started had
-    the stream.
+    `group`: the group that last had the stream. `position`: the position of its spout after that group's last frozen
+    batch. `source`: the kind of spout ("" if it is not known). `active`: whether the last program that started had the
+    stream.
     """
 
     group: str
@@ -128,7 +128,7 @@ class LogReading(Protocol):
         ...
 
     def holder(self) -> Holder | None:
-        """Return who took the lease in force; None if no driver has it."""
+        """Return the holder of the lease in force; None if no driver has it."""
         ...
 
     def issued(self, lease: Lease) -> bool:
@@ -139,7 +139,7 @@ class LogReading(Protocol):
         ...
 
     def files_address(self) -> str:
-        """Return the URL of the topology's files on an object store; empty if they lie in the checkpoint folder."""
+        """Return the URL of the topology's files on an object store; empty if they are in the checkpoint folder."""
         ...
 
     def size(self) -> int | None:
@@ -228,7 +228,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
-        """Record the URL below which the topology's files lie from now on."""
+        """Record the URL below which the topology's files are from now on."""
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:

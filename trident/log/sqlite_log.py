@@ -416,7 +416,7 @@ class SqliteLog(LogBase):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit what the block writes, or nothing of it if the block raises."""
+        """Commit the block's writes, or none of them if the block raises."""
         try:
             self._db.execute("BEGIN IMMEDIATE")  # takes the write lock at once
             yield
@@ -484,7 +484,7 @@ class SqliteLog(LogBase):
 
 
 def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
-    """Return the rows of a query, read over a separate connection that leaves no files behind.
+    """Return the rows of a query, read over a separate connection that leaves no files.
 
     While a driver has the log open, or after one was killed, the last writes are in a WAL file beside the log, and
     are read too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create

@@ -32,10 +32,9 @@ class Known:
     """The facts about a whole topology that its nodes do not hold.
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
-    `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory tells.
-    `why_driver` maps it to the reason for which "auto" always leaves the state to the driver.
-    `stages` are the lines about batch groups and stages, ready to be printed. `hints` take the place of the program's
-    numbers of partitions.
+    `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory decides.
+    `why_driver` maps it to the reason for which "auto" always leaves the state to the driver. `stages` are the lines
+    about batch groups and stages, ready to be printed. `hints` take the place of the program's numbers of partitions.
     """
 
     answers: Mapping[int, str] = field(default_factory=dict)
@@ -83,7 +82,7 @@ def _partitions(nodes: Sequence[Node], hints: Hints) -> dict[int, str]:
 
 
 def policy_of(node: Node) -> str:
-    """Return what a step does with tuples on which its function fails; "" if the batch fails."""
+    """Return a step's treatment of tuples on which its function fails; "" if the batch fails."""
     policy = getattr(node, "onError", None)
     if policy == "skip":
         return "skips what fails"
@@ -144,7 +143,7 @@ def _short(node: Node) -> str:
 
 
 def _who_asks(node: StaticState) -> str:
-    """Return who asks a static state: "driver", "executors" or "auto"."""
+    """Return the process that asks a static state: "driver", "executors" or "auto"."""
     factory = node.state.factory
     versioned = node.writer is None or factory.kind is not StateKind.NON_TRANSACTIONAL
     shared = getattr(factory, "sendable", False) and versioned

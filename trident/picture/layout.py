@@ -1,4 +1,4 @@
-"""The layout of a picture: boxes in layers from top to bottom, and each cluster in a column of its own.
+"""The layout of a picture: boxes in layers from top to bottom, and each cluster in a separate column.
 
 The usual three steps (layers by longest path, an order with few crossings, positions near the neighbours) are kept
 simple: a topology has tens of boxes. An arrow over several layers gets a narrow gap (here called a lane) in each layer

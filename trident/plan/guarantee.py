@@ -52,8 +52,8 @@ _UNFENCED = "as long as one driver lives and the store loses nothing: it has no 
 class Guarantee:
     """The promise for one state.
 
-    `spouts` are the streams that feed the state, each with the kind of its spout. `condition` is what the promise
-    depends on, "" if it is unconditional. `trident` is the promise of Storm's Trident for the same pair of spout and
+    `spouts` are the streams that feed the state, each with the kind of its spout. `condition` is the condition of the
+    promise, "" if it is unconditional. `trident` is the promise of Storm's Trident for the same pair of spout and
     state.
     """
 

@@ -59,7 +59,7 @@ def merged(
 ) -> spark.StructType:
     """Return the fields of a merge: by position, with the names of the first stream or with those in `outputs`.
 
-    With a `sourceField`, one more field of that name follows: it tells which stream a tuple comes from.
+    With a `sourceField`, one more field of that name follows: it names the stream that a tuple comes from.
     """
     first = schemas[0]
     for at, other in enumerate(schemas[1:], 2):

@@ -241,7 +241,7 @@ class PersistentAggregate(Node):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The combiners whose accumulators make up the state's value: one, or all of a bundle."""
+        """The combiners of the accumulators in the state's value: one, or all of a bundle."""
         bundle = bundle_of(self.aggregation)
         pairs = [(self.inputs, self.aggregation)]
         if bundle is not None:
@@ -447,9 +447,9 @@ class ForeachBatch(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteParquet(Node):
-    """Every batch's tuples as Parquet files in the batch's own folder below `path`, visible all at once.
+    """Every batch's tuples as Parquet files in a separate folder below `path`, visible all at once.
 
-    `partitions` are the fields whose values name folders below the batch's folder. `name` is the sink's identity within
+    The values of the fields `partitions` name folders below the batch's folder. `name` is the sink's identity within
     the topology. `path` is a folder, or the URL of a prefix on an object store with the options `storage`.
     """
 
@@ -487,7 +487,7 @@ class CountMetric(Node):
 class BestEffort(Node):
     """Every batch's tuples, handed to a best-effort branch, which never delays a batch.
 
-    `branch` is the register of the branch's steps. They begin with a source of their own (`BranchSpout`).
+    `branch` is the register of the branch's steps. They begin with a separate source (`BranchSpout`).
     """
 
     source: Node
@@ -549,7 +549,7 @@ class MultiReduce(Node):
 class Split(Node):
     """The tuples that the function sends to named streams, in place of each tuple.
 
-    Each stream has its own fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
+    Each stream has separate fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
     `Part` takes the tuples of one stream.
     """
 
@@ -576,7 +576,7 @@ def watermarks_of(node: Node) -> tuple[Watermark, ...]:
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
-    """Return the nodes whose tuples a node reads."""
+    """Return the nodes that a node reads tuples from."""
     if isinstance(node, Merge | Join | MultiReduce | IntervalJoin):
         return node.sources
     source = getattr(node, "source", None)
@@ -584,7 +584,7 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 def built_on(node: Node) -> list[Node]:
-    """Return the nodes that a node refers to: those whose tuples it reads, the state that it queries, its window."""
+    """Return the nodes that a node refers to: the sources of its tuples, the state that it queries, its window."""
     values = [getattr(node, each.name) for each in fields(node)]
     return [value for value in [*values, *sources_of(node)] if isinstance(value, Node)]
 
@@ -592,7 +592,7 @@ def built_on(node: Node) -> list[Node]:
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
     """Return the roots and all nodes that lead to them, each once, and each after the nodes that it reads.
 
-    The walk does not go beyond the nodes whose ids are in `starts`.
+    The walk does not go beyond the nodes with ids in `starts`.
     """
     seen: dict[int, Node] = {}
 

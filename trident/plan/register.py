@@ -75,7 +75,7 @@ class Register:
         )
 
     def step(self, stream: str, verb: str) -> Step:
-        """Begin a call of `verb`. Return what its errors name: the label of the stream's next step, and the call."""
+        """Begin a call of `verb`. Return the label of the stream's next step, and the call, for its errors."""
         self.begin_call()
         return Step(self.label(stream, verb), caller(verb))
 
@@ -165,7 +165,7 @@ class Register:
         """Release `node` and the steps that lead to it, unless they have an effect or another step reads them.
 
         They stay in the topology only as long as the program holds their streams, or for good if a later verb builds on
-        them. So a preview of a stream (`take`, `show`) leaves nothing behind.
+        them. So a preview of a stream (`take`, `show`) leaves no trace.
         """
         kept = [other for other in self._nodes if other not in self._looked_at]
         read = {id(above) for other in kept for above in built_on(other)}
@@ -273,7 +273,7 @@ def _label_parts(node: Node) -> tuple[str, int]:
 
 
 def _check_free_names(node: Node) -> None:
-    """Raise TopologyError for reserved field names, which the engines use for their own fields in a batch."""
+    """Raise TopologyError for reserved field names, which the engines use for hidden fields in a batch."""
     schemas = [schema for _, schema in streams_of(node)] or [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:

@@ -52,7 +52,7 @@ def _counting(aggregator: Any) -> str | None:
 
 
 def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
-    """Return the state whose replaced values reach a node; None if there is none, or only through `every_change`."""
+    """Return the state of the replaced values at a node; None if there is none, or only through `every_change`."""
     if node in every_change:
         return None
     if isinstance(node, PersistentAggregate | PersistentReduce):

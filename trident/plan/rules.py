@@ -1,6 +1,7 @@
 """Checks of the fields and types of a step, made when the step is written.
 
-Each rule takes schemas and the step. It returns what the step may use, or raises an error that names the step.
+Each rule takes schemas and the step. It returns the values that the step may use, or raises an error that names the
+step.
 """
 
 from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ def keys_of(node: nodes.HeldState) -> StructType:
 
 
 def parts_of(node: nodes.HeldState) -> Mapping[str, BundleMember] | None:
-    """Return the combiners whose accumulators form each value of the state, by field; None without a bundle."""
+    """Return the combiners of the accumulators in each value of the state, by field; None without a bundle."""
     match node:
         case (
             nodes.PersistentAggregate(aggregation=aggregation)
@@ -60,7 +60,7 @@ def value_fields(node: nodes.HeldState) -> Mapping[str, DataType] | None:
 def queried_parts(node: nodes.HeldState, outputs: Sequence[str]) -> Sequence[str] | None:
     """Return `outputs` if they name fields of the state's value; None if a query returns the whole value.
 
-    A single name that is no field of the value stands for the value itself, a struct.
+    A single name that is not a field of the value means the value itself, a struct.
     """
     fields = value_fields(node)
     return None if fields is None or (len(outputs) == 1 and outputs[0] not in fields) else outputs

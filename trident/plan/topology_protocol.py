@@ -19,7 +19,7 @@ class TopologyPlan(Protocol):
 
     @property
     def requests(self) -> Mapping[str, tuple[RequestSource, Node]]:
-        """The DRPC functions by name: the source of each, and the node whose tuples are its answer."""
+        """The DRPC functions by name: the source of each, and the node with the tuples of its answer."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

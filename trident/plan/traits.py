@@ -1,4 +1,4 @@
-"""The traits of each class of nodes, in one table. Passes over a plan use them to decide what to do with a node.
+"""The traits of each class of nodes, in one table. Passes over a plan use them to decide how to treat a node.
 
 A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
 no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a

@@ -133,5 +133,5 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
 
 
 def by_partition(config: WindowConfig) -> bool:
-    """Return whether each partition has its own windows if there are no groups, as in Trident."""
+    """Return whether each partition has separate windows if there are no groups, as in Trident."""
     return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)

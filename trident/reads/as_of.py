@@ -16,7 +16,7 @@ class AsOf:
     """A state as of batch `txid`. It is read in the commit turn of the next batch, so no other thread writes meanwhile.
 
     `time`: when that next batch was planned, if reads are to leave out values that have expired by then; else None.
-    Reads raise StateRecoveringError if the store is behind.
+    Reads raise StateRecoveringError if the store lacks batches.
     """
 
     store: Store

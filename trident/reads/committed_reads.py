@@ -6,8 +6,8 @@ store has moved on by two batches meanwhile, the reader begins again with a newe
 
 If that happens too often, or the read is large, the reader holds back the second commit after its txid (`CommitGate`).
 The first commit after it may be under way; the reader does not wait for it. A reader holds commits back from its first
-read to its last, but never longer than `HOLD_SECONDS`: then commits go on, and the read fails. So no reader can stop a
-group.
+read to its last, but never longer than `HOLD_SECONDS`: then commits continue, and the read fails. So no reader can stop
+a group.
 """
 
 import threading
@@ -69,7 +69,7 @@ class ReadSource(Protocol):
 
 
 class ReadAbandoned(Exception):
-    """Raised within a read that nobody waits for any more."""
+    """Raised within a read that no caller waits for any more."""
 
 
 _check: ContextVar[Callable[[], None]] = ContextVar("_check", default=lambda: None)
@@ -224,7 +224,7 @@ def read_consistently(
         For some seconds no snapshot could be read although commits were held back, so another program writes; or the
         read took longer than `HOLD_SECONDS`.
     StateRecoveringError
-        A state is behind the log, and is being healed.
+        A state lacks batches of the log, and is being healed.
     """
     # One txid for each group, because groups share no batches.
     groups = sorted({source.group_of(state) for state in states})
@@ -299,12 +299,12 @@ def read_committed(
     Parameters
     ----------
     reads : for each state, by name, a table of its key fields with one row for each key.
-    isolation : ``latest`` reads what was written last, committed or not; a non-transactional state is always read so.
+    isolation : ``latest`` reads the newest values, committed or not; a non-transactional state is always read so.
 
     Raises
     ------
     StateRecoveringError, StateUnavailableError, SnapshotMovedError
-        As in `read_consistently`. Also raises what `source.check` raises if the run may no longer answer.
+        As in `read_consistently`. Also raises the error of `source.check` if the run may no longer answer.
     """
     return read_consistently(
         source,

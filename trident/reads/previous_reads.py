@@ -33,7 +33,8 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
     """Call `body` with a snapshot of these states as of the batch before the last committed one.
 
     `body` makes all its reads through the snapshot, and may be called more than once. Raises SnapshotMovedError if
-    batches went on for some seconds although commits were held back, and StateRecoveringError if a state is behind.
+    batches continued for some seconds although commits were held back, and StateRecoveringError if a state lacks
+    batches.
     """
     groups = sorted({source.group_of(state) for state in states})
     source.check()

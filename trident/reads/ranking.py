@@ -75,6 +75,6 @@ def _way_out(kind: pa.DataType) -> str:
 
 
 def _with_plain_keys(table: pa.Table) -> pa.Table:
-    """Return the key columns whose values have an order."""
+    """Return the key columns of values with an order."""
     plain = [at for at in range(table.num_columns - 1) if not pa.types.is_nested(table.column(at).type)]
     return table.select(plain)

@@ -1,9 +1,9 @@
 """The changes of a state after a txid: the keys that the log's batches changed, with their values as of a later batch.
 
-The log keeps what a batch adds to each key, not the key's new value; the store keeps the values as of its last batch
+The log keeps a batch's additions to each key, not the key's new value; the store keeps the values as of its last batch
 and of the one before. So the exact change after txid n consists of the keys that batches n + 1 to m changed, each with
 its value as of m, where m is the last committed batch. A change covers one batch as long as its reader keeps up, and
-several if the reader is behind. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
+several if the reader is late. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
 """
 
 import math
@@ -78,7 +78,7 @@ class Change:
 
     `entries`: key fields and values, as the state's `toArrow` shows them. `removed`: the keys that have no value any
     more. A part that is not the `last` of its change is exact only together with those that follow: a later part
-    replaces the values of an earlier one. `snapshot`: the parts hold the whole state, so what a reader had before is
+    replaces the values of an earlier one. `snapshot`: the parts hold the whole state, so a reader's earlier values are
     void. `digest`: that of the batch `txid`, of the last part.
     """
 
@@ -98,7 +98,7 @@ class Change:
 
 @runtime_checkable
 class _Paged(Protocol):
-    """A store that can scan page by page, each page as of its own txid."""
+    """A store that can scan page by page, each page as of a separate txid."""
 
     def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]: ...
 
@@ -130,7 +130,7 @@ class StateChanges:
 
     @property
     def group(self) -> str:
-        """The batch group whose txids the changes name."""
+        """The batch group of the txids that the changes name."""
         return self._source.group_of(self._view.name)
 
     def committed(self) -> int:

@@ -358,7 +358,7 @@ class StateView(StateMapping):
     def _shown_by(
         self, present: Callable[[Any], Any], values: list[Any], entries: pa.Table | pa.RecordBatch
     ) -> list[Any]:
-        """Return what an aggregator's `present` gives for the values of these entries; null for null."""
+        """Return the results of an aggregator's `present` for the values of these entries; null for null."""
         shown: list[Any] = []
         try:
             for value in values:
@@ -406,7 +406,7 @@ class StateView(StateMapping):
             raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
     def _collect(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
-        """Join the pages of a scan, without keys whose value is null, because a stored null counts as no value."""
+        """Join the pages of a scan, without keys of null values, because a stored null counts as no value."""
         pages, rows = [], 0
         for page in scan:
             entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))

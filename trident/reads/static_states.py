@@ -1,4 +1,4 @@
-"""States that a run only reads. They are opened at its start. Each is read as of its own last committed batch."""
+"""States that a run only reads. They are opened at its start. Each is read as of its last committed batch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar

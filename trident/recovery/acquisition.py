@@ -1,6 +1,7 @@
 """The start of a run: take the log, check the states, then found and acquire every state.
 
-A start refuses what does not fit before it writes to a store, and its error names the way out. Three modules refuse:
+A start refuses a log or state that does not fit before it writes to a store, and its error names the way out. Three
+modules refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
 - `program_compatibility`: a program that differs from the one that froze the waiting batches;
@@ -48,7 +49,7 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a run owns when it begins: the log, the lease and the states, and the progress of each group.
+    """The possessions of a run when it begins: the log, the lease and the states, and the progress of each group.
 
     The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` holds, for each
     group and each waiting batch, the names that the batch's outputs have in this program.
@@ -77,7 +78,7 @@ def begin(
 ) -> Begun:
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
-    The checks run twice. They run before the log is taken, so that a refused start fences nobody out, and again
+    The checks run twice. They run before the log is taken, so that a refused start fences no driver out, and again
     after it, because another driver may have moved everything in between. A start that fails gives the log back.
 
     `after`: follow this lease only, and raise OvertakenError if another driver has taken the log since. `taken` is
@@ -158,7 +159,7 @@ class _Progress:
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
         """Return the names of outputs by group and waiting batch, as `match_waiting_batches` does.
 
-        Raises CodeChangedError if this program cannot commit what waits.
+        Raises CodeChangedError if this program cannot commit the waiting batches.
         """
         _check_groups_known(program, log)
         return match_waiting_batches(program, self.histories, log, _founded(self.noted) | self.births, settings)
@@ -306,7 +307,7 @@ def _check_states(
 ) -> None:
     """Raise StateLostError or StateAheadError for states that are lost or ahead of the log. Writes nothing.
 
-    A state whose founding was interrupted is neither: no batch came to it, and it begins anew.
+    A state whose founding was interrupted is neither: no batch came to it, and it begins again.
     """
     frozen, furthest = history.last_frozen, _furthest(group, history, log)
     for node in group.states:

@@ -1,4 +1,4 @@
-"""The owner of a topology's files, in a folder or on an object store: one log, which lies in the folder or in Redis.
+"""The owner of a topology's files, in a folder or on an object store: one log, which is in the folder or in Redis.
 
 Only that log names the snapshots and frozen results there, so a driver of any other log would delete them as garbage.
 Therefore the place of the files keeps the log's uuid, and the log keeps the place's address if it is on an object
@@ -33,7 +33,7 @@ OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{_DRIVERS}/", PROBE, ANSWER)
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Raise LogMismatchError if the folder belongs to a log whose file is missing or empty: no new one may begin there.
+    """Raise LogMismatchError if the folder belongs to a log with a missing or empty file: no new one may begin there.
 
     Nothing is written.
     """
@@ -72,7 +72,7 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
     Return the address that the log keeps of its files, for `record_own_objects`.
 
     This is also the first request of a start: it finds out whether the store is there and lets this driver write.
-    Raises LogMismatchError if the place belongs to another log, or if this log's files lie elsewhere; FilesError if the
+    Raises LogMismatchError if the place belongs to another log, or if this log's files are elsewhere; FilesError if the
     store does not answer or refuses.
     """
     place, kept_at = settings.objects, log.files_address()
@@ -114,8 +114,8 @@ def take_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
 def check_objects_issued(place: FileStore, log: TransactionLog, lease: Lease, log_at: str) -> None:
     """Raise LogMismatchError if the last driver that took the place was not started by this log.
 
-    A copy of the log has the uuid that the place has, but draws other leases. Its driver would delete what the other
-    one needs. Raises FencedError if a later driver of this log took the place.
+    A copy of the log has the uuid that the place has, but draws other leases. Its driver would delete files that the
+    other one needs. Raises FencedError if a later driver of this log took the place.
     """
     newest = newest_record(place, _DRIVERS)
     if newest is None:
@@ -167,7 +167,7 @@ def check_location_given(files: FileStore | None, kept_at: str, topology: str) -
 
 
 def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, kept_at: str) -> None:
-    """Record in the log the address of its files, if they lie on an object store.
+    """Record in the log the address of its files, if they are on an object store.
 
     `kept_at`: the address that `check_own_objects` found, before this driver had the lease. Raises LogMismatchError if
     another driver has recorded another one since.

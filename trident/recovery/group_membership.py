@@ -18,7 +18,7 @@ from trident.recovery.stream_records import continued_streams, drops_of, listed,
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A program whose groups have the names of the log's groups, and the members that the log must record."""
+    """A program with the names of the log's groups, and the members that the log must record."""
 
     program: Program
     members: Members
@@ -32,7 +32,7 @@ def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membe
     """Match each group of the program to a group of the log.
 
     Raises CodeChangedError if streams, states and outputs were connected or separated in a way that txids cannot
-    follow; if a state would lack what a stream has brought meanwhile; and if a stream may be another one under a
+    follow; if a state would lack tuples that a stream has brought meanwhile; and if a stream may be another one under a
     new name.
     """
     known = log.members()
@@ -89,7 +89,7 @@ def _names(
 
 
 def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
-    """Return the log's group whose drivers wrote these states; None if the log does not know the states.
+    """Return the log's group of the drivers that wrote these states; None if the log does not know the states.
 
     Raises CodeChangedError if several groups wrote them.
     """

@@ -18,7 +18,7 @@ _PART = 4
 
 
 class LeaseRenewal:
-    """Renews a lease from `begin` to `stop`, in a thread of its own that no store, spout or function can delay."""
+    """Renews a lease from `begin` to `stop`, in a separate thread that no store, spout or function can delay."""
 
     def __init__(self, log: TransactionLog, topology: str, leaseSecs: float) -> None:
         self._log, self._seconds = log, leaseSecs / _PART

@@ -75,7 +75,7 @@ class _Drop:
     settings: Settings
 
     def for_former(self, kept: Sequence[str]) -> str:
-        """Return, as text, what to do if the former program fails at a state or an output.
+        """Return, as text, the way out if the former program fails at a state or an output.
 
         The user drops that state or removes that output; then the former program can commit the batch.
         """

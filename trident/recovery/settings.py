@@ -92,10 +92,10 @@ class Settings:
         return f"topology.reset({', '.join([repr(self.name), *self._places])}) drops log and states together"
 
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
-        """Return the call that lets one state begin anew, in words for messages.
+        """Return the call that lets one state begin again, in words for messages.
 
-        `survives`: where the state is kept, as `survives` of its factory says. `force`: whether a driver may still
-        hold the log then.
+        `survives`: the place of the state, as `survives` of its factory says. `force`: whether a driver may still hold
+        the log then.
         """
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
         forced = ["force=True"] if force else []

@@ -88,7 +88,7 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
 
 
 def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
-    """Return in words what the user can do.
+    """Return in words the user's ways out.
 
     The refusal comes before the log is taken, so the last driver may still hold the log; then the advised drop
     needs force=True. If a batch waits, the former program must run once more anyway, and it gives the log back at

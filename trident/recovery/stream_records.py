@@ -39,7 +39,7 @@ def stream_records(
 ) -> tuple[dict[str, StreamRecord], tuple[str, ...]]:
     """Return the records of all streams for the log, and warnings. `reached` is the last frozen txid of each log group.
 
-    Raises CodeChangedError if a stream cannot go on.
+    Raises CodeChangedError if a stream cannot continue.
     """
     present = {node.state.name for group in groups for node in group.states}
     own = {spout.stream for group in groups for spout in group.spouts}
@@ -180,7 +180,7 @@ def _record(
     """Return the record of a stream for the log. It keeps the last position if a source of the same kind continues.
 
     A kind of source counts only once a batch was frozen of it. So a mistaken start with another kind, which cannot
-    go on from the position, does not take the position away from the right kind.
+    continue from the position, does not take the position away from the right kind.
     """
     source = source_of(spout)
     if last is None:
@@ -202,7 +202,7 @@ def _record(
 
 
 def source_of(spout: SpoutSource) -> str:
-    """Return the kind of a stream's source, which decides what its positions mean.
+    """Return the kind of a stream's source, which decides the meaning of its positions.
 
     A spout may set this kind as `sourceName`.
     """
@@ -319,7 +319,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def drops_of(group: Group, states: Sequence[str], settings: Settings) -> str:
-    """Return, in words for messages, the calls that let these states of a group begin anew."""
+    """Return, in words for messages, the calls that let these states of a group begin again."""
     drops = {dropped_by(node): node.state.factory for node in group.states if node.state.name in states}
     return " and ".join(settings.drop(name, factory.survives) for name, factory in sorted(drops.items()))
 

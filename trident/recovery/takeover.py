@@ -20,8 +20,8 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
 
     The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, or
     a batch with the fields of another program, over which this library's own code fails. Without this function, the
-    error's message would say that the log or a state is lost, and a user might reset what another driver is working on.
-    An error of a user's function is returned unchanged.
+    error's message would say that the log or a state is lost, and a user might reset states that another driver is
+    working on. An error of a user's function is returned unchanged.
     """
     of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError)
     if of_a_user or not isinstance(error, Exception):

@@ -1,1 +1,1 @@
-"""What a run says of itself: progress events, metrics, spans, and records of each batch in the Python log."""
+"""The reports of a run: progress events, metrics, spans, and records of each batch in the Python log."""

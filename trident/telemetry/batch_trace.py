@@ -93,7 +93,7 @@ class Trace:
                 self._debug_logger.info(line, extra=_fields(group, attempt))
 
     def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
-        """Note how far an attempt's batch reads the sources, for the streams whose source knows that."""
+        """Note how far an attempt's batch reads the sources, for the streams with a source that knows that."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -194,7 +194,7 @@ def _fields(group: str, attempt: TransactionAttempt) -> dict[str, object]:
 
 
 def _committed_line(event: Mapping[str, Any]) -> str:
-    """Return a committed batch's event as a line: its rows, the milliseconds of each phase, and what took how much.
+    """Return a committed batch's event as a line: its rows, the milliseconds of each phase, and the costs of its parts.
 
     >>> states = {"counts": {"keys": 2, "written": 2}}
     >>> _committed_line({"numInputRows": 3, "durationMs": {"run": 1.25, "total": 4.0}, "states": states})

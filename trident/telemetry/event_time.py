@@ -44,7 +44,7 @@ class EventTime:
     def of(self, node: Watermark, tables: Mapping[str, pa.Table], dropped: int, txid: int) -> WindowTime:
         """Return a window's time after batch `txid`, which dropped `dropped` of the window's rows.
 
-        `tables` are what the batch wrote into states, by name. The watermark's state holds the batch already.
+        `tables` are the batch's writes into states, by name. The watermark's state holds the batch already.
         """
         name = node.state.name
         moved = tables.get(name)

@@ -6,9 +6,9 @@ A committed batch adds ``numInputRows`` (None if the rows were not counted), ``d
 plan, run, freeze, commit, total) and ``states`` (by name: the number of ``keys`` that the batch touched, and how many
 of them were ``written`` now; and ``writers``: "executors" where Spark's executors sent them). The state of a window by
 time adds its ``watermark`` after the batch (ISO 8601) and ``numRowsDroppedByWatermark``, the rows that came too late
-for it. A row is a tuple; or, where a combiner combines
-tuples before they enter the window, all tuples of one group and pane. If the topology has outputs, the event adds
-``outputs`` (by name: the ``rows`` that each took). For streams whose source knows its size, it adds ``sources`` (by
+for it. A row is a tuple; or, if a combiner combines tuples before they enter the window, all tuples of one group and
+pane. If the topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a
+source that knows its size, it adds ``sources`` (by
 stream: how much is ``read`` of what is ``known``, in the ``unit``; the ``lag`` between the two, with ``lags`` by
 partition where a source has partitions; and ``lagGrowthPerSecond`` since the batch before). If steps left out tuples on
 which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number of tuples). A failed attempt adds
@@ -63,7 +63,7 @@ class Progress:
         self._listening: list[_Listening] = []
 
     def tell(self, event: ProgressEvent) -> None:
-        """Keep an event and pass it to the listeners. Each listener is called in a thread of its own."""
+        """Keep an event and pass it to the listeners. Each listener is called in a separate thread."""
         with self._lock:
             self._recent.append(event)
             if event.get("event") == "committed":
@@ -88,9 +88,9 @@ class Progress:
 
         With `fromRecent` it gets the events of `recent` first, and none of them twice.
 
-        Each listener has a thread of its own, so that a slow one holds nothing up. When more than a thousand
-        events wait for a listener, the oldest are left out, and the next event that it gets has their number
-        under ``"dropped"``. An error that a listener raises is logged, and does not fail a batch.
+        Each listener has a separate thread, so that a slow one holds nothing up. When more than a thousand events wait
+        for a listener, the oldest are left out, and the next event that it gets has their number under ``"dropped"``.
+        An error that a listener raises is logged, and does not fail a batch.
         """
         listening = _Listening(listener, self._when_dropped)
         with self._lock:

@@ -4,10 +4,10 @@
 - `TestOutput`: an output that keeps every batch that is handed over;
 - `start_local`: a run without Spark; `run_through`: a run that is started again after each crash; `engines`: a pytest
   fixture that runs each test on each engine;
-- `ManualClock`: a clock that stands still until the test moves it;
+- `ManualClock`: a clock that stops until the test moves it;
 - `crash_at`, `kill_at`, `CRASH_POINTS`: drivers that die at a chosen point of the commit protocol;
 - `StoreContract`, `ExpiryContract`, `SpoutContract`, `SourceContract` (with `ChangingSource`), `QueueContract` (with
-  `MessageQueue`), `OutputContract` (with `OutputPlace`): what every store, spout and output must do, as tests to
+  `MessageQueue`), `OutputContract` (with `OutputPlace`): the duties of every store, spout and output, as tests to
   inherit.
 
 A name is imported when it is first used, because some need more packages: the contracts pytest and hypothesis (the

@@ -4,7 +4,7 @@ import threading
 
 
 class ManualClock:
-    """A `Clock` whose time changes only when `advance` is called.
+    """A `Clock` with a time that changes only when `advance` is called.
 
     >>> clock = ManualClock(time=100.0)
     >>> clock.advance(2.5)

@@ -1,4 +1,4 @@
-"""Drivers that die, in the test's process or as processes of their own.
+"""Drivers that die, in the test's process or as separate processes.
 
 A driver within the test's process cannot be killed alone. It dies by losing its transaction log: from that moment every
 access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not given back. To the
@@ -42,7 +42,7 @@ def check_point(point: str) -> str:
 def kill_at(point: str | None, count: int = 1) -> None:
     """Kill this process (SIGKILL) when the crash point is reached for the `count`-th time; None cancels that.
 
-    For drivers in processes of their own. The environment variable `CRASH_VARIABLE` does the same from outside.
+    For drivers in separate processes. The environment variable `CRASH_VARIABLE` does the same from outside.
     """
     crash_points.arm("" if point is None else f"{check_point(point)}:{count}")
 

@@ -18,7 +18,7 @@ Start = Callable[..., RunningTopology]
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
     """Start a topology for a test. It is `TridentTopology.start` with ``engine="embedded"`` and the same options.
 
-    It adds what tests need: the option ``clock``, such as a `ManualClock`, and drivers that die at a CRASH or within
+    It adds aids for tests: the option ``clock``, such as a `ManualClock`, and drivers that die at a CRASH or within
     `crash_at`. Raises MissingSessionError for steps that only Spark can run (``expr``, a Column, ``transform``).
     """
     return start(topology, engine="embedded", **start_options(topology, options))

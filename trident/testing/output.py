@@ -23,7 +23,7 @@ class TestOutput:
 
     Like every output it is called at least once for a batch: after a crash between the hand-over and the commit the
     same batch comes again. `batches` has every hand-over. `rows` has each batch once, as has an output that replaces
-    what it wrote for a txid.
+    the rows of a txid.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from trident_spouts.rows import table_of
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark in the script of a `TestSource`, and what happens when the source reaches it."""
+    """A mark in the script of a `TestSource`, and its effect when the source reaches it."""
 
     name: str
     point: str | None = None

@@ -19,7 +19,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 
 class TestSource:
-    """A source whose batches are a script: each batch is a list of rows, with marks between the batches.
+    """A source with a script of batches: each batch is a list of rows, with marks between the batches.
 
     ============  =====================================================================================================
     `FAIL`        the attempt at the next batch fails, once; several FAILs make several attempts fail

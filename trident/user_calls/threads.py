@@ -2,10 +2,10 @@
 
 When an interpreter exits, it joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and even
 earlier such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot
-wait longer leaves a hanging thread behind and goes on.
+wait longer abandons a hanging thread and continues.
 
-Before the interpreter exits, it waits a short time for the threads that were left behind. If a daemon thread returned
-from C++ into an exiting interpreter, the process would abort (an Arrow reader returns so when its job is cancelled).
+Before the interpreter exits, it waits a short time for the abandoned threads. If a daemon thread returned from C++ into
+an exiting interpreter, the process would abort (an Arrow reader returns so when its job is cancelled).
 """
 
 import threading
@@ -27,7 +27,7 @@ _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 
 
 def await_left_behind(timeout: float) -> None:
-    """Wait for the threads that `close` left behind, at most `timeout` seconds for all of them together."""
+    """Wait for the threads that `close` abandoned, at most `timeout` seconds for all of them together."""
     deadline = time.monotonic() + timeout
     for thread in list(_left_behind):
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""BackingMapState: what users write to keep a state in a map of their own."""
+"""BackingMapState: the API to keep a state in a user's map."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ class BackingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class BackingMapState:
-    """A state in a map of your own from bytes to bytes (`BackingMap`).
+    """A state in your map from bytes to bytes (`BackingMap`).
 
     Make a BackingMapState by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. The map
     itself is made when the topology starts. Meaning: the state factories around Trident's ``IBackingMap``.
@@ -63,7 +63,7 @@ class BackingMapState:
         ----------
         makeMap
             A function that is called with a `StateIdentity` (``topology``, ``name``) and returns the map of that state.
-            Each state needs a map of its own. Give a class, a ``functools.partial`` of a class, or a function with a
+            Each state needs a separate map. Give a class, a ``functools.partial`` of a class, or a function with a
             return annotation, so that `explain` can say before the start whether the map has a conditional put.
         values
             ``"packed"``, or ``"json"`` if programs other than this library read the map.

@@ -54,7 +54,7 @@ class _Change(NamedTuple):
 
 
 class BackingStore:
-    """The store of a BackingMapState (one group). `trident_state.store.Store` says what each method promises.
+    """The store of a BackingMapState (one group). `trident_state.store.Store` documents the promise of each method.
 
     If the map has a conditional put and a batch has less than `most` keys, an `apply` is one read and one atomic write
     of entries and marker, on the condition that the meta entry is still the one that was read. Otherwise the meta entry
@@ -252,7 +252,7 @@ class BackingStore:
     def _check_readable(self, asOf: int | None) -> int:
         """Return the marker. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read.
 
-        Also raises what `Incarnation.check` raises if this is not the state that a reader opened.
+        Also raises the error of `Incarnation.check` if this is not the state that a reader opened.
         """
         meta = self._meta()
         self._check_incarnation(meta)
@@ -286,8 +286,9 @@ class BackingStore:
     def _begin_drop(self, lease: Lease | None) -> bool:
         """Record in the meta entry that the state is being dropped, and return False if there is no state.
 
-        This comes before the first removal: if the drop is interrupted, nobody takes the rest for the whole state. And
-        a driver that was fenced out can put nothing between two removals any more, if the map has a conditional put.
+        This comes before the first removal: if the drop is interrupted, no driver takes the rest for the whole state.
+        And a driver that was fenced out can put nothing between two removals any more, if the map has a conditional
+        put.
         """
         for _ in range(_DROP_TRIES):
             (text,) = self._calls.get([META])

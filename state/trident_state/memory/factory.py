@@ -1,4 +1,4 @@
-"""MemoryMapState: what users write to keep a state in the driver's memory."""
+"""MemoryMapState: the API to keep a state in the driver's memory."""
 
 from dataclasses import dataclass
 from typing import Literal

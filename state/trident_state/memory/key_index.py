@@ -194,7 +194,7 @@ class Keys(msgspec.Struct, frozen=True):
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
         """Advance each row's position to the next entry that may be its key; put that entry's slot into `candidates`.
 
-        For a row whose search ends at a free position, `candidates` stays as it is.
+        For a row with a search that ends at a free position, `candidates` stays as it is.
         """
         mask = _slot_bits(self.table)
         while len(rows):
@@ -261,7 +261,7 @@ def _next_position(positions: Slots, table: Hashes) -> Slots:
 def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
     """Write each entry at the first free position from its position in `positions` on.
 
-    If several entries want the same free position, one of them gets it and the others go on.
+    If several entries want the same free position, one of them gets it and the others continue.
     """
     while len(entries):
         free = table[positions] == 0

@@ -83,7 +83,7 @@ def write_segment(
 ) -> Segment:
     """Write the entries in `batches` as a new segment, durably. Return its description for a manifest.
 
-    The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file is left behind.
+    The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file remains.
     """
     name = f"{txid}-{lease.epoch}-{log}-{secrets.token_hex(4)}.arrow"
     with files.writer(name) as file:

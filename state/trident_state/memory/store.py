@@ -49,7 +49,7 @@ class Pace:
 
 
 class MemoryStore:
-    """The store of a MemoryMapState (one group). `trident_state.store.Store` says what each method promises.
+    """The store of a MemoryMapState (one group). `trident_state.store.Store` documents the promise of each method.
 
     **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
     on: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for

@@ -48,7 +48,7 @@ class Documents:
         return join_columns(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples in JSON texts. A null in place of a text stands for a key that is not stored.
+        """Return the triples in JSON texts. A null in place of a text means a key that is not stored.
 
         Raises StateCorruptError if a text is not a record of this type.
         """

@@ -63,7 +63,7 @@ class Records(Protocol):
         ...
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples in records. A null in place of a record stands for a key that is not stored."""
+        """Return the triples in records. A null in place of a record means a key that is not stored."""
         ...
 
 

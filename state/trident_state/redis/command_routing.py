@@ -116,7 +116,7 @@ class Link:
         return check(reply, self._servers.where, self._servers.address)
 
     def succeeded(self, reply: Reply) -> bool:
-        """Return whether the reply says that a script has succeeded. For scripts whose work can also be done later.
+        """Return whether the reply says that a script has succeeded. For scripts with work that can also be done later.
 
         The result is False if the server had forgotten the script, which is then loaded again, and if the script
         refused; then the next write gets the reason. Any other error is raised.
@@ -152,7 +152,7 @@ class Link:
 
 
 class Links:
-    """A pool of links for readers. Any thread may use it; the writer has a link of its own."""
+    """A pool of links for readers. Any thread may use it; the writer has a separate link."""
 
     def __init__(self, servers: Servers, patience: float = 10.0) -> None:
         self._servers, self._patience = servers, patience

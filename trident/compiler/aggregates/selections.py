@@ -35,7 +35,7 @@ class PickSpec:
 
 
 def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Columns:
-    """Return the selected tuples. Each set of tuples with equal values of the fields `apart` has its own selection."""
+    """Return the selected tuples. Sets of tuples with equal `apart` fields are selected separately."""
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}

@@ -106,7 +106,7 @@ def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
 
 
 def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
-    """Return the function that runs a stage. `caught` holds, by id, the nodes whose failed tuples are left out."""
+    """Return the function that runs a stage. `caught` holds, by id, the nodes that leave failed tuples out."""
     evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught, hints=hints)
 
     def run(work: Run) -> StageResult:
@@ -124,7 +124,7 @@ def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = Mapping
 
 
 def _ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the end nodes of a stage: those of `stage_ends`, and the Debug steps, whose fields no node reads."""
+    """Return the end nodes of a stage: those of `stage_ends`, and the Debug steps, with fields that no node reads."""
     ends = stage_ends(stage)
     for debug in stage.debugs:
         ends.setdefault(debug, [])

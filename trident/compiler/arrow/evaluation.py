@@ -92,7 +92,7 @@ _REQUEST = pa.field("\0request", pa.int64())
 
 
 class Evaluation:
-    """A plan whose nodes were compiled once to functions over columns.
+    """A plan of nodes that were compiled once to functions over columns.
 
     Each call of `run` evaluates a node once, however many nodes read it.
     """
@@ -110,8 +110,8 @@ class Evaluation:
 
         `hidden` fields pass through every node; they tell the tuples of one request from those of another. `native`
         runs the nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the
-        nodes (by id) whose failing tuples are left out; `Run.letters` takes them. `hints` take the place of the
-        program's numbers of partitions.
+        nodes (by id) that leave failing tuples out; `Run.letters` takes them. `hints` take the place of the program's
+        numbers of partitions.
         """
         self._caught = caught
         self._entries = {id(node) for node in entries}
@@ -320,11 +320,11 @@ def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
     """Return a DRPC function as one Python function, which answers many requests in one pass.
 
     The Python function takes a table with one row for each request, a reader of states, and a check that it calls
-    between steps; the check raises if nobody waits for the answer. The table's first field is the number of the request
-    (an int64 field of any name, without repetitions); the others are the arguments. The function returns the tuples of
-    the plan's last step, each preceded by the number of its request. The tuples of each request are aggregated
-    separately. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such a step and
-    no `native`.
+    between steps; the check raises if no caller waits for the answer. The table's first field is the number of the
+    request (an int64 field of any name, without repetitions); the others are the arguments. The function returns the
+    tuples of the plan's last step, each preceded by the number of its request. The tuples of each request are
+    aggregated separately. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such
+    a step and no `native`.
     """
     leaf = arrow_schema(plan.leaf.schema)
     evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)

@@ -32,7 +32,7 @@ Lists = Sequence[list[Any]]
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
     """Return a function that calls the operation for each row of lists, and yields the results one by one.
 
-    If a call raises, the iterator raises too, and then goes on with the next row. So the iterator is a `map`, not a
+    If a call raises, the iterator raises too, and then continues with the next row. So the iterator is a `map`, not a
     generator, which an exception would end. `width` is the number of values that a collector takes in one emission.
     """
     target = operation.target
@@ -60,7 +60,7 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
 
 
 class _Closed(list[tuple[Any, ...]]):
-    """The tuples of a collector whose call has ended: it takes no more."""
+    """The tuples of a collector after its call: it takes no more."""
 
     def append(self, values: tuple[Any, ...]) -> None:
         raise RuntimeError(
@@ -175,7 +175,7 @@ class CallKernel:
 
 
 def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRows | None], Called]:
-    """Return the first part of a kernel whose function returns one result for each tuple."""
+    """Return the first part of a kernel for a function that returns one result for each tuple."""
     call = call_rows(operation, where.inputs)
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:

@@ -1,7 +1,7 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
 A step that calls Python reads and returns lists; a step that passes a field on leaves its form as it is. A form is made
-once, when it is first needed. A list or a map is made anew for each reader: a user's function may change it, and no
+once, when it is first needed. A list or a map is made again for each reader: a user's function may change it, and no
 other step may see that.
 """
 
@@ -92,7 +92,7 @@ class Column:
         return Column(self.kind, self.array().take(pa.array(rows, pa.int64())), None)
 
     def keep(self, mask: list[bool]) -> "Column":
-        """Return the values at the rows where the mask is true."""
+        """Return the values at the rows with a true mask."""
         values = None if self._values is None else list(compress(self._values, mask))
         if self._array is None or (values is not None and len(mask) <= _FEW):
             return Column(self.kind, None, values)
@@ -169,11 +169,11 @@ class Columns:
         return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
 
     def only(self, names: Container[str]) -> "Columns":
-        """Return the columns whose names are in `names`, in their present order."""
+        """Return the columns with names in `names`, in their present order."""
         return Columns({name: column for name, column in self._by_name.items() if name in names}, self.rows)
 
     def keep(self, mask: list[bool]) -> "Columns":
-        """Return the rows where the mask is true."""
+        """Return the rows with a true mask."""
         if all(mask):
             return self
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))

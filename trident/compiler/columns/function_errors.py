@@ -69,7 +69,7 @@ class Where:
         return Calling(lambda cause: self.raised(cause, lists, row()))
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
-        """Return the error for a function whose result for this row does not match its declaration."""
+        """Return the error for a function with a result for this row that does not match its declaration."""
         error = self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
         error.row = row
         return error
@@ -112,7 +112,7 @@ class Calling:
 
 
 def described(cause: BaseException) -> str:
-    """Return what a function did, in words for an error: it raised, or gave None for values."""
+    """Return a function's action, in words for an error: it raised, or gave None for values."""
     if isinstance(cause, GaveNothingError):
         return str(cause)
     return f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"

@@ -149,7 +149,7 @@ def _first_misfit(array: pa.Array, kind: pa.DataType) -> tuple[Any, pa.DataType,
 
 
 def _hint(kind: pa.DataType, declared: pa.DataType) -> str:
-    """Return advice on what to use in place of values of type `kind` for the declared type; "" if there is none."""
+    """Return advice on a replacement of values of type `kind` for the declared type; "" if there is none."""
     if kinds.is_timestamp(kind) and kinds.is_timestamp(declared):
         zoned = "give it a zone with .dt.tz_localize('UTC'), or declare timestamp_ntz"
         return f"({zoned})" if kind.tz is None else "(declare timestamp, or write .dt.tz_localize(None))"

@@ -1,7 +1,7 @@
 """Aggregates as DataFrames: by Catalyst if it has the aggregate, otherwise by Python functions.
 
-Python folds tuples in each partition and merges the accumulators by key; or, where an aggregator must see every tuple,
-it gets all tuples of a group in one partition.
+Python folds tuples in each partition and merges the accumulators by key; or, if an aggregator must see every tuple, it
+gets all tuples of a group in one partition.
 """
 
 from collections.abc import Sequence

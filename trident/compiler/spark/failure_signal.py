@@ -1,8 +1,9 @@
 """The signal by which a failure on a worker reaches the driver at once, while other tasks of the job still run.
 
-A task whose function fails ends normally, with the failure as a row, so that Spark does not retry it. The row arrives
-with the job's result, after the slowest task. So the task also adds the failure to an accumulator, which Spark brings
-to the driver when the task ends. The accumulator decides only how soon the driver knows of the failure, not whether.
+A task with a failing function ends normally, with the failure as a row, so that Spark does not retry it. The row
+arrives with the job's result, after the slowest task. So the task also adds the failure to an accumulator, which Spark
+brings to the driver when the task ends. The accumulator decides only how soon the driver knows of the failure, not
+whether.
 """
 
 import pickle

@@ -32,9 +32,9 @@ class StageInput:
     """The tuples that enter a stage at one node.
 
     `frame` returns the tuples as a DataFrame. `reader` returns a Python function that reads the source, so that the
-    Python operations behind it can run in the same worker; None where there is none. `python_only`: Spark itself cannot
-    read the source. `one_partition`: Spark reads the source in one partition, and aggregates the
-    tuples faster without a shuffle. `unordered` returns the tuples in any order, if that costs less, otherwise None.
+    Python operations after it can run in the same worker; None if there is none. `python_only`: Spark itself cannot
+    read the source. `one_partition`: Spark reads the source in one partition, and aggregates the tuples faster without
+    a shuffle. `unordered` returns the tuples in any order, if that costs less, otherwise None.
     """
 
     frame: Callable[[], DataFrame]
@@ -99,7 +99,7 @@ def _named(node: Node, frame: DataFrame | None) -> DataFrame | None:
 
 
 def count_branches(step: str, source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:
-    """Yield a branch for each part of a source whose tuples only the workers see.
+    """Yield a branch for each part of a source with tuples that only the workers see.
 
     The branch counts the part's tuples.
     """

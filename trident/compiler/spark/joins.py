@@ -46,7 +46,7 @@ def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]
     Streams that must have a tuple are joined first, by inner joins, so that only keys that all of them have remain. A
     stream that may be missing is then joined by a left join, wherever it is in the list. If all streams may be missing,
     each is joined to those before it by a full join, on the key of the first of them that has a tuple. The fields of
-    every stream get names of their own, because a stream can be joined with itself.
+    every stream get unique names, because a stream can be joined with itself.
     """
     sides = [
         frame.selectExpr(*[f"{quoted(name)} AS {_side(at, name)}" for name in fields])
@@ -81,7 +81,7 @@ def _keys_equal(left: str, right: str, kind: DataType) -> str:
     """Return the condition in SQL that two keys are equal; null equals null.
 
     Spark's own ``<=>`` sorts and hashes by two columns, the value and whether it is null, and costs a quarter more than
-    ``=``. So a rare value stands for null, and a second condition distinguishes the two if that value occurs.
+    ``=``. So a rare value replaces null, and a second condition distinguishes the two if that value occurs.
     """
     null = _FOR_NULL.get(type_ddl(kind))
     if null is None:

@@ -1,4 +1,4 @@
-"""A stage's plan as DataFrames, which are made anew for every attempt.
+"""A stage's plan as DataFrames, which are made again for every attempt.
 
 Native operations become Columns, adjacent Python operations one ``mapInArrow``, aggregates either Catalyst's own or
 partial folds in Python.
@@ -207,7 +207,7 @@ class Lowering:
         return self.profile if self._ledger is None else replace(self.profile, small=False)
 
     def _root(self, node: Node, below: Node) -> Root | None:
-        """Return the ledger's root for a source whose tuples enter a chain that ends in `node`.
+        """Return the ledger's root for a source with tuples that enter a chain that ends in `node`.
 
         None if the batch has no ledger, or if no input of the stage is below the chain.
         """
@@ -236,7 +236,7 @@ class Lowering:
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
         """Return the Python operations that end in this node as one function, and the DataFrame that is its input.
 
-        Returns None where the node was lowered already, or where Python has nothing to do.
+        Returns None if the node was lowered already, or if Python has nothing to do.
         """
         return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
@@ -281,9 +281,9 @@ class Lowering:
         return self._readers[id(node)]
 
     def pending(self, node: Node) -> PendingFunction | None:
-        """Return the Python function whose output is this node's output and which is not yet part of a DataFrame.
+        """Return the Python function with the output of this node that is not yet part of a DataFrame.
 
-        Returns None where Spark itself does the node's work, or where the node was lowered already.
+        Returns None if Spark itself does the node's work, or if the node was lowered already.
         """
         if id(node) in self._frames:
             return None
@@ -377,7 +377,7 @@ class Lowering:
         return isinstance(node, PersistentAggregate) or (self._ledger is not None and self.layout.ends(node))
 
     def _gathering(self, node: Aggregate) -> PendingFunction:
-        """Return an aggregate whose aggregators see every tuple of a group."""
+        """Return an aggregate of aggregators that see every tuple of a group."""
         names, spec = read_fields(node), gather_spec(node, self._txid)
         entering = arrow_schema(select(node.source.schema, names))
         if not (node.group and self._ends(node)):
@@ -432,7 +432,7 @@ class Lowering:
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
         """Return whether Python, and not Catalyst, folds a partition's tuples.
 
-        Python does where only Python can, or where the tuples are in Python already.
+        Python does if only Python can, or if the tuples are in Python already.
         """
         if id(node) in self._folds:
             return True

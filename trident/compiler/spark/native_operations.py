@@ -153,7 +153,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
 
 
 def where_of(node: Node, operation: Operation | None) -> Where:
-    """Return what error messages about this function name: the step, the function and the fields that it reads.
+    """Return the subject of error messages about this function: the step, the function and the fields that it reads.
 
     An expression has no source line of its own, so the line of the verb's call is used.
     """

@@ -22,7 +22,7 @@ from trident.compiler.tracking.tokens import Edge
 
 @dataclass(frozen=True, slots=True)
 class PendingFunction:
-    """A `function` over the partitions of `source`, whose output has the fields `leaving`."""
+    """A `function` over the partitions of `source`, with the fields `leaving` in its output."""
 
     source: DataFrame
     function: WorkerFunction
@@ -43,7 +43,7 @@ class PendingFunction:
 
     @property
     def root(self) -> Root | None:
-        """The ledger's root for the source whose tuples enter the function; None without a ledger."""
+        """The ledger's root for the source of the function's tuples; None without a ledger."""
         return self.function.root if isinstance(self.function, OnChain) else None
 
     def reporting(self, signal: FailureSignal | None, edge: Edge | None = None, ids: bool = True) -> "PendingFunction":

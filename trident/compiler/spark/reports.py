@@ -18,7 +18,7 @@ from trident.compiler.tracking.tokens import Edge
 class Reports:
     """The reader of a job's reports. It raises failures, and adds caught tuples to `letters`.
 
-    `signal` is what the job's functions send before they report a failure; without one they raise failures.
+    `signal` is the message that the job's functions send before they report a failure; without one they raise failures.
     """
 
     signal: FailureSignal | None = None

@@ -26,7 +26,7 @@ _SMALL = Profile(small=True, partitions=1)
 
 @dataclass(frozen=True, slots=True)
 class _StepAlone:
-    """One step of a DRPC function as a plan of its own. Its inputs are the request's number and the fields to read."""
+    """One step of a DRPC function as a separate plan. Its inputs are the request's number and the fields to read."""
 
     step: Node
     entry: Node
@@ -107,7 +107,7 @@ class SparkSteps:
 
 
 def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _StepAlone:
-    """Return an expression or a condition as a plan of its own that keeps the number of the request."""
+    """Return an expression or a condition as a separate plan that keeps the number of the request."""
     (number,) = spark_schema(pa.schema([pa.field(_REQUEST, number_kind)])).fields
     match node:
         case Filter(source=source) | Each(source=source) | Map(source=source):

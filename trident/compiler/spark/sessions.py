@@ -286,7 +286,7 @@ def local_cores(spark: SparkSession) -> int | None:
 
 
 class Sizes:
-    """What earlier batches took (rows, seconds, large results), which decides how the next one is run.
+    """The sizes and times of earlier batches (rows, seconds, large results), which decide how the next one is run.
 
     All slots of an engine share it.
     """
@@ -312,7 +312,7 @@ class Sizes:
         return Profile(small, partitions, self._one_process)
 
     def large(self, group: str, stage: "Stage") -> frozenset[str]:
-        """Return the outputs whose last result was too large to be collected on the driver."""
+        """Return the outputs with a last result that was too large to be collected on the driver."""
         return self._large.get((group, stage.number), frozenset())
 
     def few(self, group: str, stage: "Stage") -> frozenset[str]:

@@ -33,7 +33,7 @@ class Branch:
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
-        """Return the branch of a Python function whose rows only the driver reads. So reports may be among the rows.
+        """Return the branch of a Python function for the driver alone. So reports may be among the rows.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
         function raises. `name` is the ledger's name for the way to the driver, different for each branch.

@@ -2,7 +2,7 @@
 
 The first job in a Spark process takes seconds: the JVM loads its classes, and each Python worker imports this library.
 A start spends as long on its own imports, on the log and on the states. So both happen side by side. The warm-up runs a
-job over rows of its own, in a session of its own, and calls no code of the user's: no spout, no function, no state.
+job over constant rows, in a separate session, and calls no code of the user's: no spout, no function, no state.
 Nothing waits for it, and its failures are only logged: whatever is wrong with Spark, the first batch reports it.
 """
 
@@ -36,7 +36,7 @@ _MOST_WORKERS = 32
 
 
 class WarmUp:
-    """A warm-up of Spark, in a thread of its own. `python`: whether the topology needs Python workers."""
+    """A warm-up of Spark, in a separate thread. `python`: whether the topology needs Python workers."""
 
     def __init__(self, spark: "SparkSession", python: bool) -> None:
         self._spark = spark

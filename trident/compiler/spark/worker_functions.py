@@ -74,7 +74,7 @@ class Reporting:
 
     So reports and tuples come from one evaluation, and neither arrives without the other. Only the driver reads the
     rows of reports. A failure in the form of a row avoids retries of the task, and the pages that Spark logs for each
-    retry; the signal tells the driver of it before the other tasks end. Without a signal a failure is raised.
+    retry; the signal reports it to the driver before the other tasks end. Without a signal a failure is raised.
     """
 
     function: WorkerFunction
@@ -129,7 +129,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class AfterReports(OnChain):
-    """The function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on with its own.
+    """The function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on.
 
     `edge` is the edge over which the rows came, if the batch has a ledger; then the rows have ids.
     """
@@ -217,7 +217,7 @@ class Chain(OnChain):
             yield apply(Columns.of(batch, self.entering))
 
     def _with_lifecycle(self, batches: Batches, lifecycle: Lifecycle, letters: Letters | None) -> Iterator[Columns]:
-        """Yield what `columns` yields, with prepared operations.
+        """Yield the batches of `columns`, with prepared operations.
 
         In a partition without tuples, no operation is prepared.
         """

@@ -2,7 +2,7 @@
 
 As in Storm's acker, all tokens of rows that are sent and of rows that arrive are XORed into one number, which is 0 in
 the end. The ledger also keeps for each edge and sending partition how many rows were sent and how many arrived, so that
-it can say what is missing. A report that comes twice would cancel itself in the XOR. Therefore a second report of a
+it can name missing rows. A report that comes twice would cancel itself in the XOR. Therefore a second report of a
 partition, or a report of another attempt, is only counted.
 
 Meaning: ``org.apache.storm.daemon.Acker``, with partitions in place of tuples: the ledger grows with partitions and

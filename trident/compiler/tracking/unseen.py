@@ -1,7 +1,7 @@
 """The ways of rows that a ledger does not count, because Spark itself takes the rows in.
 
-Both ends of a way must be Python for a report of what was sent and what arrived. Spark's own steps report nothing:
-native expressions and aggregates, joins, and moves of tuples behind a Python step.
+Both ends of a way must be Python for a report of the rows that were sent and that arrived. Spark's own steps report
+nothing: native expressions and aggregates, joins, and moves of tuples after a Python step.
 """
 
 from trident.compiler.program import Program
@@ -17,7 +17,7 @@ def unseen_steps(program: Program) -> list[str]:
 
 
 def unseen_text(program: Program) -> str:
-    """Return in words what the ledger does not see of a program on Spark; "" if it sees all."""
+    """Return in words the gaps of the ledger for a program on Spark; "" if it sees all."""
     steps = unseen_steps(program)
     if not steps:
         return ""
