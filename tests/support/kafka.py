@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewPartitions,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -157,6 +161,18 @@ class KafkaBroker(Broker):
         """Delete the records before an offset, as retention does."""
         deleted = self.admin.delete_records([TopicPartition(topic, partition, offset)])
         for result in deleted.values():
+            result.result(30)
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Set configurations of a topic; write ``cleanup_policy`` for ``cleanup.policy``."""
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        altered = self.admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)]
+        )
+        for result in altered.values():
             result.result(30)
 
     def send(self, topic: str, values: Iterable[object], partition: int = 0, **message: Any) -> None:

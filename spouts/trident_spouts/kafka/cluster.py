@@ -117,14 +117,14 @@ class Cluster:
         )
         return found.cluster_id or None
 
-    def keeps_all(self, topic: str) -> bool:
-        """Return whether Kafka deletes only the beginning of a topic; False if it compacts it, or does not tell."""
+    def compacts(self, topic: str) -> bool | None:
+        """Return whether Kafka compacts a topic, and does not only delete its beginning; None if it does not tell."""
         resource = self._kafka.admin.ConfigResource(self._kafka.admin.ResourceType.TOPIC, topic)
         try:
             config = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECS)[resource].result()
         except self._kafka.KafkaException:  # it needs a right of its own
-            return False
-        return "cleanup.policy" in config and "compact" not in config["cleanup.policy"].value
+            return None
+        return "compact" in config["cleanup.policy"].value if "cleanup.policy" in config else None
 
     def _describe(self, names: list[str], secs: float) -> dict[str, Topic]:
         asked = self._admin.describe_topics(self._kafka.TopicCollection(names), request_timeout=secs)

@@ -12,11 +12,12 @@ from trident_spouts.kafka.reading import RangeReader
 class Evidence:
     """Gathers and compares the evidence of positions.
 
-    `reader` reads single messages, if no reading of a batch has shown them to the driver.
+    `reader` reads single messages, if no reading of a batch has shown them to the driver. All is read at one
+    `isolation` level.
     """
 
-    def __init__(self, cluster: Cluster, reader: RangeReader, lasts: LastMessages) -> None:
-        self._cluster, self._reader, self._lasts = cluster, reader, lasts
+    def __init__(self, cluster: Cluster, reader: RangeReader, lasts: LastMessages, isolation: str) -> None:
+        self._cluster, self._reader, self._lasts, self._isolation = cluster, reader, lasts, isolation
 
     def first(self, partitions: Iterable[Partition]) -> Offsets:
         """Return the first offset that each partition still has."""
@@ -69,17 +70,28 @@ class Evidence:
             looks = {each: (max(first[each], end - GAP), end) for each, end in unknown.items() if each in first}
             for each, last in self._reader.last_before(looks).items():
                 self._lasts.note(each, unknown[each], last)
-        return {name: self._complete(name, topic) for name, topic in topics.items()}
+        # A topic that the spout does not read keeps what an earlier spout noted of it.
+        return {name: self._complete(name, topic) if reads(name) else topic for name, topic in topics.items()}
 
     def _complete(self, name: str, topic: TopicRange) -> TopicRange:
         known = [self._lasts.at((name, number), end) for number, end in enumerate(topic.ends)]
         return topic._replace(
-            last=[topic.last_before_end(at) if last is None else last for at, last in enumerate(known)]
+            last=[topic.last_before_end(at) if last is None else last for at, last in enumerate(known)],
+            isolation=self._isolation,
+            compacted=self._lasts.compacted(name),
         )
 
     def hold(self, topics: Topics) -> None:
-        """Take over the evidence of a position from the log."""
+        """Take over the evidence of a position from the log.
+
+        Last messages that were read at another isolation level are left out: with or without aborted transactions, the
+        same partition has another last message. Then only offsets and epochs are compared.
+        """
         for name, topic in topics.items():
+            if topic.compacted:
+                self._lasts.hold_compacted(name)
+            if topic.isolation not in (None, self._isolation):
+                continue
             for number, end in enumerate(topic.ends):
                 last = topic.last_before_end(number)
                 if last is not None:

@@ -49,10 +49,10 @@ class KafkaExecutor(SpoutExecutor):
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
         losses = Losses(source.policy)
-        lasts = LastMessages(losses, self._cluster.keeps_all)
+        lasts = LastMessages(losses, self._cluster.compacts)
         self._reader = RangeReader(config, source.isolation, lasts)
         self._looks = RangeReader(_ONE_MESSAGE | config, source.isolation, lasts)
-        self._evidence = Evidence(self._cluster, self._looks, lasts)
+        self._evidence = Evidence(self._cluster, self._looks, lasts, source.isolation)
         self._group = f"{source.options.get('group.id', 'trident-pyspark')}-{uuid.uuid4().hex[:8]}"
         self._splits = bool({"minpartitions", "maxrecordsperpartition"} & {*map(str.lower, source.spark_options)})
         self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses, self._evidence)

@@ -57,10 +57,12 @@ class LastMessages:
     Two readings that meet at an offset compare what they saw before it, whichever comes first. Any thread may call it.
     """
 
-    def __init__(self, losses: Losses, keeps_all: Callable[[str], bool]) -> None:
+    def __init__(self, losses: Losses, compacts: Callable[[str], bool | None]) -> None:
         self._losses = losses
-        self._keeps_all = keeps_all
-        """Returns whether Kafka deletes nothing within a topic, but only its beginning: it is not compacted."""
+        self._compacts = compacts
+        """Returns whether Kafka deletes messages within a topic, and not only its beginning; None if unknown."""
+        self._compacted: dict[str, bool] = {}
+        """Whether a topic was compacted when it was asked first, or when an earlier run read it."""
         self._known: dict[Partition, dict[int, LastMessage]] = {}
         self._first: Mapping[Partition, int] = {}
         self._lock = threading.Lock()
@@ -92,6 +94,19 @@ class LastMessages:
             for old in sorted(known)[:-_KEPT]:
                 del known[old]
 
+    def hold_compacted(self, topic: str) -> None:
+        """Note that messages of a topic may have been compacted away since they were read."""
+        self._compacted[topic] = True
+
+    def compacted(self, topic: str) -> bool:
+        """Return whether messages of a topic may have been compacted away. Kafka is asked once for each topic."""
+        if topic not in self._compacted:
+            compacts = self._compacts(topic)
+            if compacts is None:
+                return False
+            self._compacted[topic] = compacts
+        return self._compacted[topic]
+
     def forget(self, topic: str, partition: int | None = None) -> None:
         """Forget a topic or one partition of it: what comes there now is not what was read."""
         with self._lock:
@@ -109,6 +124,10 @@ class LastMessages:
         if known.digest and looked_there and self._keeps_all(partition[0]):
             return vanished_loss(*partition, offset, str(known))
         return None
+
+    def _keeps_all(self, topic: str) -> bool:
+        """Return whether Kafka has deleted nothing within a topic since it is read, and does not do so now."""
+        return self._compacted.get(topic) is not True and self._compacts(topic) is False
 
     def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:
         """Compare what a reading saw before an offset with what is known, and remember it.

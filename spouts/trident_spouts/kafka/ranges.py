@@ -42,6 +42,12 @@ class TopicRange(NamedTuple):
     last: Sequence[LastMessage | None] = ()
     """The last message before each end, once the batch was read."""
 
+    isolation: str | None = None
+    """The isolation level at which `last` was read: another level sees other messages. None: an earlier version."""
+
+    compacted: bool = False
+    """Whether Kafka has compacted the topic since it is read, so that messages of `last` may have gone."""
+
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None
 
@@ -87,12 +93,19 @@ def _as_json(topic: TopicRange) -> dict[str, Any]:
         named["epochs"] = list(topic.epochs)
     if topic.last:
         named["last"] = [None if last is None else list(last) for last in topic.last]
+    if topic.isolation is not None:
+        named["isolation"] = topic.isolation
+    if topic.compacted:
+        named["compacted"] = True
     return named
 
 
 def _from_json(topic: dict[str, Any]) -> TopicRange:
     last = tuple(None if each is None else LastMessage(*each) for each in topic.get("last", ()))
-    return TopicRange(topic["id"], topic["from"], topic["to"], topic.get("cluster"), topic.get("epochs", ()), last)
+    seen = topic.get("isolation"), topic.get("compacted", False)
+    return TopicRange(
+        topic["id"], topic["from"], topic["to"], topic.get("cluster"), topic.get("epochs", ()), last, *seen
+    )
 
 
 def from_metadata(metadata: Metadata) -> Topics:

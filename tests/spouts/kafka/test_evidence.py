@@ -27,9 +27,9 @@ def proven(executor: SpoutExecutor, position: Any = None) -> Any:
     return position
 
 
-def begun(servers: str, topic: str, to: int = 0) -> Any:
+def begun(servers: str, topic: str, to: int = 0, **options: Any) -> Any:
     """Return the position of a new stream that has read everything, at least to offset `to`, in a run of its own."""
-    executor = KafkaSpout(servers, topic).open()
+    executor = KafkaSpout(servers, topic, **options).open()
     deadline = time.monotonic() + 30
     try:
         position = proven(executor)
@@ -270,6 +270,57 @@ def test_a_last_message_that_compaction_took_is_no_loss(kafka: KafkaBroker, topi
     executor = KafkaSpout(kafka.servers, topic).open()
     kafka.send(topic, ["a"], key=b"k")
     assert drained(executor, position)[0] == ["a"]
+    executor.close()
+
+
+LEVELS: tuple[Any, ...] = ("read_committed", "read_uncommitted")
+
+
+@pytest.mark.parametrize("levels", [LEVELS, LEVELS[::-1]], ids=["to-uncommitted", "to-committed"])
+def test_another_isolation_level_is_no_loss_behind_an_aborted_end(
+    kafka: KafkaBroker, topic: str, levels: tuple[Any, Any]
+) -> None:
+    """Each level has another last message. The evidence of the new level comes with the next batch."""
+    kafka.send(kafka.create(topic, 2), "ab")
+    kafka.send_transaction(topic, ["x", "y"], commit=False)
+    kafka.send(topic, "z", partition=1)
+    position = begun(kafka.servers, topic, to=5, isolationLevel=levels[0])
+    for at, level in enumerate((levels[1], levels[1], levels[0]), 6):
+        kafka.send(topic, "c")
+        position["another"] = away = position[topic] | {"isolation": levels[0]}
+        executor = KafkaSpout(kafka.servers, topic, isolationLevel=level).open()
+        position = proven(executor, position)
+        executor.close()
+        assert position[topic]["to"] == [at, 1] and position[topic]["isolation"] == level
+        assert [last[:1] for last in position[topic]["last"]] == [[at - 1], [0]]
+        assert position.pop("another")["last"] == away["last"], "a topic that is not read keeps its evidence"
+    position[topic]["last"][0][2] = "x"
+    executor = KafkaSpout(kafka.servers, topic, isolationLevel=levels[0]).open()
+    with pytest.raises(DataLossError, match=OTHER.format(8, 7)):
+        planned(executor, position)
+    executor.close()
+
+
+def test_a_last_message_that_compaction_took_is_no_loss_once_the_topic_keeps_all(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    """Also later, as long as the position names that message; another message in its place is always told."""
+    kafka.send(kafka.create(topic, 2, cleanup_policy="compact"), ["x"], key=b"k", partition=1)
+    kafka.send_transaction(topic, ["x"], commit=False, key=b"k")
+    position = begun(kafka.servers, topic, to=2)
+    assert position[topic]["compacted"]
+    position[topic]["last"][0] = [1, 5, "what stood where the marker stands"]
+    kafka.configure(topic, cleanup_policy="delete")
+    for _ in range(2):
+        kafka.send(topic, ["a"], key=b"k", partition=1)
+        executor = KafkaSpout(kafka.servers, topic).open()
+        position = proven(executor, position)
+        executor.close()
+    assert position[topic]["to"] == [2, 3]
+    position[topic]["last"][1][2] = "x"
+    executor = KafkaSpout(kafka.servers, topic).open()
+    with pytest.raises(DataLossError, match=OTHER.format(3, 2)):
+        planned(executor, position)
     executor.close()
 
 
