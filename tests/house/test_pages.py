@@ -160,3 +160,14 @@ def test_no_page_or_docstring_for_users_imports_what_is_not_in_the_wheel() -> No
         if re.search(r"\b(from|import) (tests|benchmarks)\b", line)
     ]
     assert found == []
+
+
+def test_no_example_takes_a_method_of_tuples_for_a_field_of_a_row() -> None:
+    """A Row is a tuple, so ``row.count`` is a method of it, also if the row has a field of this name."""
+    texts = [*PAGES, *(ROOT / "notebooks").rglob("*.ipynb"), *(ROOT / "trident").rglob("*.py")]
+    found = [
+        f"{text.relative_to(ROOT)}: {slip}"
+        for text in texts
+        for slip in re.findall(r"\b[Rr]ow\.(?:count|index)\b(?!\()", text.read_text(encoding="utf-8"))
+    ]
+    assert not found, "write row['count']"

@@ -1,9 +1,16 @@
 """DRPC functions over HTTP: arguments, answers, errors."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
 import pyarrow as pa
 import pytest
 
 from tests.server.conftest import Serving
+from trident import TridentTopology
+from trident.drpc.combining import Audience
 from trident.errors import DRPCArgumentError, DRPCNotFoundError, DRPCTimeoutError, UserFunctionError
 
 
@@ -84,3 +91,47 @@ def test_a_server_that_is_behind_says_so(serving: Serving) -> None:
     told = serving.post("/drpc/count", {"args": ["dog"], "minTxid": {"words": 5}, "timeout": 0.2})
     assert told.status_code == 409
     assert told.json()["error"]["message"].endswith("words is at txid 1, not 5")
+
+
+_ENDINGS: dict[str, type[BaseException]] = {
+    each.__name__: each
+    for each in (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, BaseException)
+}
+
+
+def _ends(word: str) -> str:
+    if word in _ENDINGS:
+        raise _ENDINGS[word]("enough")
+    return word
+
+
+def test_whatever_a_function_raises_is_its_error_and_only_its_own(tmp_path: Path) -> None:
+    """Requests that arrive together share a batch, and the server goes on."""
+    topology = TridentTopology()
+    topology.newDRPCStream("ends", "word string").each("word", _ends, "same string")
+    with topology.start(engine="embedded", name="t", checkpointLocation=tmp_path) as running, running.serve() as server:
+
+        def ask(word: str) -> httpx.Response:
+            return httpx.post(f"{server.url}/drpc/ends", json={"args": [word]}, timeout=30)
+
+        with ThreadPoolExecutor(12) as pool:
+            words = [word for ending in _ENDINGS for word in (ending, "dog")]
+            told = dict(zip(words, pool.map(ask, words), strict=True))
+        assert told.pop("dog").json()["rows"] == [["dog", "dog"]]
+        for ending, answer in told.items():
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"]) == (500, "UserFunctionError"), ending
+            assert f"raised {ending}" in error["message"] and "_ends (test_drpc.py:" in error["message"]
+
+
+def test_what_a_function_raises_in_the_main_thread_of_its_caller_may_be_an_interrupt(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    topology.newDRPCStream("ends", "word string").each("word", _ends, "same string")
+    with topology.start(engine="embedded", name="t", checkpointLocation=tmp_path) as running:
+        with pytest.raises(UserFunctionError, match="raised KeyboardInterrupt"):
+            running.drpc.execute("ends", "KeyboardInterrupt")  # a caller with a timeout is answered by another thread
+        asked = Audience()
+        asked.size, asked.thread = 1, None
+        with pytest.raises(KeyboardInterrupt):
+            running.drpc.function("ends").answer([["KeyboardInterrupt"]], asked)
+        assert running.drpc.execute("ends", "dog") == [("dog", "dog")]

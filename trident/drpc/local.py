@@ -1,6 +1,7 @@
 """DRPC in the driver's process: a request runs through its stream and reads the states, without a Spark job."""
 
 import html
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from trident.drpc.combining import AtWork, Audience, Combining, Late
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
+from trident.user_calls.threads import ended_by_user_code
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
@@ -229,11 +231,21 @@ class DRPCFunction:
             return self._together(requests, audience)
         except _EVERYBODYS:
             raise
-        except Exception as error:
+        except BaseException as caught:
+            error = caught if isinstance(caught, Exception) else self._ended(caught)
             if len(requests) == 1:
                 return [error]
             half = len(requests) // 2
             return [*self.answer(requests[:half], audience), *self.answer(requests[half:], audience)]
+
+    def _ended(self, error: BaseException) -> Exception:
+        """Return the error for a function that raised no Exception.
+
+        In the main thread it may be an interrupt: raise it again.
+        """
+        if threading.current_thread() is threading.main_thread():
+            raise error
+        return ended_by_user_code(str(self.subject), error)
 
     def _together(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         if self._evaluate is None:

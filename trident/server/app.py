@@ -34,7 +34,7 @@ from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields
 from trident.server.visit import visit_of
 from trident.server.waiting import Waiting
-from trident.user_calls.threads import Threads
+from trident.user_calls.threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
 _T = TypeVar("_T")
@@ -128,6 +128,10 @@ class _Answers:
             at_work.begin(audience, _READ)
             try:
                 return work()
+            except Exception:
+                raise
+            except BaseException as error:
+                raise ended_by_user_code(str(_READ), error) from error
             finally:
                 at_work.end(audience)
 

@@ -17,6 +17,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from trident.base.errors import UserFunctionError
+
 T = TypeVar("T")
 
 MakeThreads = Callable[[str, int | None], "Threads"]
@@ -31,6 +33,18 @@ def await_left_behind(timeout: float) -> None:
     deadline = time.monotonic() + timeout
     for thread in list(_left_behind):
         thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
+    """Return the error for user code that raised something other than an Exception, as ``exit()`` does.
+
+    In a thread of a pool no interrupt arrives, so only user code raises it. It must not end what asked for the call.
+    """
+    failed = UserFunctionError(
+        f"{where}: user code raised {type(error).__name__}: {error}; it ended this call only. Raise an Exception"
+    )
+    failed.__cause__ = error
+    return failed
 
 
 class Threads:
