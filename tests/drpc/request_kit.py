@@ -8,8 +8,8 @@ from trident.base.callsite import site_of
 from trident.base.types import parse_schema, parse_type, schema_of, select
 from trident.compiler.program import RequestPlan
 from trident.compiler.stages import cut_nodes
+from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Aggregation
-from trident.operations.builtin_aggregators import Sum
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation, Query
 from trident.operations.query_functions import MapGet

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trident import Average, CountDistinct, Quantiles, TopK
 from trident.base.types import parse_schema, type_ddl
 from trident.errors import MissingPackageError, TopologyError
-from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.aggregates.base import BuiltinAggregator
 
 ALL = [Average(), TopK(3), CountDistinct(), Quantiles(0.5)]
 

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from trident import Average, Count, Max, Min, Sum
 from trident.base.types import parse_schema, type_ddl
-from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.aggregates.base import BuiltinAggregator
 
 
 def fold(aggregator: Any, values: list[Any]) -> Any:

@@ -51,8 +51,8 @@ def sessions(writers: str, late: bool) -> TridentTopology:
             "spark",
             "driver",
             [
-                "the driver (the driver computes its values (words/1:window(Count)): its late() is read, and the driver "
-                "looks for late tuples; leave late() out)"
+                "the driver (the driver computes its values (words/1:window(Count)): its late() is read, and the "
+                "driver looks for late tuples; leave late() out)"
             ],
         ),
         ("auto", False, "embedded", "driver", []),

@@ -10,8 +10,8 @@ from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import arrow_schema, arrow_type, parse_schema, parse_type
 from trident.files.store import FileStore
+from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Aggregation, CombinerAggregator
-from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
 from trident.reads.commit_gate import CommitGate
 from trident_state.memory.store import MemoryStore

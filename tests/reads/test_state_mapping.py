@@ -9,7 +9,8 @@ import pytest
 from tests.reads.reading_kit import States, state_node
 from trident import TridentTopology
 from trident.base.errors import StateError, UserFunctionError
-from trident.operations.builtin_aggregators import Count, Sum
+from trident.operations.aggregates.count import Count
+from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_view import StateDescription, StateView
 from trident.spouts import FixedBatchSpout

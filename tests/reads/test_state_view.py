@@ -13,7 +13,7 @@ from trident.base.errors import (
     StateRecoveringError,
     TridentError,
 )
-from trident.operations.builtin_aggregators import Sum
+from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_view import StateDescription, StateView
 from trident_state.state_shape import StateKind

@@ -343,7 +343,7 @@ OVER_TIME = [
     Fault(
         "several aggregates",
         "the first and the last tuple are told by their places within the batches",
-        "trident/operations/ordered_aggregators.py",
+        "trident/operations/aggregates/ordered.py",
         "(tuple(b[:2]) >= tuple(a[:2])) == self.last",
         "(b[1] >= a[1]) == self.last",
         flow="several",

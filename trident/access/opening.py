@@ -22,12 +22,9 @@ from trident.compiler.states.shapes import (
 )
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
-from trident.operations.averages import Average
-from trident.operations.builtin_aggregators import BuiltinAggregator, Count, Max, Min, Sum
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.registry import known_by_name
 from trident.operations.bundles import presented
-from trident.operations.collect_set import CollectSet
-from trident.operations.moments import StdDev, StdDevPop, Variance, VarPop
-from trident.operations.ordered_aggregators import CollectList, First, Last, MaxBy, MinBy
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -36,11 +33,7 @@ from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
 
-_ALL = (
-    *(Count(), Sum(), Min(), Max(), Average(), Variance(), VarPop(), StdDev(), StdDevPop()),
-    *(First(), Last(), CollectList(), CollectSet(), MaxBy(), MinBy()),
-)
-_BUILTIN = {aggregator_name(one): one for one in _ALL}
+_BUILTIN = {aggregator_name(one): one for one in known_by_name()}
 """The aggregators that are known by their names: each instance of such a class combines and presents as this one."""
 
 _PUT = replacing()

@@ -9,9 +9,10 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.registry import called_like
 from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, PandasAggregation, Reduction
 from trident.operations.annotations import Returns, read_returns
-from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.bundles import BundleMember, bundle_of
 from trident.operations.callables import (
     bind,

@@ -13,9 +13,9 @@ from trident.base.callsite import site_of
 from trident.base.errors import TopologyError
 from trident.base.short_texts import short_repr
 from trident.base.step import Step
+from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
 from trident.operations.annotations import may_be_none
-from trident.operations.builtin_aggregators import BuiltinAggregator
 
 _WAY_OUT = "return the value, or annotate it as '-> ... | None' if a null is meant"
 

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import ORDERED
+from trident.operations.aggregates.base import ORDERED
 from trident.operations.callables import bind
 
 Comparator = Callable[[Any, Any], int]

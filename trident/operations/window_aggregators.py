@@ -9,9 +9,9 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
 from trident.base.step import Step
+from trident.operations.aggregates.registry import called_like
 from trident.operations.aggregator_kinds import check_not_pandas, presented_type, read_folding
 from trident.operations.aggregators import Aggregation
-from trident.operations.builtin_aggregators import called_like
 from trident.operations.bundles import bundle_of
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class
 from trident.operations.output_fields import OutputsLike, read_outputs

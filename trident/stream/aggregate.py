@@ -8,9 +8,10 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.count import Count
 from trident.operations.aggregator_kinds import bundle_member, read_aggregator, read_folding
 from trident.operations.aggregators import Aggregation, Reduction
-from trident.operations.builtin_aggregators import BuiltinAggregator, Count
 from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs

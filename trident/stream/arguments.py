@@ -12,7 +12,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
-from trident.operations.builtin_aggregators import called_like
+from trident.operations.aggregates.registry import called_like
 from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
 

@@ -12,7 +12,8 @@ from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import Count, Sum
+from trident.operations.aggregates.count import Count
+from trident.operations.aggregates.sum import Sum
 from trident.plan import nodes, rules
 from trident.stream.aggregate import chained, read_members
 from trident.stream.base import StreamBase, StreamT

@@ -18,8 +18,8 @@ from trident.base.values import to_python, type_name
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
+from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import Aggregation
-from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.checked_aggregators import checked_combine
 from trident_state.binary import one_chunk, replace_rows
 

@@ -20,8 +20,8 @@ from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
+from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import Aggregation
-from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import checked_combine, checked_init
 from trident.operations.sums import beyond_type

@@ -13,8 +13,8 @@ from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, described, short
 from trident.compiler.states.due_times import first_ends
+from trident.operations.aggregates.base import NAMES, BuiltinAggregator
 from trident.operations.aggregators import Aggregation, Native
-from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle, bundle_of
 from trident.operations.checked_aggregators import combine_values
 from trident.operations.column_updaters import FirstOfKey, LastOfKey

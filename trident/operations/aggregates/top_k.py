@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pyspark.sql import types as spark
 
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, check_parameter
+from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, check_parameter
 
 
 @dataclass(frozen=True)

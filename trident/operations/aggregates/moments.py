@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from trident.operations.builtin_aggregators import NUMERIC, OneFieldAggregator, one_field
+from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
 
 
 @dataclass(frozen=True)
-class Moments(OneFieldAggregator):
+class MomentsAggregator(OneFieldAggregator):
     """The base class of the aggregators of this module."""
 
     sample: ClassVar[bool] = True
@@ -92,7 +92,7 @@ def _accumulators(count: Any, mean: Any, squares: Any) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Variance(Moments):
+class Variance(MomentsAggregator):
     """The sample variance of one numeric field, a double, as Spark's ``variance`` and ``var_samp``.
 
     Nulls are skipped. Of fewer than two values it is null.
@@ -101,6 +101,8 @@ class Variance(Moments):
     >>> variance.present(variance.combine(variance.init((2,)), variance.init((6,))))
     8.0
     """
+
+    known_by_name: ClassVar[bool] = True
 
     def present(self, acc: Any) -> float | None:
         """Return the variance."""
@@ -122,7 +124,7 @@ class VarPop(Variance):
 
 
 @dataclass(frozen=True)
-class StdDev(Moments):
+class StdDev(MomentsAggregator):
     """The sample standard deviation of one numeric field, a double, as Spark's ``stddev`` and ``stddev_samp``.
 
     Nulls are skipped. Of fewer than two values it is null.
@@ -131,6 +133,8 @@ class StdDev(Moments):
     >>> deviation.present(deviation.combine(deviation.init((1,)), deviation.init((9,)))) == 32**0.5
     True
     """
+
+    known_by_name: ClassVar[bool] = True
 
     def present(self, acc: Any) -> float | None:
         """Return the standard deviation."""

@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 from trident.base.checks import check_whole_number
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
+from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
 
 
 @dataclass(frozen=True)

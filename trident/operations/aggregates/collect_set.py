@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
-from trident.operations.builtin_aggregators import ORDERED, OneFieldAggregator, one_field
+from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_field
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class CollectSet(OneFieldAggregator):
     >>> collect.combine(collect.init(("dog",)), collect.combine(collect.init(("cat",)), collect.init(("dog",))))
     ['cat', 'dog']
     """
+
+    known_by_name: ClassVar[bool] = True
 
     idempotent: ClassVar[bool] = True
 

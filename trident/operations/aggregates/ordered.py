@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
-from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator, OneFieldAggregator
+from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, OneFieldAggregator
 
 _POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at", spark.LongType())]
 
@@ -45,6 +45,8 @@ class First(OneFieldAggregator):
     >>> first.present(first.combine(first.init(("dog",)), first.init(("cat",))))
     'dog'
     """
+
+    known_by_name: ClassVar[bool] = True
 
     idempotent: ClassVar[bool] = True
 
@@ -116,6 +118,8 @@ class CollectList(OneFieldAggregator):
     ['dog', 'cat']
     """
 
+    known_by_name: ClassVar[bool] = True
+
     ordered: ClassVar[bool] = True
 
     def init(self, tuple: Any) -> Any:
@@ -171,6 +175,8 @@ class MaxBy(BuiltinAggregator):
     >>> hottest.present(hottest.combine(hottest.init(("oslo", 7)), hottest.init(("rome", 21))))
     'rome'
     """
+
+    known_by_name: ClassVar[bool] = True
 
     idempotent: ClassVar[bool] = True
 

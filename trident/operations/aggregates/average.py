@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
+from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, added, one_field
+from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Native
-from trident.operations.builtin_aggregators import NUMERIC, OneFieldAggregator, Sum, added, one_field
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Average(OneFieldAggregator):
     >>> acc, mean.present(acc)
     ((7, 2), 3.5)
     """
+
+    known_by_name: ClassVar[bool] = True
 
     native: ClassVar[Native | None] = "average"
     gathers: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max, which Spark and the stores can also compute, and the base class of built-in aggregators."""
+"""The base classes of the built-in aggregators, and the checks that they share."""
 
 import dataclasses
 import decimal
@@ -13,8 +13,8 @@ from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregators import CombinerAggregator, Native
 
-_INTEGRAL = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
-NUMERIC = (*_INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
+INTEGRAL = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+NUMERIC = (*INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
 ORDERED = (
     *NUMERIC,
     spark.StringType,
@@ -34,37 +34,6 @@ made by a user's class of the same name. Do not add to this list.
 """
 
 
-_ALIKE = {
-    "avg": "Average()",
-    "mean": "Average()",
-    "average": "Average()",
-    "topk": "TopK(3)",
-    "argmax": "MaxBy('value', 'by')",
-    "argmin": "MinBy('value', 'by')",
-    "maxby": "MaxBy('value', 'by')",
-    "minby": "MinBy('value', 'by')",
-    "std": "StdDev()",
-    "stddevsamp": "StdDev()",
-    "var": "Variance()",
-    "varsamp": "Variance()",
-    "approxcountdistinct": "CountDistinct()",
-    "percentileapprox": "Quantiles(0.5)",
-}
-_BARE = ("Count", "Sum", "Min", "Max", "CountDistinct", "First", "Last", "CollectList", "CollectSet")
-_BY_FOREIGN_NAME = _ALIKE | {
-    name.lower(): f"{name}()" for name in (*_BARE, "StdDev", "StdDevPop", "Variance", "VarPop")
-}
-
-
-def called_like(name: str) -> str | None:
-    """Return how to write the built-in aggregator that a function's name in Python or Spark means; None without one.
-
-    >>> called_like("sum"), called_like("avg"), called_like("product")
-    ('Sum()', 'Average()', None)
-    """
-    return _BY_FOREIGN_NAME.get(name.replace("_", "").lower())
-
-
 class BuiltinAggregator(CombinerAggregator):
     """The base class of the built-in aggregators. The types of the input fields determine the type of the output."""
 
@@ -80,6 +49,10 @@ class BuiltinAggregator(CombinerAggregator):
     ordered: ClassVar[bool] = False
     """True if the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
+
+    known_by_name: ClassVar[bool] = False
+    """True if all instances combine and present alike. A state of such an aggregator can be opened without its
+    program, by the name of the class alone."""
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
@@ -137,139 +110,6 @@ class OneFieldAggregator(BuiltinAggregator):
     @property
     def inputFields(self) -> tuple[str, ...] | None:
         return None if self.field is None else (self.field,)
-
-
-@dataclass(frozen=True)
-class Count(BuiltinAggregator):
-    """The number of tuples, nulls included, as a bigint.
-
-    Count ignores its input fields. To skip nulls, put ``.each("field", FilterNull())`` before the aggregate.
-    Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
-
-    >>> count = Count()
-    >>> count.combine(count.init(("dog",)), count.init(("cat",))), count.zero()
-    (2, 0)
-    """
-
-    native: ClassVar[Native | None] = "count"
-
-    def init(self, tuple: Any) -> int:
-        return 1
-
-    def combine(self, a: int, b: int) -> int:
-        return a + b
-
-    def zero(self) -> int:
-        return 0
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return ""
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return spark.LongType()
-
-
-@dataclass(frozen=True)
-class Sum(OneFieldAggregator):
-    """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.
-
-    The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
-    decimal, as in Spark. Meaning: ``org.apache.storm.trident.operation.builtin.Sum``, which raises at a null.
-
-    >>> total = Sum()
-    >>> total.combine(total.init((2,)), total.init((None,))), total.zero()
-    (2, 0)
-    """
-
-    native: ClassVar[Native | None] = "sum"
-
-    def init(self, tuple: Any) -> Any:
-        return self.zero() if tuple[0] is None else tuple[0]
-
-    def combine(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return b if a is None else a
-        return added(a, b)
-
-    def zero(self) -> Any:
-        return 0
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return one_field("Sum", "adds numbers", inputs, NUMERIC)
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        kind = inputs.fields[0].dataType
-        if isinstance(kind, spark.DecimalType):
-            return spark.DecimalType(min(38, kind.precision + 10), kind.scale)
-        return spark.LongType() if isinstance(kind, _INTEGRAL) else spark.DoubleType()
-
-
-@dataclass(frozen=True)
-class Min(OneFieldAggregator):
-    """The least value of one field, of the input's type.
-
-    Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
-    It covers a whole batch or group, unlike Trident's ``Stream.min``, which covers a partition.
-
-    >>> least = Min()
-    >>> least.combine(least.init((2,)), least.init((None,))), least.zero()
-    (2, None)
-    """
-
-    idempotent: ClassVar[bool] = True
-
-    native: ClassVar[Native | None] = "min"
-
-    def init(self, tuple: Any) -> Any:
-        return tuple[0]
-
-    def combine(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return b if a is None else a
-        return b if a != a or b < a else a
-
-    def zero(self) -> Any:
-        return None
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return one_field("Min", "compares values", inputs, ORDERED)
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return inputs.fields[0].dataType
-
-
-@dataclass(frozen=True)
-class Max(OneFieldAggregator):
-    """The greatest value of one field, of the input's type.
-
-    Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
-    It covers a whole batch or group, unlike Trident's ``Stream.max``, which covers a partition.
-
-    >>> greatest = Max()
-    >>> greatest.combine(greatest.init((2,)), greatest.init((None,))), greatest.zero()
-    (2, None)
-    """
-
-    idempotent: ClassVar[bool] = True
-
-    native: ClassVar[Native | None] = "max"
-
-    def init(self, tuple: Any) -> Any:
-        return tuple[0]
-
-    def combine(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return b if a is None else a
-        return b if b != b or b > a else a
-
-    def zero(self) -> Any:
-        return None
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return one_field("Max", "compares values", inputs, ORDERED)
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return inputs.fields[0].dataType
 
 
 EXACT = decimal.Context(prec=100)

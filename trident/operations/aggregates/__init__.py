@@ -1,0 +1,1 @@
+"""The built-in aggregators. `registry.py` knows all of them."""

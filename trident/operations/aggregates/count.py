@@ -1,0 +1,41 @@
+"""The aggregator Count."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import types as spark
+
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregators import Native
+
+
+@dataclass(frozen=True)
+class Count(BuiltinAggregator):
+    """The number of tuples, nulls included, as a bigint.
+
+    Count ignores its input fields. To skip nulls, put ``.each("field", FilterNull())`` before the aggregate.
+    Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
+
+    >>> count = Count()
+    >>> count.combine(count.init(("dog",)), count.init(("cat",))), count.zero()
+    (2, 0)
+    """
+
+    known_by_name: ClassVar[bool] = True
+
+    native: ClassVar[Native | None] = "count"
+
+    def init(self, tuple: Any) -> int:
+        return 1
+
+    def combine(self, a: int, b: int) -> int:
+        return a + b
+
+    def zero(self) -> int:
+        return 0
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return ""
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        return spark.LongType()

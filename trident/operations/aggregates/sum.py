@@ -1,0 +1,46 @@
+"""The aggregator Sum."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import types as spark
+
+from trident.operations.aggregates.base import INTEGRAL, NUMERIC, OneFieldAggregator, added, one_field
+from trident.operations.aggregators import Native
+
+
+@dataclass(frozen=True)
+class Sum(OneFieldAggregator):
+    """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.
+
+    The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
+    decimal, as in Spark. Meaning: ``org.apache.storm.trident.operation.builtin.Sum``, which raises at a null.
+
+    >>> total = Sum()
+    >>> total.combine(total.init((2,)), total.init((None,))), total.zero()
+    (2, 0)
+    """
+
+    known_by_name: ClassVar[bool] = True
+
+    native: ClassVar[Native | None] = "sum"
+
+    def init(self, tuple: Any) -> Any:
+        return self.zero() if tuple[0] is None else tuple[0]
+
+    def combine(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        return added(a, b)
+
+    def zero(self) -> Any:
+        return 0
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return one_field("Sum", "adds numbers", inputs, NUMERIC)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        kind = inputs.fields[0].dataType
+        if isinstance(kind, spark.DecimalType):
+            return spark.DecimalType(min(38, kind.precision + 10), kind.scale)
+        return spark.LongType() if isinstance(kind, INTEGRAL) else spark.DoubleType()
