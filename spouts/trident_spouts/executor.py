@@ -87,8 +87,8 @@ class Emission(Protocol):
 
         A spout that gives such a position has `plans_ahead` False. The position is frozen with the batch, and the next
         `plan` gets it as `previous`. A spout that plans ahead may give, once the tuples are read, the batch's metadata
-        with evidence of what was read: the next start compares it with the source. `plan` begins at the same place from
-        either.
+        with evidence of the rows that were read: the next start compares it with the source. `plan` begins at the same
+        place from either.
         """
         return None
 
@@ -97,7 +97,7 @@ class Emission(Protocol):
         """Return whether reading fails by itself if the source no longer has the planned content.
 
         Otherwise, if the emission is a reference of a transactional spout, the rows of a replay are compared with those
-        of the attempt before where they come to the driver: always on the embedded engine, never in Spark's workers.
+        of the attempt before if they come to the driver: always on the embedded engine, never in Spark's workers.
         """
         return False
 
@@ -116,7 +116,7 @@ class Emission(Protocol):
         return None
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether `dataframe` itself calls the function of `reader`, because Spark has no reader of its own."""
+        """Return whether `dataframe` itself calls the function of `reader`, because Spark has no reader for it."""
         return False
 
     @property
@@ -166,7 +166,8 @@ class SpoutExecutor(Protocol):
         `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
         that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
         called again for the same batch, it may name other tuples: only the plan that is frozen counts. `budget` is the
-        most that the batch should hold, in addition to the spout's own limits; a spout ignores what it cannot measure.
+        most that the batch should hold, in addition to the spout's own limits; a spout ignores a limit that it cannot
+        measure.
         """
         ...
 
@@ -179,12 +180,12 @@ class SpoutExecutor(Protocol):
 
         The call may be repeated after a restart, and must then have no effect. A run tells every stream of what was
         committed before it began: a stream with nothing in the last batch gets that batch's `txid`, and as `metadata`
-        its own last batch's, if `plans_ahead`. So a queue acknowledges messages whose acknowledgement was lost.
+        that of its last batch, if `plans_ahead`. So a queue acknowledges messages after a lost acknowledgement.
         """
         return
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """Drop what belongs to the failed `attempt`. The batch will be emitted again."""
+        """Drop the data of the failed `attempt`. The batch will be emitted again."""
         return
 
     def close(self) -> None:
@@ -213,20 +214,20 @@ class ReadSoFar(NamedTuple):
 
 @runtime_checkable
 class MeasuredExecutor(Protocol):
-    """An executor whose source has a known size, so that a run can report how far it was read, and its lag."""
+    """An executor with a source of known size, so that a run can report how far it was read, and its lag."""
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         """Return how much of the source the batches up to `position` have read; None as long as that is not known.
 
-        `position` is what the next `plan` gets as `previous`. Any thread may call this, beside any other call, so it
-        must be quick, and change nothing.
+        The next `plan` gets `position` as `previous`. Any thread may call this, beside any other call, so it must be
+        quick, and change nothing.
         """
         ...
 
 
 @runtime_checkable
 class WaitingExecutor(Protocol):
-    """An executor that distinguishes an empty source from one whose rows cannot be planned yet.
+    """An executor that distinguishes an empty source from one with rows that cannot be planned yet.
 
     A `plan` that returns None may mean four things. The source is empty: then `waits_for` returns None, and a run with
     `availableNow` or `processAllAvailable` may end. A limit is reached, or the source has not answered yet: then
@@ -235,11 +236,11 @@ class WaitingExecutor(Protocol):
     """
 
     def waits_for(self) -> str | None:
-        """Return what the last `plan`, which returned None, waits for; None if the source has nothing.
+        """Return the reason of the last `plan`, which returned None, to wait; None if the source has nothing.
 
         The run calls this right after such a plan. The text is shown in the status of the topology: "maxPending=6: ...
-        are not committed yet". What is waited for must come without new rows in the source: a commit, an answer of the
-        source, a time. An executor that also wakes its run (`WakingExecutor`) wakes it then, even if no row came.
+        are not committed yet". The wait must end without new rows in the source: a commit, an answer of the source, a
+        time. An executor that also wakes its run (`WakingExecutor`) wakes it then, even if no row came.
         """
         ...
 
@@ -259,7 +260,7 @@ class WakingExecutor(Protocol):
 
 @runtime_checkable
 class SwitchedExecutor(Protocol):
-    """An executor that is told when the topology becomes active or inactive.
+    """An executor that learns when the topology becomes active or inactive.
 
     The run calls `activate` before the first plan; if it starts inactive, when it is activated. After `deactivate` no
     batch begins until `activate`, but a batch that failed may be planned again.
@@ -270,16 +271,16 @@ class SwitchedExecutor(Protocol):
         ...
 
     def deactivate(self) -> None:
-        """Take no more rows. `success` and `fail` are still called for batches with rows that were already taken."""
+        """Stop taking rows. `success` and `fail` are still called for batches with rows that were already taken."""
         ...
 
 
 @runtime_checkable
 class ReasonedExecutor(Protocol):
-    """An executor that is told why an attempt failed: `fail_with_reason` is called in place of `fail`."""
+    """An executor that learns why an attempt failed: `fail_with_reason` is called in place of `fail`."""
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
-        """Do what `fail` does. `reason` is the error's type and message."""
+        """Do the same as `fail`. `reason` is the error's type and message."""
         ...
 
 

@@ -25,10 +25,10 @@ class FeederBatchSpout:
 
     Within the process the spout behaves as a transactional one: it keeps a batch until it is committed, and every
     replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
-    when the process died are gone unless the program feeds them again, and a batch whose ``feed(wait=True)`` had not
-    returned may have been committed. So its kind is non-transactional: every batch that it emits is committed once, but
-    batches may be lost or repeated at a restart. If that matters, put the input into files or a log, and read those.
-    The spout has one reader at a time.
+    when the process died are gone unless the program feeds them again, and a batch may have been committed if its
+    ``feed(wait=True)`` had not returned. So its kind is non-transactional: every batch that it emits is committed once,
+    but batches may be lost or repeated at a restart. If that matters, put the input into files or a log, and read
+    those. The spout has one reader at a time.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class FeederBatchSpout:
 
     Notes
     -----
-    Meaning: ``org.apache.storm.trident.testing.FeederBatchSpout``, whose ``feed`` always waits for the commit.
+    Meaning: ``org.apache.storm.trident.testing.FeederBatchSpout``; its ``feed`` always waits for the commit.
     """
 
     kind = SpoutKind.NON_TRANSACTIONAL
@@ -67,7 +67,7 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time. It stays fed.
         SpoutError
-            ``finish`` was called before, or the topology that read the spout has failed: nobody would take the batch,
+            ``finish`` was called before, or the topology that read the spout has failed: no run would take the batch,
             and nothing was fed. Batches are taken before a start, and again after the next one.
         """
         batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
@@ -84,7 +84,7 @@ class FeederBatchSpout:
                 batches.await_commit(index, closed, limit)
 
     def finish(self) -> None:
-        """Declare that no more batches come. Batches that were fed before are still emitted."""
+        """Declare that no further batches come. Batches that were fed before are still emitted."""
         with self._batches.changed:
             self._finished = True
 

@@ -44,14 +44,14 @@ class IterableSpout:
     rows : iterable, pandas DataFrame, Arrow table, or function without arguments that returns one of these
         Tuples, scalars (with one field), dicts or Rows; or chunks, each a DataFrame, an Arrow table or a RecordBatch.
         The columns of a table are matched with the fields by name. A function is called once in each run. An iterable
-        that is not a list, a range or a table is read by a thread of its own, at most two batches and a chunk ahead, so
+        that is not a list, a range or a table is read by a separate thread, at most two batches and a chunk ahead, so
         that it may wait for its input.
     batchSize : int
         The most rows in a batch.
     maxDelaySecs : duration
         How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that have come make a
         batch; if there are none, the topology waits for the next one. An iterator is empty when it has ended, not
-        before: until then a run with ``availableNow`` or ``processAllAvailable`` goes on.
+        before: until then a run with ``availableNow`` or ``processAllAvailable`` continues.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class _Batches(BatchSpout):
 
 
 class _TableReader:
-    """A reader of a table, whose columns have the declared fields."""
+    """A reader of a table, with the declared fields as columns."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -246,7 +246,7 @@ class _SequenceReader:
 
 
 class _ThreadedReader:
-    """A reader of an iterator in a thread of its own, so that the run continues while the iterator waits for input."""
+    """A reader of an iterator in a separate thread, so that the run continues while the iterator waits for input."""
 
     def __init__(self, rows: Iterator[Any], spout: IterableSpout, name: str) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""An opaque spout whose partitions are lists that grow, or functions that read rows from a position."""
+"""An opaque spout with lists that grow, or functions that read rows from a position, as partitions."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +28,14 @@ Partitions: TypeAlias = Mapping[str, Partition] | Callable[[], Mapping[str, Part
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class PollingSpout:
-    """A spout whose partitions are functions ``fetch(position, limit) -> (rows, newPosition)``, or growing lists.
+    """A spout with functions ``fetch(position, limit) -> (rows, newPosition)``, or growing lists, as partitions.
 
     Such a function may read a page of a web API, the rows of a table beyond an id, or the lines of a log beyond an
     offset. The program may append to a list while the topology runs.
 
-    The spout is opaque: a replay fetches again from where the previous batch ended, and may get more, fewer or other
+    The spout is opaque: a replay fetches again from the end of the previous batch, and may get more, fewer or other
     rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a
-    restart goes on from there. A function without new rows returns none. If it returns no rows and a new position, it
+    restart continues from there. A function without new rows returns none. If it returns no rows and a new position, it
     is called again at once with that position. Rows with the position that it was given are a SpoutContractError,
     because the same rows would come again for ever.
 
@@ -44,8 +44,8 @@ class PollingSpout:
     fields : str or StructType
         The fields with their types, ``"id long, name string"``.
     partitions : mapping of names to functions or lists, or a function that returns such a mapping
-        A function that returns the mapping is called for every attempt: partitions may come, go, and return at the
-        position where they were. All functions are called in the driver, one after the other.
+        A function that returns the mapping is called for every attempt: partitions may come, go, and return at their
+        position. All functions are called in the driver, one after the other.
     maxRows : int
         The `limit` that each partition's function gets: the most rows that it should return. It gets a smaller one if
         the topology was started with `targetBatchSecs`, and larger batches would take longer.

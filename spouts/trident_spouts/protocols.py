@@ -1,4 +1,4 @@
-"""Trident's four contracts for spouts that users write, as base classes whose optional methods have defaults.
+"""Trident's four contracts for spouts that users write, as base classes with defaults for optional methods.
 
 The method that chooses the rows of a new batch (``emitBatch`` of a BatchSpout, ``initializeTransaction``,
 ``emitPartitionBatchNew``, ``emitPartitionBatch`` of an OpaquePartitionedSpout) may have one more parameter,
@@ -29,8 +29,8 @@ class BatchSpout(MayWait, ABC):
     After a restart the library calls ``emitBatch`` again for a batch that was under way. A spout that then returns the
     same rows may declare ``kind = SpoutKind.TRANSACTIONAL``. Any other spout has one reader at a time.
 
-    The stream counts its own batches: their `batchId` is 1, 2, 3 and so on without a gap. Restarts do not change the
-    count, nor do other streams with which the stream is merged.
+    The stream counts its batches: their `batchId` is 1, 2, 3 and so on without a gap. Restarts do not change the count,
+    nor do other streams with which the stream is merged.
 
     Meaning: ``org.apache.storm.trident.spout.IBatchSpout``, where `batchId` is the txid. Here ``emitBatch`` is called
     once in each process for a batch, and a call that returns no rows makes no batch.
@@ -71,8 +71,8 @@ class BatchCoordinator(MayWait, ABC):
     def initializeTransaction(self, txid: int, prevMetadata: Metadata, currMetadata: Metadata) -> Metadata:
         """Return the metadata that names the batch, as JSON.
 
-        `prevMetadata` is the metadata of the previous batch, None for the first batch. `currMetadata` is what this
-        method returned before for the same txid in this process, None if it was not called.
+        `prevMetadata` is the metadata of the previous batch, None for the first batch. `currMetadata` is the earlier
+        result of this method for the same txid in this process, None if it was not called.
         """
 
     def isReady(self, txid: int) -> bool:
@@ -107,7 +107,7 @@ class Emitter(ABC):
 
 
 class TridentSpout(ABC):
-    """A spout that chooses the metadata of its batches itself, and declares in `kind` what it promises for a replay.
+    """A spout that chooses the metadata of its batches itself, and declares in `kind` its promise for a replay.
 
     Meaning: ``org.apache.storm.trident.spout.ITridentSpout``. The metadata of a batch is fixed before any of its tuples
     is emitted, and an attempt after a failure gets the same metadata.
@@ -126,7 +126,7 @@ class TridentSpout(ABC):
 
 
 class PartitionedSpout(MayWait, ABC):
-    """A transactional spout over partitions, each with its own position.
+    """A transactional spout over partitions, each with a position.
 
     Meaning: ``org.apache.storm.trident.spout.IPartitionedTridentSpout``. A partition keeps its position if a call
     returns no metadata for it, and while ``getPartitions`` does not list it.
@@ -167,7 +167,7 @@ class PartitionedSpout(MayWait, ABC):
 
 
 class OpaquePartitionedSpout(MayWait, ABC):
-    """An opaque spout over partitions: a replay begins where the previous batch ended, and may read more or fewer rows.
+    """An opaque spout over partitions: a replay begins at the end of the previous batch, perhaps with other rows.
 
     Meaning: ``org.apache.storm.trident.spout.IOpaquePartitionedTridentSpout``. Partitions may come, go and return. A
     partition keeps its position while it is not listed, and while it has no rows.

@@ -214,7 +214,7 @@ class _RateExecutor(SpoutExecutor):
 
 
 def _made(spout: RateSpout, start: int, share: tuple[int, int]) -> pa.Table:
-    """Return the rows whose numbers are in a share."""
+    """Return the rows with numbers in a share."""
     numbers = numpy.arange(*share, dtype=numpy.int64)
     whole, rest = numpy.divmod(numbers, spout.rowsPerSecond)
     times = start + whole * _SECOND + rest * _SECOND // spout.rowsPerSecond
@@ -244,7 +244,7 @@ def _zipf(keys: int, skew: float) -> NDArray[Any]:
 def _uniform(numbers: NDArray[Any], seed: int, purpose: int) -> NDArray[Any]:
     """Return for each row number a number in [0, 1) that depends only on the row number, the seed and the purpose.
 
-    This is SplitMix64, whose n-th number is a hash of n. A generator with a state would have to run up to the row.
+    This is SplitMix64: its n-th number is a hash of n. A generator with a state would have to run up to the row.
     """
     with numpy.errstate(over="ignore"):
         mixed = numbers.astype(numpy.uint64) + numpy.uint64((seed * 2 + purpose) * 0xD1B54A32D192ED03 % 2**64)

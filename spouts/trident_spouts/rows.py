@@ -119,7 +119,7 @@ def is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
 
 
 def is_table(rows: object) -> "TypeGuard[pa.Table | pa.RecordBatch | pandas.DataFrame]":
-    """Return whether the rows are a table of columns, whose iteration gives columns or their names instead of rows."""
+    """Return whether the rows are a table of columns: its iteration gives columns or their names instead of rows."""
     return isinstance(rows, pa.Table | pa.RecordBatch) or is_pandas(rows)
 
 

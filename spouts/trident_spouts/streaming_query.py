@@ -1,6 +1,6 @@
-"""A streaming query of Spark whose batches are handed over one at a time. Each is held until it is frozen.
+"""A streaming query of Spark that hands its batches over one at a time. Each is held until it is frozen.
 
-Spark calls the function of ``foreachBatch`` in a thread of its own, and commits the batch's offsets to the query's
+Spark calls the function of ``foreachBatch`` in a separate thread, and commits the batch's offsets to the query's
 checkpoint when the function returns. So the function waits here until the topology's log holds the batch.
 """
 
@@ -61,7 +61,7 @@ class HeldQuery:
         """Return a checksum of the record that Spark's checkpoint has of a batch; None if it has none.
 
         The record holds the batch's offsets in each source and the time at which Spark planned it, so that a batch that
-        is planned anew under the same number has another one. It lies wherever Spark's file systems reach.
+        is planned again under the same number has another one. It is wherever Spark's file systems reach.
         """
         session: Any = self._frame.sparkSession  # one of classic Spark: it has a JVM
         jvm, configuration = session._jvm, session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001

@@ -46,7 +46,7 @@ class StreamingSpout:
         The folder of the query's checkpoint. It belongs to this stream of this topology. If either is lost, or
         replaced by another one, the stream is refused.
     kind : "transactional", "opaque" or "nonTransactional"
-        What the source promises when Spark hands a batch over again: the same rows ("transactional": a query over
+        The promise of the source when Spark hands a batch over again: the same rows ("transactional": a query over
         Kafka, files or Delta without functions of random numbers or the present time), perhaps other rows of the same
         range ("opaque"), or nothing ("nonTransactional": sockets).
     trigger : mapping, optional

@@ -1,4 +1,4 @@
-"""TransactionSpout: a source that keeps its own position, returns a checkpoint for each batch, and can go back."""
+"""TransactionSpout: a source that keeps its position, returns a checkpoint for each batch, and can go back."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -10,7 +10,7 @@ from trident_spouts.waiting import MayWait
 
 
 class TransactionSpout(MayWait, ABC):
-    """A source that keeps its own position. A checkpoint of the position is frozen with the tuples of each batch.
+    """A source that keeps its position. A checkpoint of the position is frozen with the tuples of each batch.
 
     Meaning: JStorm's ``ITransactionSpoutExecutor``. The library calls all methods on one thread:
 

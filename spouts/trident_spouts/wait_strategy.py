@@ -14,7 +14,7 @@ LEAST_SECONDS = 0.001
 class WaitStrategy(ABC):
     """Decides how long a batch group waits before it asks its spouts again. Extend it for ``start(waitStrategy=)``.
 
-    All batch groups call the same object, each from its own thread, so it should keep no state.
+    All batch groups call the same object, each from a separate thread, so it should keep no state.
 
     Examples
     --------
@@ -26,8 +26,8 @@ class WaitStrategy(ABC):
 
     Notes
     -----
-    Meaning: Storm's ``ISpoutWaitStrategy``. In Storm it sleeps; here it returns the time, and the group goes on with
-    its commits meanwhile.
+    Meaning: Storm's ``ISpoutWaitStrategy``. In Storm it sleeps; here it returns the time, and the group continues its
+    commits meanwhile.
     """
 
     @abstractmethod

@@ -8,10 +8,10 @@ from trident_spouts.user_calls import call
 
 
 class MayWait:
-    """The base of all contracts for users' spouts: it has the method that tells an empty source from a slow one."""
+    """The base of all contracts for users' spouts: a method distinguishes an empty source from a slow one."""
 
     def waitsFor(self) -> str | None:
-        """Return what the rows wait for that the last call could not give yet; None if the source is empty.
+        """Return the reason why the last call could not give its rows yet; None if the source is empty.
 
         Called after a call that gave no rows. A run with ``availableNow`` or ``processAllAvailable`` ends only if the
         source is empty. If it has not answered yet, or a limit is reached, return that as a short text, such as "the
@@ -22,7 +22,7 @@ class MayWait:
 
 
 def waits_of(spout: Any) -> str | None:
-    """Return what a user's spout waits for. Raises SpoutContractError if its `waitsFor` returns no text."""
+    """Return the reason of a user's spout to wait. Raises SpoutContractError if its `waitsFor` returns no text."""
     if not callable(getattr(spout, "waitsFor", None)):  # a class that has the contract's methods, and not its base
         return None
     reason = call(spout, "waitsFor")

@@ -14,7 +14,7 @@ from trident.configuration.layers import configured
 @click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of the file. [env: TRIDENT_PROFILE]")
 @format_option
 def config(name: str, profile: str | None, form: str | None) -> None:
-    """Show the options of a start: what each is here, and whether a default, trident.toml or the environment says so.
+    """Show the options of a start, each with its value here and its source (a default, trident.toml, the environment).
 
     Arguments of start() in the program outrank all of these. Secrets are not shown.
     """

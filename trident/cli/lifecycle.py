@@ -1,4 +1,4 @@
-"""``trident submit``, and what is done with a topology then: ``list activate deactivate rebalance kill resume``."""
+"""``trident submit``, and the later commands for a topology: ``list activate deactivate rebalance kill resume``."""
 
 import os
 import socket
@@ -86,8 +86,8 @@ def submit(
 ) -> None:
     """Store the TOPOLOGY in MODULE with its code and all options, and start a driver for it in the background.
 
-    Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from what is stored alone, so
-    the program's own files may go. The checkpoint is in the home unless an option names another one.
+    Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from the stored files alone, so
+    the program's files may go. The checkpoint is in the home unless an option names another one.
     """
     options = pairs("--set", settings)
     log = log_at(log_url, log_prefix)
@@ -128,10 +128,10 @@ def submit(
 @click.option("--standby", is_flag=True, help="Wait until the driver that holds the log has stopped or is silent.")
 @log_option
 def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
-    """Run a stored topology in this process, from what is stored alone, until it is killed, or SIGTERM or Ctrl-C.
+    """Run a stored topology in this process, from the stored files alone, until it is killed, or SIGTERM or Ctrl-C.
 
-    It goes on where its last driver was. Supervisors call this: at a start of the machine, on another machine with
-    --standby. If the topology fails, the exit code is 1.
+    It continues from the last commit of its last driver. Supervisors call this: at a start of the machine, on another
+    machine with --standby. If the topology fails, the exit code is 1.
     """
     log_to_stderr(log_json)
     end_by_signals()
@@ -144,14 +144,14 @@ def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
 def list_(home: Path | None, form: str | None) -> None:
     """List the stored topologies: condition, driver, the last committed txid of each batch group, the last error.
 
-    DIED is a driver that ended without a word; `trident resume` goes on. DAMAGED is one with an unreadable file.
+    DIED is a driver that ended without a word; `trident resume` continues. DAMAGED is one with an unreadable file.
     """
     columns = ["topology", "condition", "driver", "committed", "error"]
     show([line_of(stored) for stored in _at(home).all()], columns, form)
 
 
 def line_of(stored: StoredTopology) -> dict[str, Any]:
-    """Return the line of a topology. What is damaged shows in its own line alone."""
+    """Return the line of a topology. A damaged topology shows in its line alone."""
     condition, report, driver, error = "STORED", None, None, None
     try:
         driver, report = stored.driver(), stored.report()
@@ -195,7 +195,7 @@ def activate(name: str, home: Path | None, timeout: float) -> None:
 def deactivate(name: str, home: Path | None, timeout: float) -> None:
     """Let a topology plan no new batch, until it is activated: also over restarts of its driver.
 
-    What is planned is committed, and states and functions go on to answer.
+    Planned batches are committed, and states and functions continue to answer.
     """
     _changed(_at(home), name, timeout, active=False)
 
@@ -222,10 +222,10 @@ def rebalance(name: str, partitions: tuple[str, ...], home: Path | None, timeout
 @click.option("--wait", default=30.0, show_default=True, help="Seconds to wait for batches that are planned.")
 @_home
 def kill(name: str, wait: float, home: Path | None) -> None:
-    """Stop a topology's driver and remove what is stored of it. States and log stay.
+    """Stop a topology's driver and remove its stored files. States and log stay.
 
-    It plans no new batch, and commits what it has planned, for --wait seconds at most. A later submit of this name
-    over the same checkpoint goes on there; `trident state drop` deletes a state.
+    It plans no new batch, and commits planned batches, for --wait seconds at most. A later submit of this name over the
+    same checkpoint continues there; `trident state drop` deletes a state.
     """
     place = _at(home)
     stored = place.find(name)

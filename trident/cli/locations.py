@@ -69,7 +69,7 @@ def read_locations(
 ) -> dict[str, Any]:
     """Return the options as keyword arguments of openState and dropState.
 
-    Raises UsageError if no option says where the states are.
+    Raises UsageError if no option names the place of the states.
     """
     if checkpoint is None and url is None and log_url is None:
         raise click.UsageError("give the location of the states: --checkpoint, --url or --log-url")

@@ -1,4 +1,4 @@
-"""``trident``: the command line for operators, who run, submit and serve topologies, and look after their states.
+"""``trident``: the command line for operators: to run, submit and serve topologies, and to look after their states.
 
 Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for one of its keys.
 """

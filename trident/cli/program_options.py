@@ -69,7 +69,7 @@ def spark_options(command: _F) -> _F:
 
 
 def client_options(command: _F) -> _F:
-    """Add the options that say who may ask a server."""
+    """Add the options for access to a server."""
     return _added(command, _CLIENTS)
 
 
@@ -107,9 +107,9 @@ def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def once(settings: Mapping[str, str], **own: Any) -> None:
-    """Raise UsageError if --set sets what an option of its own sets, too: one of the two would be dropped.
+    """Raise UsageError if --set sets the value of a dedicated option, too: one of the two would be dropped.
 
-    `own`: the value of each option of a start that has an option of its own; None if it did not come.
+    `own`: the value of each option of a start that has a dedicated option; None if it did not come.
     """
     for option, value in own.items():
         if option in settings and value is not None:

@@ -61,7 +61,7 @@ def run(
 
     If the topology fails, or another driver takes it over, the exit code is 1. MODULE is imported from the current
     folder or the installed packages. Options that are left out come from the environment and trident.toml. --host and
-    the options behind it are for --serve.
+    the options after it are for --serve.
     """
     if port is None and came("host", "token", "allowed_host", "insecure"):
         raise click.UsageError("--host, --token, --allowed-host and --insecure are for --serve: give that, too")
@@ -95,7 +95,7 @@ def run(
 def end_by_signals() -> None:
     """Let SIGTERM, Ctrl-C and a closed terminal end the program with code 0, after its topology stopped in good order.
 
-    A program that `nohup` started goes on without its terminal.
+    A program that `nohup` started continues without its terminal.
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:

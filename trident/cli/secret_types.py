@@ -1,4 +1,4 @@
-"""The types of options whose value may be a secret. Other users of the machine see a command line.
+"""The types of options with possibly secret values. Other users of the machine see a command line.
 
 Each option of each command that may take a secret has one of these types; `tests/cli/test_secrets.py` walks them all.
 """
@@ -46,7 +46,7 @@ class SecretUrl(_Text):
 
 
 class Setting(_Text):
-    """A setting ``name=value``, whose value may be a url."""
+    """A setting ``name=value``; the value may be a url."""
 
     name = "name=value"
 
@@ -59,7 +59,7 @@ class Setting(_Text):
 
 
 class StorageOptions(_Text):
-    """Options of an object store, ``name=value,name=value``, whose secrets are named by their places."""
+    """Options of an object store, ``name=value,name=value``, with secrets named by their places."""
 
     name = "name=value,..."
 

@@ -109,7 +109,7 @@ def keep(processes: Sequence[BaseProcess]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let this process end in good order when the one that started it is gone: nobody else would end it."""
+    """Let this process end in good order when the one that started it is gone: nothing else would end it."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -137,7 +137,7 @@ def export(
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> None:
-    """Delete a state, also from the log: the next start of its topology makes an empty state, and goes on from there.
+    """Delete a state, also from the log: the next start of its topology makes an empty state, and continues from there.
 
     Give the log by --checkpoint or --log-url; a state on a server also needs --url.
     """

@@ -18,7 +18,7 @@ from trident.files.store import Sink, StoredFile
 class DiskFiles:
     """A place of files that is a folder.
 
-    With `private`, only the user of this process may read what is written there.
+    With `private`, only the user of this process may read the files written there.
     """
 
     root: Path

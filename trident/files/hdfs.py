@@ -2,7 +2,7 @@
 
 A new file is created on the condition that there is none of its name. Each block is flushed to the disks of its
 DataNodes (hsync) before the next one begins, and the last one before the file is closed. A file that several writers
-may create is written under a name of its own, and gets its name by a rename that fails if the name is taken. Unlike on
+may create is written under a unique name, and gets its name by a rename that fails if the name is taken. Unlike on
 an object store, that rename copies nothing: it is one entry of the NameNode's journal, all or nothing.
 docs/decisions/0048-files-on-hdfs.md has the reasons.
 """
@@ -154,7 +154,7 @@ class HdfsFiles:
         return [name.rpartition("/")[2] for name, about in self._list(folder) if about.isdir]
 
     def _list(self, folder: str) -> list[tuple[str, Any]]:
-        """Return what lies directly in a folder, each with its name relative to this place; none without the folder."""
+        """Return the entries directly in a folder, each with its name relative to this place; none if it is missing."""
 
         def listed() -> list[Any]:
             return list(self._client.list_status(self._at(folder)))
@@ -229,7 +229,7 @@ class _Content:
         _within(self._what, self._file.hsync)
 
     def finish(self) -> None:
-        """Write what is left, flush it to the disks, and close the file: then readers see it, as a whole."""
+        """Write the rest, flush it to the disks, and close the file: then readers see it, as a whole."""
         if self._held:
             self._send()
         if self._sent % BLOCK:
@@ -242,9 +242,9 @@ class _Content:
 
 
 def _within(what: str, call: Callable[..., Any], *args: Any) -> Any:
-    """Return what a call of the client returns.
+    """Return the result of a call of the client.
 
-    The call runs in a thread, which is left alone if it takes longer than `PATIENCE`.
+    The call runs in a thread, which is abandoned if it takes longer than `PATIENCE`.
 
     Raises FileNotFoundError and FileExistsError as the client does; else FilesErrors, whose messages begin with `what`.
     """

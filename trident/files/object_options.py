@@ -76,9 +76,9 @@ class Storage:
     def read(self, error: Callable[[str], Exception]) -> tuple[Options, Options]:
         """Return the options of the store and the options of its HTTP client, sorted.
 
-        Values are read from where they are kept.
+        Values are read from their places.
 
-        Raises what `error` makes of a message if a variable or file is not there. No message shows a content.
+        Raises `error` with a message if a variable or file is not there. No message shows a content.
         """
 
         def unread(problem: str) -> Exception:

@@ -1,8 +1,8 @@
 """Files as objects of S3, or of a store with an interface like it: durable when the store has confirmed them.
 
-Up to `WHOLE` bytes an object is one request, on the condition that there is none of its name (``If-None-Match: *``).
-A larger one is sent in parts, and appears as a whole with the last request; it has no condition, and needs none, since
-no other writer uses its name. Where a store knows no such condition, `create` is refused and `writer` goes on without.
+Up to `WHOLE` bytes an object is one request, on the condition that there is none of its name (``If-None-Match: *``). A
+larger one is sent in parts, and appears as a whole with the last request; it has no condition, and needs none, since no
+other writer uses its name. If a store knows no such condition, `create` is refused and `writer` continues without.
 """
 
 import logging
@@ -68,7 +68,7 @@ class ObjectFiles:
             raise FilesUnavailableError(f"{self.path(name)} has {size} bytes, sent were {content.size}")
 
     def _put(self, name: str, content: Any) -> None:
-        """Write an object whose name no other writer uses."""
+        """Write an object with a name that no other writer uses."""
         try:
             there = self._create(name, content)
         except (failures().NotSupportedError, NotImplementedError):
@@ -83,7 +83,7 @@ class ObjectFiles:
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless it is there; see `FileStore.create`.
 
-        Raises FilesRefusedError for a store without conditional writes: it could not tell who came first.
+        Raises FilesRefusedError for a store without conditional writes: it could not tell which writer came first.
         """
         with self._asking(f"cannot write {self.path(name)}"):
             return self._create(name, content)
@@ -91,8 +91,8 @@ class ObjectFiles:
     def _create(self, name: str, content: Any) -> bool:
         """Write an object unless there is one, and return whether the object at this name has this content now.
 
-        The client does not send a conditional request again whose reply was lost, since it cannot know what the second
-        reply means. Here it is known: an object of this name with this content is what was asked for.
+        The client does not send a conditional request again after a lost reply, since it cannot know the meaning of the
+        second reply. Here it is known: an object of this name with this content is the wanted result.
         """
         store, key = self._store, self._key(name)
         for pause in (*pauses(), None):
@@ -192,7 +192,7 @@ class ObjectFiles:
 class _Content:
     """The content of a new object: held up to `WHOLE` bytes, then sent in parts.
 
-    `open_parts` returns what takes the parts. `asking` returns a context that translates the store's errors.
+    `open_parts` returns the writer of the parts. `asking` returns a context that translates the store's errors.
     """
 
     def __init__(self, open_parts: Callable[[], Any], asking: Callable[[], AbstractContextManager[None]]) -> None:

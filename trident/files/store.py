@@ -1,8 +1,8 @@
 """The protocol by which a run uses its files, on a disk, on an object store or on HDFS.
 
 No file is renamed once it has its name, and none is overwritten. A file counts once something names it (the log, a
-manifest); a file that nothing names is garbage, whatever it holds. So it does not matter what a writer leaves behind
-that dies half-way.
+manifest); a file that nothing names is garbage, whatever it holds. So the remains of a writer that dies half-way do not
+matter.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,8 +30,8 @@ class Sink(Protocol):
 class FileStore(Protocol):
     """A place of files. It is picklable, because it is sent to workers. Names are relative to it, with slashes.
 
-    All methods raise FilesError where an object store or HDFS does not do what it is asked, and OSError where a disk
-    does not.
+    All methods raise FilesError if an object store or HDFS does not carry out a request, and OSError if a disk does
+    not.
     """
 
     @property
@@ -60,7 +60,7 @@ class FileStore(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Write a whole file durably, unless a file of this name exists. Of several writers, the first wins.
 
-        Returns whether the file now has this content: also where an earlier try of the same write made it.
+        Returns whether the file now has this content: also if an earlier try of the same write made it.
         """
         ...
 
@@ -83,7 +83,7 @@ class FileStore(Protocol):
         ...
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders that lie directly in `folder`, relative to it."""
+        """Return the names of the folders directly in `folder`, relative to it."""
         ...
 
     # --- deleting -------------------------------------------------------------------------------------------------

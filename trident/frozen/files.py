@@ -30,7 +30,7 @@ PROBE, ANSWER = ".probe-", ".answer-"
 class FrozenFolders:
     """The folders for a run's large results, in the place of its files.
 
-    Each log has folders of its own: epochs and txids, which name the folders, mean nothing across logs.
+    Each log has separate folders: epochs and txids, which name the folders, mean nothing across logs.
     """
 
     files: FileStore
@@ -70,7 +70,7 @@ def write_frozen(
 ) -> FrozenFile | None:
     """Write batches to one new file in `folder`. The file and its name are durable.
 
-    Returns None, and writes nothing, where there are no rows.
+    Returns None, and writes nothing, if there are no rows.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:

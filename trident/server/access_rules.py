@@ -1,4 +1,4 @@
-"""The check of who may use a server: tokens, and the host names under which the server answers."""
+"""The check of access to a server: tokens, and the host names under which the server answers."""
 
 import hmac
 import ipaddress
@@ -87,7 +87,7 @@ class Grant:
 
     @property
     def isLimited(self) -> bool:
-        """True for a client that may not ask everything: it is told nothing of the server's inside."""
+        """True for a client that may not ask everything: it learns nothing of the server's inside."""
         return self.rights is not None
 
     def check(self, function: str | None, state: str | None) -> None:
@@ -99,8 +99,8 @@ class Grant:
 class AccessRules:
     """Checks each request: its token and its Host header. `limited` are tokens with limited rights.
 
-    A web page that a user visits may send requests to this machine under a name of its own (DNS rebinding): so a
-    server answers only under the names that it knows.
+    A web page that a user visits may send requests to this machine under another name (DNS rebinding): so a server
+    answers only under the names that it knows.
     """
 
     def __init__(
@@ -153,14 +153,14 @@ class AccessRules:
             raise RequestError(421, "HostNotAllowed", "the server does not answer under this Host; see allowedHosts")
 
     def grant_if_any(self, authorization: str | None) -> Grant:
-        """Return what a request may ask; nothing if it brings no token of this server."""
+        """Return the permissions of a request; nothing if it brings no token of this server."""
         try:
             return self.grant_of(authorization)
         except RequestError:
             return Grant.none()
 
     def grant_of(self, authorization: str | None) -> Grant:
-        """Return what a request may ask. Raises RequestError if it brings no token of this server."""
+        """Return the permissions of a request. Raises RequestError if it brings no token of this server."""
         if not self.needsToken:
             return self._all
         scheme, _, given = (authorization or "").partition(" ")

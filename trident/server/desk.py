@@ -136,6 +136,6 @@ class Desk:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
-    """Schedule a call in the event loop. Do nothing if the server has stopped, because then nobody waits any more."""
+    """Schedule a call in the event loop. Do nothing if the server has stopped, because no client waits then."""
     with suppress(RuntimeError):  # the loop was closed
         loop.call_soon_threadsafe(call, *args)

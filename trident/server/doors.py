@@ -1,4 +1,4 @@
-"""The doors of a server: its paths and methods, with what each asks of those who come."""
+"""The doors of a server: its paths and methods, each with its requirements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from trident.server.route_types import Handler
 class Door:
     """A path of the server, and the handler of its requests.
 
-    Every door has the same guards (`guards.py`), except for what it says here.
+    Every door has the same guards (`guards.py`), with the exceptions that it names here.
     """
 
     path: str

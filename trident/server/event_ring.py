@@ -1,4 +1,4 @@
-"""The newest progress events of a run, kept as JSON for readers that each read at their own pace."""
+"""The newest progress events of a run, kept as JSON for readers of different speeds."""
 
 import threading
 from collections import deque
@@ -19,8 +19,8 @@ class Numbered(NamedTuple):
 class EventRing:
     """Keeps the newest events and numbers them. Thread-safe.
 
-    A reader has no queue: it remembers the number of the last event that it has. So a slow reader costs nothing, and is
-    told how many events it missed.
+    A reader has no queue: it remembers the number of the last event that it has. So a slow reader costs nothing, and
+    gets the number of events it missed.
 
     >>> ring = EventRing("run", capacity=2)
     >>> for txid in (1, 2, 3):

@@ -1,8 +1,8 @@
 """The guards of a server, as one layer around all of its doors.
 
 Whatever is asked passes the same guards in the same order: host, rate, token, rights, requests in flight. Each request
-is told once, in the audit log and in the metrics. A path that the server lacks, a wrong method, a probe, a file of the
-page and a stream pass them too. A handler cannot leave one out.
+is recorded once, in the audit log and in the metrics. A path that the server lacks, a wrong method, a probe, a file of
+the page and a stream pass them too. A handler cannot leave one out.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Guards:
         self._ledger.tell_no_request(client, status)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request. This raises nothing: what goes wrong is an answer, or the end of the connection."""
+        """Answer a request. This raises nothing: an error becomes an answer, or the end of the connection."""
         if scope["type"] != "http":
             return
         found = find_door(self.doors, scope)
@@ -126,7 +126,7 @@ class Guards:
 
 
 class _Told:
-    """Hands an answer over to its client, piece by piece, and tells the request once."""
+    """Hands an answer over to its client, piece by piece, and records the request once."""
 
     def __init__(self, request: Request, door: Door | None, ledger: Ledger, unsent: Unsent, send: Any) -> None:
         self._request, self._ledger, self._unsent, self._send = request, ledger, unsent, send
@@ -144,7 +144,7 @@ class _Told:
             self._ledger.tell(client_of(self._request), scope["method"], shown, self._path, status, seconds)
 
     async def send(self, message: Any) -> None:
-        """Hand over a part of the answer. This returns when the client has taken what came before."""
+        """Hand over a part of the answer. This returns when the client has taken the earlier pieces."""
         if message["type"] == "http.response.start":
             self.tell(message["status"])
         body = message.get("body", b"")
@@ -156,7 +156,7 @@ class _Told:
         await self._send({**message, "body": body[last:]} if last else message)
 
     def end(self) -> None:
-        """Note that there is no more to send."""
+        """Note that there is nothing else to send."""
         self._unsent.note(self, 0, _nothing)
         self.tell(CLIENT_GONE)
 
@@ -175,7 +175,7 @@ def json_answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[
 
 
 def refusal(error: Exception, grant: Grant | None = None) -> Response:
-    """Return the answer to a request that failed. What the server has to put right is in its log, under a number."""
+    """Return the answer to a request that failed. Faults of the server are in its log, under a number."""
     status = status_of(error)
     number = log_failure("a request failed", error) if status == 500 else ""
     headers = error.headers if isinstance(error, RequestError) else None
@@ -183,7 +183,7 @@ def refusal(error: Exception, grant: Grant | None = None) -> Response:
 
 
 def log_failure(what: str, error: Exception) -> str:
-    """Log where an error was raised, and return the number under which the log has it.
+    """Log the place of an error, and return the number under which the log has it.
 
     The texts of errors stay out of the log: those of a user's function may hold arguments, keys and values.
     """

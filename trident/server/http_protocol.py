@@ -45,8 +45,9 @@ class Phase(Enum):
 class LimitedProtocol(HttpToolsProtocol):
     """The protocol of one connection.
 
-    `tell` is called for what was no request, with the client's address and the status. `waiting` holds the connections
-    of the server that wait for their clients to send something; the one that has waited longest comes first.
+    `tell` is called for input that is not a request, with the client's address and the status. `waiting` holds the
+    connections of the server that wait for their clients to send something; the one that has waited longest comes
+    first.
     """
 
     _phase = Phase.HEAD
@@ -96,10 +97,10 @@ class LimitedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _give_up(self) -> None:
-        """Tell the request under way that nobody receives its answer, and drop those that wait for it.
+        """Tell the request under way that its answer has no receiver, and drop the requests that wait for it.
 
-        The connection is about to close, and its transport raises an error for what is written from now on. Uvicorn
-        itself tells only the last request of a connection.
+        The connection is about to close, and its transport raises an error for later writes. Uvicorn itself reports
+        only the last request of a connection.
         """
         self.pipeline.clear()
         for cycle in (self._running, self.cycle):
@@ -206,5 +207,5 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def http_protocol(limits: Limits, tell: Tell) -> "type[LimitedProtocol]":
-    """Return what uvicorn's ``http=`` calls for each connection of one server."""
+    """Return the factory that uvicorn's ``http=`` calls for each connection of one server."""
     return cast("type[LimitedProtocol]", partial(LimitedProtocol, limits, tell, {}))

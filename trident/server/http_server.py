@@ -1,4 +1,4 @@
-"""The running server: a socket, and uvicorn in a thread of its own."""
+"""The running server: a socket, and uvicorn in a separate thread."""
 
 import contextlib
 import logging

@@ -16,9 +16,9 @@ _PLAIN = "/%!$&'()*+,;=:@-._~"
 
 
 class Ledger:
-    """Tells each request once, when its answer begins or when it ends without one.
+    """Records each request once, when its answer begins or when it ends without one.
 
-    Texts of clients come into it only through `plain`: a log is made of lines, and a terminal obeys what it is shown.
+    Texts of clients come into it only through `plain`: a log is made of lines, and a terminal obeys control characters.
     """
 
     def __init__(self, metrics: MetricsRegistry) -> None:
@@ -48,7 +48,7 @@ class Ledger:
 
 
 def plain(text: str | bytes) -> str:
-    r"""Return a client's text as it may stand in a line: printable ASCII without spaces, all else in percent signs.
+    r"""Return a client's text in a form that is safe in a line: printable ASCII, all else in percent signs.
 
     >>> plain("/state/a\nb \x1b[2J"), plain(b"/state/a%0Ab")
     ('/state/a%0Ab%20%1B%5B2J', '/state/a%0Ab')

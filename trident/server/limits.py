@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server accepts at most. A request beyond a limit gets an answer with an error type, at little cost.
+    """The limits of a server. A request beyond a limit gets an answer with an error type, at little cost.
 
     Parameters
     ----------

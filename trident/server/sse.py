@@ -1,4 +1,4 @@
-"""Server-Sent Events: their format, and an answer that goes on."""
+"""Server-Sent Events: their format, and an answer without an end."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ class EventStream(StreamingResponse):
     """A stream of events, which holds one of the server's places for readers until it ends.
 
     A reader that does not receive a piece in time has its connection cut (`Limits.answerSecs`). When it connects again,
-    it gets what it missed.
+    it gets the events that it missed.
     """
 
     def __init__(

@@ -46,8 +46,8 @@ _PAUSE_SECONDS = 0.5
 class StateFeed:
     """The readers of the changes of one server's states.
 
-    A reader has no queue, only a place. A slow reader falls behind and gets several batches as one change. A reader
-    that does not take a piece in time is disconnected; when it connects again, it continues at its place.
+    A reader has no queue, only a place. A slow reader gets several batches as one change. A reader that does not take a
+    piece in time is disconnected; when it connects again, it continues at its place.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class StateFeed:
         return txid > reader.place.txid
 
     async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
-        """Yield the parts of the next change. After the last part, move the reader's place behind the change."""
+        """Yield the parts of the next change. After the last part, move the reader's place past the change."""
         changes = reader.changes
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:

@@ -1,8 +1,8 @@
 """Reads of whole states: pages in a fixed order of the keys, and top lists.
 
-A page needs the order of all keys. So the first page reads the whole state once, for all who ask meanwhile, and what it
-read is kept for the pages after it. Few such reads run at the same time, because they share the interpreter with the
-driver, and each ends as soon as nobody waits for it.
+A page needs the order of all keys. So the first page reads the whole state once, for all clients that ask meanwhile,
+and its rows are kept for the pages after it. Few such reads run at the same time, because they share the interpreter
+with the driver, and each ends as soon as no client waits for it.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Listing(NamedTuple):
 
 
 class _Look:
-    """A read of a whole state for all who wait for it."""
+    """A read of a whole state for all clients that wait for it."""
 
     def __init__(self, task: "asyncio.Task[Listing]") -> None:
         self.task, self.waiting = task, 0
@@ -121,7 +121,7 @@ class Listings:
         return listing
 
     async def _wait_for(self, view: StateView) -> Listing:
-        """Return what the read under way gives, or else a new one. A read that nobody waits for ends."""
+        """Return the result of the read under way, or else of a new one. A read without a waiting client ends."""
         look = self._looks.get(view.name)
         if look is None:
             look = self._looks[view.name] = _Look(asyncio.ensure_future(self._list(view)))

@@ -29,12 +29,12 @@ class Visit:
             self._give_back = self.inFlight.demand(self.holder)
 
     def leave(self) -> None:
-        """Count the request as in flight no more: it has its answer, or waits for what has a count of its own."""
+        """Stop counting the request as in flight: it has its answer, or waits for something with a separate count."""
         if self._give_back is not None:
             self._give_back()
             self._give_back = None
 
 
 def visit_of(request: Request) -> Visit:
-    """Return what the guards know of a request."""
+    """Return the guards' knowledge of a request."""
     return cast("Visit", request.scope["trident.visit"])

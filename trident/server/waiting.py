@@ -72,7 +72,7 @@ class Waiting:
             del self._waiters[arrived]
 
     async def _look(self) -> None:
-        """While requests wait, look from time to time which of them have what they wait for."""
+        """While requests wait, look from time to time which of them can be answered."""
         try:
             while self._waiters:
                 try:
@@ -96,7 +96,7 @@ class Waiting:
 
     @staticmethod
     def _behind(least: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, int]:
-        """Return the groups that are behind. A group of another topology says nothing here."""
+        """Return the groups that lack batches. A group of another topology says nothing here."""
         return {group: txid for group, txid in least.items() if committed.get(group, txid) < txid}
 
 

@@ -41,7 +41,7 @@ class CallStatus(msgspec.Struct):
 
 
 class GroupStatus(msgspec.Struct):
-    """A batch group: its last committed txid and, if the driver is in this process, what the group does."""
+    """A batch group: its last committed txid and, if the driver is in this process, the group's activity."""
 
     name: str
     committed: int

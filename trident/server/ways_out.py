@@ -9,7 +9,7 @@ _MOST_CAUSES = 5
 
 
 class _Advice(NamedTuple):
-    """The meaning of an error, its consequences for batches and states, and what to do."""
+    """The meaning of an error, its consequences for batches and states, and the way out."""
 
     meaning: str
     kept: str
@@ -218,7 +218,7 @@ _ANY = _Advice(
 
 
 def fault_of(error: BaseException, lasting: bool = True) -> Fault:
-    """Return an error in the form in which the page shows it: advice for its type, its causes, and what to do.
+    """Return an error in the form in which the page shows it: advice for its type, its causes, and the way out.
 
     For a BatchFailedError, the advice is that for its cause. `lasting`: whether the run has a log that outlives it.
 

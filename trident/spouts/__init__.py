@@ -2,7 +2,7 @@
 
 Ready to use, from the strongest promise to the weakest: `FileSpout`, `KafkaSpout`, `RedisStreamSpout`, `RecordedSpout`,
 `RateSpout` and `FixedBatchSpout` (transactional), `PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout`
-(non-transactional). For a spout of your own, extend `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or
+(non-transactional). To write a spout, extend `PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or
 `BatchSpout`.
 """
 

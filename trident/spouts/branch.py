@@ -10,7 +10,7 @@ from trident_spouts.executor import SpoutKind
 
 @dataclass(frozen=True)
 class BranchSpout:
-    """The spout at which a branch's plan begins. It stands for the tuples that enter the branch."""
+    """The spout at which a branch's plan begins. It represents the tuples that enter the branch."""
 
     schema: StructType
 

@@ -38,7 +38,7 @@ class ReplaySpout:
     """A spout that emits the tuples of dead letters again, with the given fields.
 
     The tuples enter the stream `stream` directly before its step `step`. `Stream.replayable` leads to such a spout for
-    each step behind it that makes dead letters.
+    each step after it that makes dead letters.
     """
 
     def __init__(self, fields: StructType, stream: str, step: str) -> None:

@@ -1,6 +1,6 @@
 """The executor of a BatchSpout.
 
-The batches of the spout have numbers of their own, 1, 2, 3 and so on, and the number of the last batch is the stream's
+The batches of the spout have separate numbers, 1, 2, 3 and so on, and the number of the last batch is the stream's
 position. Txids would not do: the txids of a batch group count the batches of other streams, too, and a stream may move
 to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a batch. For a
 stream from that version the numbers continue after that txid.)

@@ -1,4 +1,4 @@
-"""The executor of a TransactionSpout, whose checkpoints are the positions of an opaque source with one partition."""
+"""The executor of a TransactionSpout: its checkpoints are the positions of an opaque source with one partition."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _ALL = "all"
 
 
 class TransactionSpoutExecutor(OpaqueExecutor):
-    """The executor of a TransactionSpout: an opaque source of one partition, whose position is the checkpoint."""
+    """The executor of a TransactionSpout: an opaque source of one partition, with the checkpoint as position."""
 
     def __init__(self, spout: TransactionSpout, schema: StructType) -> None:
         name = type(spout).__name__

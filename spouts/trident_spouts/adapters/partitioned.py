@@ -195,7 +195,7 @@ class PartitionedExecutor(_PartitionsExecutor):
 
 
 class OpaqueExecutor(_PartitionsExecutor):
-    """The executor of an OpaquePartitionedSpout: a replay reads again from the position where the batch begins.
+    """The executor of an OpaquePartitionedSpout: a replay reads again from the position at the beginning of the batch.
 
     The metadata of a batch holds the positions before the batch; the emission's ``after`` holds those after it.
     """

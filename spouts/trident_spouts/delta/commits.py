@@ -23,7 +23,7 @@ def commit_path(version: int) -> str:
 
 
 def versions_in(names: list[str]) -> list[int]:
-    """Return the versions whose commits are among the files of a log, sorted.
+    """Return the versions with commits among the files of a log, sorted.
 
     >>> versions_in(["00000000000000000002.json", "00000000000000000001.checkpoint.parquet", "_last_checkpoint"])
     [2]

@@ -126,7 +126,7 @@ class Planner:
     def next(self, previous: Metadata, budget: Budget = NO_LIMIT) -> Range | None:
         """Return the range that follows the batch `previous`; None if there is nothing new.
 
-        A range may be empty: it then records the position where the stream begins, or skips versions without new rows.
+        A range may be empty: it then records the first position of the stream, or skips versions without new rows.
         Raises DataLossError if unread data is lost, and SourceChangedError if rows were changed or deleted.
         """
         before = None if previous is None else Range.from_metadata(previous)
@@ -339,7 +339,7 @@ class Planner:
         return self._snapshot[1]
 
     def _own(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
-        """Return the files. Raises SourceUnreadableError if a file lies outside the table, as in a shallow clone."""
+        """Return the files. Raises SourceUnreadableError if a file is outside the table, as in a shallow clone."""
         for file in files:
             if "://" in file.path or file.path.startswith(("/", "file:")):
                 raise SourceUnreadableError(
@@ -354,7 +354,7 @@ class Planner:
         return None if commit is None else commit.check
 
     def _measure(self, start: TablePosition, end: TablePosition, look: Look) -> None:
-        """Record the latest version of the table. While the run is behind, the log is listed only now and then."""
+        """Record the latest version of the table. While the run lags, the log is listed only now and then."""
         first, last = self._measured or (start.version, look.version)
         behind = end.file > 0 or end.snapshot
         if behind and monotonic() - self._listed > _LISTING_SECS:
@@ -364,5 +364,5 @@ class Planner:
 
 
 def _last_of(position: TablePosition) -> int:
-    """Return the version whose commit was read last before a position; -1 if there was no such commit."""
+    """Return the version of the commit that was read last before a position; -1 if there was no such commit."""
     return position.version if position.snapshot or position.file else position.version - 1

@@ -44,17 +44,17 @@ class DeltaSpout:
         The fields to read, with the types that they have in the table; by default all fields that the table has when
         the topology is built. A field that was added to the table later is null in older rows.
     startingVersion : "snapshot", "earliest", "latest" or int
-        Where a new stream begins: with all present rows of the table, followed by those that are added ("snapshot");
-        with the rows added by version 0 ("earliest") or by a later version (its number); or with the rows that are
-        added from now on ("latest"). A stream that has a batch in the log continues after that batch.
+        The beginning of a new stream: with all present rows of the table, followed by those that are added
+        ("snapshot"); with the rows added by version 0 ("earliest") or by a later version (its number); or with the rows
+        that are added from now on ("latest"). A stream that has a batch in the log continues after that batch.
     onChange : "fail" or "skip"
-        What happens at a version that deletes or changes rows (DELETE, UPDATE, MERGE, an overwrite). "fail" stops the
+        The reaction to a version that deletes or changes rows (DELETE, UPDATE, MERGE, an overwrite). "fail" stops the
         stream with SourceChangedError. "skip" leaves out the version, including the rows that it adds, and logs a
         warning, as Delta's option ``skipChangeCommits`` does.
     maxFilesPerBatch : int
         The most data files in one batch.
     maxBytesPerBatch : int
-        The most bytes of data files in one batch; a larger file is a batch of its own.
+        The most bytes of data files in one batch; a larger file is a separate batch.
     storageOptions : mapping, optional
         Options of deltalake for the object store, such as ``AWS_REGION``. A value ``"env:NAME"`` or ``"file:path"`` is
         read there, on the driver and on the workers, so that no program has to hold a secret.

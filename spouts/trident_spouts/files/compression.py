@@ -32,7 +32,7 @@ class _NotClosed:
 class _Bz2Streams:
     """The content of all streams of a .bz2 file, of which pbzip2 and lbzip2 write one for each 900 kB.
 
-    Python's own reader takes everything behind the first stream that is no stream for padding, also a damaged stream.
+    Python's reader takes everything after the first stream that is not a stream for padding, also a damaged stream.
     Here only zeros are padding, as in .gz files.
     """
 

@@ -2,7 +2,7 @@
 
 It is the grammar of RFC 4180, with options named as in Spark.
 
-Two readers follow it. The exact one below reads row by row, and says what is wrong with a row. `Grammar.plain` decides
+Two readers follow it. The exact one below reads row by row, and names the fault of a row. `Grammar.plain` decides
 whether Arrow's reader, which is far faster and more lenient, would read the same.
 """
 

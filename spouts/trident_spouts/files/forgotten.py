@@ -174,7 +174,7 @@ class Forgotten:
     ) -> Look:
         """Look at files of which some were read so long ago that nothing is known of them one by one, and some changed.
 
-        If some are gone and no other one has changed since the last look, none came. Otherwise it cannot be told.
+        If some are gone and no other one has changed since the last look, none came. Otherwise it is unknown.
         """
         came = [file for file in unknown if self.complete or self._is_fresh(file)]
         if not came and len(past) > self.present.number:
@@ -189,7 +189,7 @@ class Forgotten:
     def _known(
         self, file: ListedFile, sums: Sums, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]
     ) -> Known | None:
-        """Return what is known of a file, by its name, or by its inode if it is as old as a forgotten file."""
+        """Return the record of a file, by its name, or by its inode if it is as old as a forgotten file."""
         known = self.known.get(sums.name)
         if known is None and file.inode in inodes and birth(file) <= self.born:
             return inodes[file.inode]
@@ -221,7 +221,7 @@ class Forgotten:
     def rebased(self, past: Iterable[ListedFile], old_name: Callable[[ListedFile], str | None]) -> "Forgotten":
         """Return the evidence for another root.
 
-        `old_name` returns the name that a file has under the old root; None if it lies elsewhere.
+        `old_name` returns the name that a file has under the old root; None if it is elsewhere.
         """
         old = {file.name: name for file in past if (name := old_name(file)) is not None}
         there = [file for file in past if file.name in old and (self.more or self.knows(old[file.name]))]
@@ -234,7 +234,7 @@ class Forgotten:
     # --- as metadata ----------------------------------------------------------------------------------------------
 
     def to_json(self, most: int) -> list[Any]:
-        """Return the evidence as JSON, with what is known of the `most` latest files."""
+        """Return the evidence as JSON, with the records of the `most` latest files."""
         kept = list(self.known.items())[-most:]
         sums = b"".join(name.to_bytes(_NAME) + known.proof.to_bytes(_PROOF) for name, known in kept)
         inodes = [known.inode for _, known in kept]

@@ -1,4 +1,4 @@
-"""Lines of a text file: where they begin and end, and the bytes of whole lines as Arrow strings."""
+"""Lines of a text file: their beginnings and ends, and the bytes of whole lines as Arrow strings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Literal

@@ -66,7 +66,7 @@ class Manifest:
         """Return how many of `names`, a result of `names`, were read: `read`, if these still have their checksum.
 
         Earlier versions of this library took two spellings of a name for two files. Raises SpoutContractError if other
-        names stand there.
+        names are there.
         """
         if len(names) >= read and self.checksum(names[:read]) == checksum:
             return read
@@ -121,7 +121,7 @@ class Manifest:
             ) from None
 
     def _name_of(self, path: str) -> str:
-        """Return the name in `place` of a file whose path, perhaps relative to the manifest, is `path`."""
+        """Return the name in `place` of a file with the path `path`, perhaps relative to the manifest."""
         root = self.place.address
         if "://" not in root:
             plain = "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

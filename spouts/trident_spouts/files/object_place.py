@@ -82,9 +82,9 @@ class ObjectPlace:
     # --- listing --------------------------------------------------------------------------------------------------
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the objects that exist now and whose names come after `after`, in the order of their names.
+        """Yield the objects that exist now, with names after `after`, in the order of their names.
 
-        The store lists a thousand objects per request, beginning where the first name that fits the pattern may be.
+        The store lists a thousand objects per request, from the first name that may fit the pattern.
         """
         start = literal_start(self.pattern)
         for file in self._objects(max(after, start[:-1])):

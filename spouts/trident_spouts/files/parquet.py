@@ -131,7 +131,7 @@ class FilesEmission(Emission):
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:
         """Return a way for workers to read the named fields; None if Arrow would read the files differently from Spark.
 
-        Raises SpoutContractError if only Spark could read what only Python can.
+        Raises SpoutContractError if the files need Spark's scan, and Spark cannot read them either.
         """
         read_footers = footers(self.paths)
         if any(map(only_spark_reads, read_footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
@@ -238,7 +238,7 @@ def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
     """Return whether a Parquet file has a column that Python reads, and Spark's scan does not.
 
     These are times in nanoseconds (INT64, not the INT96 that Spark writes), values of no type, as pandas writes a
-    column without any value, and columns whose names differ in case alone.
+    column without any value, and columns with names that differ in case alone.
     """
     columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
     names = [name.lower() for name in metadata.schema.to_arrow_schema().names]
@@ -250,7 +250,7 @@ def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
 
 
 def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
-    """Return the tuples of a Parquet file with the declared fields, equal to what Spark's own scan would return.
+    """Return the tuples of a Parquet file with the declared fields, equal to the rows of Spark's scan.
 
     Raises SourceUnreadableError if the file has old days or times in a calendar that only Spark knows.
     """

@@ -134,7 +134,7 @@ class GroupReader:
     """The fields to read, as declared."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples of the shares whose numbers are the rows of `batches`."""
+        """Yield the tuples of the shares that `batches` numbers."""
         settle()
         for number in numbers_of(batches):
             yield from read_in_order(self.shares[number], partial(read_groups, schema=self.schema), _worth)

@@ -23,9 +23,9 @@ class ListedFile(NamedTuple):
     `tag` is the entity tag (ETag) by which an object store identifies a content: other content has another tag. It is
     empty if the place has no tags. Objects have no inode and no device.
 
-    `changed` is the time of the last change (ctime, ns), which nobody can set: a file with the same inode and the same
-    time of change has the same content. It is 0 if it is not known, or if the change is so recent that another one may
-    get the same time.
+    `changed` is the time of the last change (ctime, ns), which no program can set: a file with the same inode and the
+    same time of change has the same content. It is 0 if it is not known, or if the change is so recent that another one
+    may get the same time.
     """
 
     mtime: int
@@ -84,7 +84,7 @@ class FilePlace(Protocol):
         ...
 
     def is_there(self) -> bool:
-        """Return whether the folder exists; True if the place has no folders. Raises OSError if it cannot be told."""
+        """Return whether the folder exists; True if the place has no folders. Raises OSError if it is unknown."""
         ...
 
     def deep(self) -> "FilePlace":

@@ -174,7 +174,7 @@ class Planner:
         """Return the byte at which the next line begins in a file that was read up to byte `end` and has grown since.
 
         The last line may have had no newline when it was read; then its newline may follow, and is skipped. Raises
-        SpoutContractError if that line itself goes on, because a part of the line was read as a whole line.
+        SpoutContractError if that line itself is continued, because a part of the line was read as a whole line.
         """
         file.seek(max(0, end - 1))
         last, more = file.read(1), file.read(2)

@@ -22,7 +22,7 @@ class Entry:
     """The record of one file: the byte up to which it was read, and its modification time (ns) then.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
-    0: not known) identify the file under another name. `check`, the checksum of the ends of what was read (of an
+    0: not known) identify the file under another name. `check`, the checksum of the ends of the read part (of an
     object: of its tag), and `digest`, the checksum of all of it, identify the content. `changed` is the time (ns) of
     the file's last change when its content was proved. Entries of earlier versions of this library lack some of these.
     """
@@ -38,13 +38,13 @@ class Entry:
 
     @property
     def known(self) -> Known:
-        """Return what is kept of the entry when it is forgotten."""
+        """Return the rest of the entry that stays when it is forgotten."""
         return Known(self.inode, self.end, (self.digest if self.inode or self.digest is not None else self.check) or 0)
 
     def fits(self, file: ListedFile) -> bool:
         """Return whether a file is the one of this entry, and was not changed since, as its status proves.
 
-        The size of a file that was not read to its end is not known; the file must then be longer than what was read.
+        The size of a file that was not read to its end is not known; the file must then be longer than the read part.
         An entry of an earlier version knows no time of change: the time of modification has to do once.
         """
         if file.tag and tag_checksum(file.tag) != self.check:
@@ -131,7 +131,7 @@ class ReadFiles:
         return replace(self, cutoff=max(cutoffs, default=None), entries=entries, forgotten=evidence, late=late)
 
     def below(self, root: str) -> "ReadFiles":
-        """Return the same record with names relative to another root, for files that stay where they are.
+        """Return the same record with names relative to another root, for files that stay in their places.
 
         >>> ReadFiles(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
         {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0, digest=None, changed=0)}

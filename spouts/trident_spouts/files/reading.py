@@ -65,7 +65,7 @@ class LineFormat(Protocol):
 class Stretch:
     """The lines of one file that begin at or after byte `first` and before byte `last`.
 
-    Lines begin at `start` and `end`, the bounds of the planned range. `first` and `last` may lie anywhere between these
+    Lines begin at `start` and `end`, the bounds of the planned range. `first` and `last` may be anywhere between these
     two, so that shares can be cut without reading the file.
     """
 
@@ -115,7 +115,7 @@ def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table
 def first_lines(stretch: Stretch, most: int) -> list[bytes]:
     """Return the whole lines among the first `most` bytes of a stretch; none if the file cannot be read or unpacked.
 
-    Whoever reads the stretch itself says what is wrong with the file.
+    The reader of the stretch itself names the fault of the file.
     """
     with (
         suppress(OSError, SpoutError),
@@ -209,7 +209,7 @@ class ShareReader:
     line_format: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples of the shares whose numbers are the rows of `batches`."""
+        """Yield the tuples of the shares that `batches` numbers."""
         settle()
         for number in numbers_of(batches):
             for table in read_stretches(self.shares[number], self.line_format):
@@ -227,7 +227,7 @@ class ShareCounter:
     line_format: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield, for each stretch of the shares whose numbers are in `batches`, a row with its number of tuples."""
+        """Yield, for each stretch of the shares that `batches` numbers, a row with its number of tuples."""
         for number in numbers_of(batches):
             for counted in read_in_order(self.shares[number], self._count, _worth):
                 yield pa.record_batch([pa.array([counted])], schema=COUNTED)

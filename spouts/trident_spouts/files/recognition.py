@@ -112,7 +112,7 @@ class Recognizer:
     def _compared(
         self, seen: ReadFiles, listing: list[ListedFile], look: Look
     ) -> tuple[ReadFiles, frozenset[str], list[ListedFile]]:
-        """Compare the suspects of a look with what was read of them.
+        """Compare the suspects of a look with their read parts.
 
         Return the record, in which those that are the same have an entry again, and the late and the doubtful files.
         Raises SpoutContractError if a file that was read has changed.
@@ -242,7 +242,7 @@ class Recognizer:
     def _proves_later(self, file: ListedFile, entry: Entry) -> bool:
         """Return whether a long file that grows need not be compared as a whole at this look.
 
-        Between two lines it is as long as what was read of it, and its time of change is too recent to be compared.
+        Between two lines it is as long as its read part, and its time of change is too recent to be compared.
         """
         proved = self._proved.get((file.inode, file.name), 0)
         grows = entry.end < file.size or (entry.end == file.size and not file.changed)
@@ -299,6 +299,6 @@ def open_file(place: FilePlace, file: ListedFile) -> OpenFile:
 
 
 def _old_name(file: ListedFile, root: str, seen: ReadFiles) -> str | None:
-    """Return the name that a file below `root` has below the root that was read; None if it lies elsewhere."""
+    """Return the name that a file below `root` has below the root that was read; None if it is elsewhere."""
     name = os.path.relpath(os.path.join(root, file.name), seen.root)
     return None if name.startswith(os.pardir + os.sep) else name

@@ -95,10 +95,11 @@ class FileSpout:
     Parameters
     ----------
     path : str or path
-        A file, a folder (without its subfolders) or a glob (``**`` goes into folders). Files and folders whose names
-        begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same path.
-        The log names files relative to the part of the path before the first wildcard, so that a folder can be moved
-        together with the checkpoint. Or the URL of an object, prefix or glob of an object store: ``s3://bucket/in/*``.
+        A file, a folder (without its subfolders) or a glob (``**`` goes into folders). Files and folders with names
+        that begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same
+        path. The log names files relative to the part of the path before the first wildcard, so that a folder can be
+        moved together with the checkpoint. Or the URL of an object, prefix or glob of an object store:
+        ``s3://bucket/in/*``.
     format : "text", "json", "csv" or "parquet"
         * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``.
         * json: one object a line; needs `schema`. A missing field is null, an undeclared one is ignored. Dates and
@@ -114,15 +115,15 @@ class FileSpout:
         The fields with their types. For text it can only rename the one string field.
     maxBytesPerBatch : int
         The most bytes of files in one batch. Longer files of lines are cut where lines begin. A longer Parquet file,
-        compressed file, or CSV file with `multiLine` is a batch of its own.
+        compressed file, or CSV file with `multiLine` is a separate batch.
     maxFilesPerBatch : int, optional
         The most files in one batch; default 1,000.
     encodingErrors : "strict" or "replace"
         With "strict", invalid UTF-8 raises MalformedInputError with file and byte; with "replace", it becomes U+FFFD.
     malformed : "fail" or "keep"
         With "fail", a line of JSON or CSV that cannot be read raises MalformedInputError with file and line. With
-        "keep", it becomes a tuple whose additional fields hold the line (``_corrupt string``) and why it cannot be read
-        (``_corrupt_reason string``), and whose other fields are null.
+        "keep", it becomes a tuple with the line (``_corrupt string``) and the reason (``_corrupt_reason string``) in
+        additional fields, and null in all others.
     completeAfterSecs : duration
         A file that was modified less than this time ago (seconds, ``"1 minute"``, a timedelta) counts as still being
         written: files of lines are read up to the last whole line, Parquet and compressed files are not read. With 0 a
@@ -135,8 +136,8 @@ class FileSpout:
         The number of files that were read, and are remembered one by one. Of those before them the stream keeps
         evidence by which it notices one more of them, and one that changes (see Notes).
     onForgotten : "fail" or "skip"
-        What happens to a file of which it cannot be told whether, or how far, it was read long ago. "fail" raises
-        SpoutContractError. With "skip" it counts as read, and a warning names it: what is new in it is lost.
+        The treatment of a file that may have been read, wholly or in part, long ago. "fail" raises SpoutContractError.
+        With "skip" it counts as read, and a warning names it: new data in it is lost.
     sep, quote, escape : str, optional
         For CSV, one character each: the separator of values, the quote that may enclose a value, and the character
         before a quote within quotes; without `escape` such a quote is doubled (RFC 4180). Spark writes ``escape="\\"``.

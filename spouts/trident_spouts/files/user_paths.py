@@ -22,7 +22,7 @@ _SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
 def absolute(path: str | PurePath) -> str:
     """Return an absolute path, or the URL unchanged.
 
-    Raises TopologyError for a URL that cannot be read, and for what is no path.
+    Raises TopologyError for a URL that cannot be read, and for a value that is not a path.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'

@@ -1,1 +1,1 @@
-"""Redis Streams as a source: what users write, plans of id ranges, the detection of lost entries, and the reading."""
+"""Redis Streams as a source: the API, plans of id ranges, the detection of lost entries, and the reading."""

@@ -41,7 +41,7 @@ class EntryFormat:
     """The fields of the tuples: the declared fields of entries, and the names of the fields for everything else.
 
     `id`, `stream` and `time` name fields for the entry's id, its stream, and the milliseconds of the id as a time;
-    `others` names a field for a map of what is not declared. None: the tuples have no such field.
+    `others` names a field for a map of undeclared fields. None: the tuples have no such field.
     """
 
     declared: StructType

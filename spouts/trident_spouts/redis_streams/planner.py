@@ -28,7 +28,7 @@ class Plan:
     """A batch under construction: its pages, the positions of all streams after it, and whether the batch is needed.
 
     A batch without entries is planned if it records a position that a restart could not find again: the beginning of a
-    stream, or the place where it continues after a loss.
+    stream, or the place after a loss.
     """
 
     positions: dict[str, Position]

@@ -99,7 +99,7 @@ def after_page(position: Position, look: Look | None) -> Position:
 
 
 def loss(position: Position, look: Look | None) -> str | None:
-    """Return in words what was lost between `position` and `look`, a look at that position; None if nothing was."""
+    """Return in words the loss between `position` and `look`, a look at that position; None if nothing was."""
     if not position.comparable:
         return None
     if look is None:

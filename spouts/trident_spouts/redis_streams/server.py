@@ -1,4 +1,4 @@
-"""Reading from the servers at an address: a single server, or a cluster, whose servers say where a stream is.
+"""Reading from the servers at an address: a single server, or a cluster of servers that know the place of a stream.
 
 Only reads are sent, so every request may be sent again, after a lost connection or to another server.
 """
@@ -80,7 +80,7 @@ class StreamServers:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def close(self) -> None:
-        """Close all connections, and forget where the streams are."""
+        """Close all connections, and forget the places of the streams."""
         opened, self._open, self._homes = self._open, {}, {}
         for connection in opened.values():
             with suppress(redis.RedisError, OSError):  # the connection is broken already

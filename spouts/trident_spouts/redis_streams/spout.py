@@ -67,15 +67,15 @@ class RedisStreamSpout:
         `binary` has the bytes unchanged. If an entry has a field twice, the last value counts. Without `schema`, a
         tuple is ``id string, stream string, fields map<string,string>``.
     kind : "transactional" or "opaque"
-        What happens after a failed attempt: a transactional batch reads the same entries again, and fails if they are
-        gone; an opaque batch is planned again from the present entries.
+        The plan after a failed attempt: a transactional batch reads the same entries again, and fails if they are gone;
+        an opaque batch is planned again from the present entries.
     startingIds : str, datetime, or mapping from stream to these
-        Where a new stream begins: "earliest"; "latest", only entries that are added from now on; an id, only entries
-        after it (as XREAD); a datetime with a zone, entries from this time on. The first batch, which may be empty,
-        records the place in the log.
+        The beginning of a new stream: "earliest"; "latest", only entries that are added from now on; an id, only
+        entries after it (as XREAD); a datetime with a zone, entries from this time on. The first batch, which may be
+        empty, records the place in the log.
     onDataLoss : "fail" or "warn"
-        What happens if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
-        on the server. "fail": DataLossError stops the stream. "warn": a warning is logged, and reading goes on.
+        The reaction if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
+        on the server. "fail": DataLossError stops the stream. "warn": a warning is logged, and reading continues.
     maxEntriesPerBatch, maxBytesPerBatch : int
         The most entries in a batch, and the bytes at which it ends.
     idField, streamField, timeField, othersField : str, optional

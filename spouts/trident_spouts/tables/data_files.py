@@ -1,7 +1,7 @@
-"""Reading of a table's data files: Parquet files whose sizes and numbers of rows the table's log contains.
+"""Reading of a table's data files: Parquet files with sizes and numbers of rows in the table's log.
 
 The log contains enough to cut the files into shares without reading their footers. A worker that reads a part of a file
-reads the row groups whose middle is in the part, as Spark's own scan does.
+reads the row groups with their middle in the part, as Spark's scan does.
 """
 
 import decimal
@@ -99,7 +99,7 @@ class ShareReader:
     """The fields to read, as declared."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples of the shares whose numbers are the rows of `batches`."""
+        """Yield the tuples of the shares that `batches` numbers."""
         settle()
         for number in numbers_of(batches):
             for part in self.shares[number]:
@@ -180,7 +180,7 @@ def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(metadata: pq.FileMetaData, part: Part) -> list[int]:
-    """Return the row groups whose middle (by size) is in the part. So each group is in exactly one part."""
+    """Return the row groups with their middle (by size) in the part. So each group is in exactly one part."""
     if part.parts == 1:
         return list(range(metadata.num_row_groups))
     sizes = [max(1, metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups)]

@@ -1,4 +1,4 @@
-"""The contract of outputs, as tests over what their readers see.
+"""The contract of outputs, as tests over their readers' view.
 
 The tests of an output inherit the tests of `OutputContract`. A user's function is an output, too::
 
@@ -87,8 +87,8 @@ class _Memory:
 class OutputPlace(Protocol):
     """The place of one output, which is empty when a test begins. The rows have one field, ``word string``.
 
-    A place that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``. One whose
-    readers may take all batches away has ``take_away()``, which does so.
+    A place that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``. If its
+    readers may take all batches away, it has ``take_away()``, which does so.
     """
 
     def open(self, run: RunIdentity) -> Take:
@@ -190,7 +190,7 @@ class OutputContract:
 
     @pytest.mark.parametrize("starts", [1, 2])
     def test_a_copy_of_the_log_is_refused(self, starts: int, place: OutputPlace, log: OutputLog, hand: Any) -> None:
-        """Both drivers have the uuid of the log. The one that comes second is told, whichever it is."""
+        """Both drivers have the uuid of the log. The one that comes second gets an error, whichever it is."""
         self._skip_unless(self.fenced, "cannot tell a copy of the log")
         hand(place.open(log.start()), "a")
         copy = log.copy()

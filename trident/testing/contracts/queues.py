@@ -49,9 +49,10 @@ class QueueContract:
     """The contract of a `RichSpout` with tracking over a queue, as tests.
 
     Inherit it as ``class TestMyQueue(QueueContract)`` and define the fixture `queue`, a new and empty `MessageQueue`
-    for each test. A queue hands out only so many messages without an acknowledgement. If it does not hear what became
-    of them, it gives no more, and a run waits for ever without an error. These tests lose acknowledgements, let other
-    streams of the batch group go on, and start again. In the end each message has counted once, and the queue is empty.
+    for each test. A queue hands out only so many messages without an acknowledgement. If it does not hear of their
+    outcome, it gives no more, and a run waits for ever without an error. These tests lose acknowledgements, let other
+    streams of the batch group continue, and start again. In the end each message has counted once, and the queue is
+    empty.
     """
 
     @pytest.fixture
@@ -100,7 +101,7 @@ class QueueContract:
     def test_a_message_whose_acknowledgement_raises_counts_once_whatever_passes_since(
         self, queue: MessageQueue, others: int, tmp_path: Path
     ) -> None:
-        """The first message is never acknowledged in its run, and all those behind it are."""
+        """The first message is never acknowledged in its run, and all those after it are."""
         output, sent = TestOutput(), [queue.send(3 * queue.prefetch)]
         self._run(queue, _one_by_one(_DeafToTheFirst(queue.spout()).spout), output, tmp_path, others)
         self._run(queue, _one_by_one(queue.spout()), output, tmp_path, others, empty=True)

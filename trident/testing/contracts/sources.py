@@ -1,4 +1,4 @@
-"""The contract of spouts whose source changes: rows that come, older copies, other sources, servers that are away."""
+"""The contract of spouts with a changing source: rows that come, older copies, other sources, servers that are away."""
 
 import time
 from collections import Counter
@@ -66,10 +66,10 @@ class ChangingSource:
 
 
 class SourceContract:
-    """The contract of a spout whose source changes between its calls, as tests.
+    """The contract of a spout with a source that changes between its calls, as tests.
 
     Inherit it as ``class TestMySource(SourceContract)`` and define the fixture `source`, a new `ChangingSource` for
-    each test. `SpoutContract` holds what a spout does over a source that stands still.
+    each test. `SpoutContract` tests a spout over an unchanging source.
 
     If the source was put back to an older copy, or if another one has its name, however far it has grown on, the spout
     has two choices: refuse it with a `DataLossError` (or a `SourceChangedError` or `SpoutContractError`) before a row
@@ -87,7 +87,7 @@ class SourceContract:
     def test_a_batch_planned_again_after_later_plans_begins_where_it_began(
         self, source: ChangingSource, failed: bool
     ) -> None:
-        """The first batch is planned, the next one too, rows come, and the first one is planned anew."""
+        """The first batch is planned, the next one too, rows come, and the first one is planned again."""
         history = History(source)
         history.add(5)
         with history.open() as executor:
@@ -102,7 +102,7 @@ class SourceContract:
         history.check()
 
     def test_a_position_is_planned_from_in_another_run(self, source: ChangingSource) -> None:
-        """Each run plans several batches ahead, keeps the first, and dies. The next one goes on behind it."""
+        """Each run plans several batches ahead, keeps the first, and dies. The next one continues after it."""
         history = History(source)
         history.add(6)
         for _ in range(MOST_BATCHES):
@@ -143,7 +143,7 @@ class SourceContract:
         self._refused(source, source.replace, grown, same_run)
 
     def test_a_copy_that_lacks_nothing_goes_on(self, source: ChangingSource) -> None:
-        """All that was read is in the copy: nobody has lost anything."""
+        """All that was read is in the copy: nothing is lost."""
         history = History(source)
         history.add(4)
         with history.open() as executor:
@@ -218,7 +218,7 @@ class History:
             self._rows += Counter(map(repr, rows_of(table_of(rows, self.schema, "the rows of `add`"))))
 
     def read_on(self, executor: SpoutExecutor, most: int = MOST_BATCHES) -> int:
-        """Read batches until the source has no more, `most` of them, and return how many."""
+        """Read batches until the source is empty, `most` of them, and return how many."""
         for number in range(most):
             step = batch(executor, len(self.steps) + 1, self.position)
             if step is None:
@@ -240,7 +240,7 @@ class History:
 
 
 class _Meddler(SpoutExecutor):
-    """An executor beside whose calls rows come: one before each call, as long as `CALLS_WITH_ROWS` lasts."""
+    """An executor with rows that come between its calls: one before each call, as long as `CALLS_WITH_ROWS` lasts."""
 
     def __init__(self, executor: SpoutExecutor, history: History) -> None:
         self._executor, self._history, self._left = executor, history, CALLS_WITH_ROWS
@@ -277,7 +277,7 @@ class _Meddler(SpoutExecutor):
 
 
 def _plans(executor: SpoutExecutor, most: int, steps: Sequence[Step] = ()) -> list[Metadata]:
-    """Plan up to `most` batches behind `steps`, one after the other if the spout plans ahead, and return the plans."""
+    """Plan up to `most` batches after `steps`, one after the other if the spout plans ahead, and return the plans."""
     position, plans = steps[-1].position if steps else None, list[Metadata]()
     for txid in range(len(steps) + 1, len(steps) + 1 + (most if executor.plans_ahead else 1)):
         position = planned(executor, txid, position, patient=not plans)

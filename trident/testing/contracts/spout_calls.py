@@ -66,7 +66,7 @@ def planned(
     budget: Budget = NO_LIMIT,
     patient: bool = True,
 ) -> Metadata:
-    """Return the metadata of the batch that follows the position `previous`; None if the source has no more.
+    """Return the metadata of the batch that follows the position `previous`; None if the source is empty.
 
     A spout that waits for its rows is asked again, for some seconds; with `patient` False the result is None then, too.
     """
@@ -80,14 +80,14 @@ def planned(
 
 
 def waits_for(executor: SpoutExecutor) -> str | None:
-    """Return what the last plan, which was None, waits for; None if the source is empty."""
+    """Return the reason of the last plan, which was None, to wait; None if the source is empty."""
     return executor.waits_for() if isinstance(executor, WaitingExecutor) else None
 
 
 def planned_ahead(executor: SpoutExecutor, txid: int, previous: Metadata, most: int) -> list[tuple[int, Metadata]]:
-    """Plan batches from `txid` and the position `previous` on, each behind the one before. Return plans with txids.
+    """Plan batches from `txid` and the position `previous` on, each after the one before. Return plans with txids.
 
-    They are at most `most`, and fewer if a source has no more, or waits for a commit. Without any the source is empty.
+    They are at most `most`, and fewer if a source is empty, or waits for a commit. Without any the source is empty.
     """
     plans: list[tuple[int, Metadata]] = []
     for at in range(txid, txid + most):
@@ -108,9 +108,9 @@ def batch(
     budget: Budget = NO_LIMIT,
     patient: bool = True,
 ) -> Step | None:
-    """Plan and emit the batch after the position `previous`, and return it; None if the source has no more.
+    """Plan and emit the batch after the position `previous`, and return it; None if the source is empty.
 
-    `failures`: how many attempts fail before the one that counts; with `replans` each attempt has a plan of its own.
+    `failures`: how many attempts fail before the one that counts; with `replans` each attempt has a separate plan.
     """
     plan = planned(executor, txid, previous, 0, epoch, budget, patient)
     if plan is None:
@@ -129,7 +129,7 @@ def batch(
 def walk(
     executor: SpoutExecutor, failures: int = 0, replans: bool = False, budgets: Iterable[Budget] = ()
 ) -> Iterator[Step]:
-    """Plan, emit and commit batch by batch until the source has no more, and yield each batch before its success.
+    """Plan, emit and commit batch by batch until the source is empty, and yield each batch before its success.
 
     The first batches get the `budgets`, one each.
     """

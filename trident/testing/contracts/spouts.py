@@ -51,14 +51,14 @@ class SpoutContract:
 
     Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that returns a
     new spout over the same rows at each call, as a restarted program makes one. The source must end after a few
-    batches, but not before the second. The kind of the spout decides what the tests require; for example, a
+    batches, but not before the second. The kind of the spout decides the requirements of the tests; for example, a
     non-transactional spout need not repeat any batch after a restart.
 
     Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it the
     tests cannot notice a row that the spout always leaves out or always emits twice. `workers` gives a SparkSession;
-    with it Spark's workers read every batch, too, and must read what the driver reads.
+    with it Spark's workers read every batch, too, and must read the same rows as the driver.
 
-    A source whose partitions come and go has two more: `partitions`, their names, and `show_partitions`, a function
+    A source with partitions that come and go has two more: `partitions`, their names, and `show_partitions`, a function
     that takes names and makes exactly these partitions available from then on.
     """
 
@@ -73,7 +73,7 @@ class SpoutContract:
 
     @pytest.fixture
     def workers(self) -> "SparkSession | None":
-        """Return a Spark session whose workers also read every batch; None if there is no Spark."""
+        """Return a Spark session with workers that also read every batch; None if there is no Spark."""
         return None
 
     @pytest.fixture
@@ -278,8 +278,8 @@ class SpoutContract:
     def test_every_row_comes_once_beside_another_stream(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         """Between two of its batches there are two of another stream in the group, and a restart.
 
-        A run tells a spout that plans ahead of all that was committed before it: with the last txid, which is another
-        stream's, and the metadata of the spout's own last batch.
+        A run informs a spout that plans ahead of all earlier commits: with the last txid, which is another stream's,
+        and the metadata of the spout's own last batch.
         """
         self._skip_without_promise(make_spout)
         steps: list[Step] = []
@@ -315,7 +315,7 @@ class SpoutContract:
         partitions: Sequence[str],
         show_partitions: ShowPartitions | None,
     ) -> None:
-        """A partition appears late, disappears while others go on, and comes back, also across restarts."""
+        """A partition appears late, disappears while others continue, and comes back, also across restarts."""
         if show_partitions is None:
             pytest.skip("the fixture 'show_partitions' gives nothing that takes partitions away")
         assert len(partitions) > 1, f"the fixture 'partitions' names {list(partitions)}; the test needs two at least"

@@ -40,7 +40,7 @@ class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, M
     """The contract of a store after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
 
     Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
-    to a state factory, whose states are empty when a test begins. Stores whose values expire also inherit
+    to a state factory of states that are empty when a test begins. Stores with expiring values also inherit
     `ExpiryContract`.
     """
 

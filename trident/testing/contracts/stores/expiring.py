@@ -48,7 +48,7 @@ def put(
 
 
 class ExpiryContract:
-    """Tests for stores whose values can expire.
+    """Tests for stores with expiring values.
 
     `storage` needs ``with_ttl(seconds)``, which returns a storage for that.
     """
@@ -133,7 +133,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, expiring: Setting) -> None:
-        """A later driver applies lost batches anew with the times in the log, however late: every read is the same."""
+        """A later driver applies lost batches again with the times in the log, however late: every read is the same."""
         store = expiring.started()
         put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
         put(expiring, store, 2, 1050.0, {2: 1})

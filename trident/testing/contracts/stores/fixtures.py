@@ -1,4 +1,4 @@
-"""What the tests of the store contract share: storages for states, leases, shapes and keys."""
+"""The shared parts of the store contract's tests: storages for states, leases, shapes and keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,10 +33,10 @@ KEYS = {
 
 
 class Storage(Protocol):
-    """The place where one kind of store keeps its states. It is empty when a test begins."""
+    """The place of the states of one kind of store. It is empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        """Open a store for a state, as a driver does at its start. A second call stands for a restart."""
+        """Open a store for a state, as a driver does at its start. A second call means a restart."""
         ...
 
     def secure(self, store: Store) -> None:
@@ -80,9 +80,9 @@ class FileHome:
 
 @dataclass
 class FactoryStorage:
-    """A storage for stores whose every commit is durable. `factory` returns the state factory for a kind of state.
+    """A storage for stores with durable commits. `factory` returns the state factory for a kind of state.
 
-    A store that takes snapshots needs a storage class of its own, whose `secure` takes a snapshot.
+    A store that takes snapshots needs a special storage class, with a `secure` that takes a snapshot.
     """
 
     factory: Callable[[StateKind], StateFactory]
@@ -128,7 +128,7 @@ class Setting:
         return replace(self, identity=replace(self.identity, name=name))
 
     def started(self, birth: int = 0, lease: Lease = FIRST) -> Store:
-        """Return a new store, whose state was created and acquired under `lease`."""
+        """Return a new store, with a state that was created and acquired under `lease`."""
         store = self.open()
         store.report()
         store.create(lease, birth)

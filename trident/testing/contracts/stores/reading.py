@@ -178,7 +178,7 @@ def read_while_committing(
 ) -> int:
     """Commit the batches after `after` while threads read without a pause. Return the last txid.
 
-    ``read(reader, committed)`` returns what is wrong, "" if nothing is; a read that raises one of `passing` does not
+    ``read(reader, committed)`` returns the fault, "" if there is none; a read that raises one of `passing` does not
     count. Ends when each reader has read more than 20 times, beside commits up to more than `least`.
     """
     committed, wrong, reads = [after], list[str](), [0] * readers
