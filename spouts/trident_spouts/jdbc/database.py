@@ -71,14 +71,14 @@ class Session:
                 raise client.errors.error_from_result(result)
         return [(result.ftable(at), result.ftablecol(at), result.fmod(at)) for at in range(result.nfields)]
 
-    def view_origins(self, definition: str) -> list[tuple[int, int, int]]:
-        """Return the same for the definition of a view; nothing if the user may not use what stands in it."""
-        self._connection.execute(b"savepoint view")
+    def permitted(self, work: Callable[[], T]) -> tuple[str | None, T | None]:
+        """Return what `work` reads; or, if the user may not, what the server answered."""
+        self._connection.execute(b"savepoint permitted")
         try:
-            return self.origins(definition)
-        except postgres_client().errors.InsufficientPrivilege:
-            self._connection.execute(b"rollback to savepoint view")
-            return []
+            return None, work()
+        except postgres_client().errors.InsufficientPrivilege as error:
+            self._connection.execute(b"rollback to savepoint permitted")
+            return said(error), None
 
     def csv(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query as CSV, in chunks of whole rows; see `copied`."""
@@ -142,7 +142,7 @@ class Database:
         hints = {
             "42P01": "create the table, or correct its name",
             "42703": "a column was dropped or renamed",
-            "42501": "the user needs the right to SELECT",
+            "42501": "GRANT it to the user (SELECT on a table, USAGE on a schema, EXECUTE on a function)",
         }
         hint = hints.get(error.sqlstate or "", "check user, password and database in the address")
         known = error.sqlstate in hints or error.sqlstate is None

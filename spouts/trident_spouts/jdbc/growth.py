@@ -143,6 +143,12 @@ class Growth:
                 yield f"{name} takes its values from {default}, and nothing tells that they grow"
 
     def _computed(self, name: str) -> Iterator[str]:
+        if self._origin.hidden is not None:
+            schema = self._origin.hidden.rpartition(" ")[2]
+            yield (
+                f"the user may not see what gives {name} its values (the server answered: {self._origin.hidden}). "
+                f"GRANT USAGE ON SCHEMA {schema} to the user shows it"
+            )
         if not self._origin.members or any(member.generated for member in self._origin.members):
             yield (
                 f"{name} is computed, by the query, a view or the table, and nothing tells that it grows. Order by a "

@@ -3,12 +3,11 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.origin import Origin
-from trident_spouts.jdbc.place import Place, last_checkpoint
+from trident_spouts.jdbc.place import Place, SequenceAt, last_checkpoint
 from trident_spouts.jdbc.proof import LastRows, Proof, Row
 from trident_spouts.jdbc.relation import quoted
 
@@ -39,6 +38,10 @@ class History:
 
     def only_deleted(self, proof: Proof | None, now: Place, to: str) -> bool:
         """Return whether rows at the end can only be gone because they were deleted: new ones come behind them."""
+        return self._grows(proof, now, to) and not (proof and self._began_anew(proof.place, now, to))
+
+    def _grows(self, proof: Proof | None, now: Place, to: str) -> bool:
+        """Return whether new rows come behind `to`, on a server that has not gone back."""
         if proof is None or now.table is None:
             return False
         before = proof.place
@@ -46,13 +49,37 @@ class History:
             return False
         if self._column.type.by_clock:
             return bool(self._origin.defaults)
-        numbers = [last for _, _, last in now.sequences if last is not None]
-        same = [sequence[:2] for sequence in before.sequences] == [sequence[:2] for sequence in now.sequences]
-        return same and bool(numbers) and all(Decimal(last) >= self._column.value(to) for last in numbers)
+        return bool(now.sequences) and all(self._gives_beyond(each, to) for each in now.sequences)
+
+    def _gives_beyond(self, sequence: SequenceAt, to: str | None) -> bool:
+        next_ = self._next(sequence)
+        return next_ is not None and to is not None and next_ > self._column.value(to)
+
+    def _next(self, sequence: SequenceAt) -> int | None:
+        increments = {each.oid: each.increment for each in self._origin.sequences}
+        return sequence.next(increments.get(sequence.oid, 1))
+
+    def _began_anew(self, before: Place, now: Place, to: str | None) -> bool:
+        """Return whether a sequence may have given numbers up to `to` once more.
+
+        RESTART makes a new file, and so does each other option of ALTER SEQUENCE. A sequence that has given no number
+        since, or was given other options, tells by its next number.
+        """
+        known = {each.oid: each for each in before.sequences}
+        for each in now.sequences:
+            then = known.get(each.oid)
+            if then is not None and then.file == each.file:
+                continue
+            altered = then is not None and then.options not in (None, each.options)
+            was, is_ = then and self._next(then), self._next(each)
+            behind = was is not None and is_ is not None and is_ < was
+            if not self._gives_beyond(each, to) or (each.called and (behind or not altered)):
+                return True
+        return False
 
     def another(self, before: Place, now: Place) -> Iterator[str]:
         """Yield why this is another table than before."""
-        if before.system != now.system:
+        if before.system != now.system and None not in (before.system, now.system):  # a right was granted or revoked
             yield f"is on another server (system identifier {before.system} before, {now.system} now)"
         if before.database != now.database:
             yield f"is in another database (number {before.database} before, {now.database} now)"
@@ -70,12 +97,14 @@ class History:
             if (moment := self._column.epoch(to)) is not None and now.clock <= moment < before.clock:
                 yield f"was read up to {name}={to}, and the clock of the server has gone back behind that"
             return
-        last = {number: value for number, _, value in before.sequences}
+        known = {each.oid: self._next(each) for each in before.sequences}
         names = {each.oid: each.name for each in self._origin.sequences}
-        for number, _, value in now.sequences:
-            if value is not None and value != last.get(number) and value <= self._column.value(to):
-                came = f" ({last[number]} before)" if last.get(number) is not None else ""
-                yield f"was read up to {name}={to}, and its sequence {names[number]} has come to {value}{came} only"
+        for each in now.sequences:
+            is_, was = self._next(each), known.get(each.oid)
+            if is_ is None or self._gives_beyond(each, to) or (each.oid in known and was in (None, is_)):
+                continue
+            came = "" if was is None else f" ({was} before)"
+            yield f"was read up to {name}={to}, and its sequence {names[each.oid]} gives {is_} next{came}"
 
     def _attached(self, session: Session, before: Place, now: Place, to: str | None) -> Iterator[str]:
         """Yield which tables became members, as partitions or by inheritance, with rows up to `to`."""
@@ -83,9 +112,11 @@ class History:
         if to is None or not joined or now.history == self._trusted or not self._origin.readable:
             return
         named = ", ".join(map(str, sorted(joined)))
-        column = self._column._replace(name=self._origin.column)
-        for (table,) in session.rows(f"select oid::regclass::text from pg_class where oid in ({named}) order by 1"):
-            if session.one(f"select exists(select from {table} where {column.between(None, to)})")[0]:
+        column, root = self._column._replace(name=self._origin.column), self._origin.members[0].name
+        numbered = f"select oid, oid::regclass::text from pg_class where oid in ({named}) order by 2"
+        for number, table in session.rows(numbered):  # the user may read the partitions only as a part of their table
+            rows = f"select from {root} where tableoid = {number} and {column.between(None, to)}"
+            if session.one(f"select exists({rows})")[0]:
                 yield (
                     f"was read up to {quoted(column.name)}={to}, and {table}, which became a part of it since, has "
                     f"rows with values up to there"
@@ -105,7 +136,7 @@ class History:
             return f"{back}: the server was restored from an older copy{crash}"
         files = dict(before.files)
         made_anew = any(files.get(number, file) != file for number, file in now.files)
-        restarted = [sequence[1] for sequence in before.sequences] != [sequence[1] for sequence in now.sequences]
+        restarted = self._began_anew(before, now, to)
         if not proof.rows or same or (not rows and self._deleted(session, proof, now, to)):
             pass
         elif restarted or ((made_anew or crashed) and not self._rewritten(proof, rows)):
@@ -116,11 +147,13 @@ class History:
                 f"were read, and {why}: it was emptied and filled again"
             )
         if before.life != now.life:
-            self._warn(proof)
+            self._warn(proof, "the server was restarted", "the server was restored from a copy")
+        elif not same and [each[:2] for each in before.sequences] != [each[:2] for each in now.sequences]:
+            self._warn(proof, "its sequence was altered", "the table was emptied and filled again")
         return None
 
     def _same(self, row: Row, proof: Proof, rows: list[Row]) -> bool:
-        if proof.fields == self._last_rows.fields:
+        if self._last_rows.comparable(proof):
             return row in rows
         return any(row[:2] == other[:2] for other in rows)
 
@@ -149,7 +182,7 @@ class History:
     def _impossible(self, row: Row, versions: dict[str, str], proof: Proof, now: Place) -> bool:
         """Return whether a row was there when another one was read in its place."""
         if row.version in versions:
-            fields = proof.fields == self._last_rows.fields
+            fields = self._last_rows.comparable_versions(proof)
             return fields and self._content(row) != versions[row.version] and len(versions) == 1
         numbers = self._transactions(row, now)
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
@@ -166,7 +199,7 @@ class History:
 
         A table that was truncated and filled again with values of its own choice has newer ones there.
         """
-        if to is None or not self.only_deleted(proof, now, to):
+        if to is None or not self._grows(proof, now, to):
             return False
         left = [self._transactions(row, now) for row in self._last_rows.up_to(session, now, to).rows]
         return all(numbers and max(numbers) < proof.finished for numbers in left)
@@ -180,11 +213,11 @@ class History:
         known = {(row.value, row.digest) for row in proof.rows}
         return {(row.value, row.digest) for row in rows} == known and len({row.version for row in rows}) == 1
 
-    def _warn(self, proof: Proof) -> None:
+    def _warn(self, proof: Proof, what: str, otherwise: str) -> None:
         if proof.rows and not self._warned:
             self._warned = True
             _log.warning(
-                "JdbcSpout: %s: the server was restarted, and the row at %s=%s is gone or was updated since. If the "
-                "server was restored from a copy, rows up to there that came since are left out",
-                self._column.source.name, self._column.name, proof.rows[0].value,
+                "JdbcSpout: %s: %s, and the row at %s=%s is gone or was updated since. If %s, rows up to there that "
+                "came since are left out",
+                self._column.source.name, what, self._column.name, proof.rows[0].value, otherwise,
             )  # fmt: skip

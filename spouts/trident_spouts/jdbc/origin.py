@@ -4,6 +4,8 @@ The server tells for each column of a query whether it is a column of a table as
 asked in the same way, so views over views lead to their table, and no SQL is parsed here.
 """
 
+from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from trident_spouts.jdbc.database import Session
@@ -11,8 +13,10 @@ from trident_spouts.jdbc.relation import Relation, Source, literal
 
 _MOST_VIEWS = 32
 
-# nextval('ids'::regclass), or nextval(('ids'::text)::regclass), which looks the name up at each call.
-_NEXTVAL = r"^nextval\(\(?''((?:[^'']|'''')*)''::(?:text\)::)?regclass\)$"
+# nextval('ids'::regclass), of which the catalogue holds the sequence, or nextval(('ids'::text)::regclass), which looks
+# the name up at each call.
+_NEXTVAL = r"^nextval\(''(?:[^'']|'''')*''::regclass\)$"
+_NEXTVAL_BY_NAME = r"^nextval\(\(''((?:[^'']|'''')*)''::text\)::regclass\)$"
 
 
 class Sequence(NamedTuple):
@@ -23,7 +27,6 @@ class Sequence(NamedTuple):
     cache: int
     increment: int
     cycles: bool
-    start: int
 
 
 class Member(NamedTuple):
@@ -52,6 +55,8 @@ class Origin(NamedTuple):
     """The decimal places of the seconds that a time in the column has, 6 unless its type rounds."""
     layout: str = ""
     """A digest of the table's columns and their types."""
+    hidden: str | None = None
+    """What the server answered if the user may not see where the values come from."""
 
     @property
     def table(self) -> int | None:
@@ -83,22 +88,41 @@ def origin_of(session: Session, relation: Relation, source: Source, column: str)
     """Return the origin of a column of the source."""
     at = [each.name for each in relation.columns].index(column)
     table, number, digits = session.origins(f"select * from {source.sql}")[at]
+    hidden = None
     for _ in range(_MOST_VIEWS):
         kind = session.rows(f"select relkind::text, pg_get_viewdef(oid) from pg_class where oid = {table}")
         if not kind or kind[0][0] != "v":
             break
-        table, number, _ = (*session.view_origins(kind[0][1]), *[(0, 0, 0)] * number)[number - 1]
+        hidden, below = session.permitted(partial(session.origins, kind[0][1]))
+        table, number, _ = below[number - 1] if below else (0, 0, 0)
     digits = 6 if digits < 0 else digits
     if not table:
-        return Origin((), column, (), False, digits)
+        return Origin((), column, (), False, digits, hidden=hidden)
     columns = f"from pg_attribute where attrelid = {table} and attnum > 0 and not attisdropped"
     layout = "md5(string_agg(format('%s %s %s', attnum, attname, atttypid), ',' order by attnum))"
     name, readable, layout = session.one(
         f"select attname, has_table_privilege({table}, 'select'), (select {layout} {columns}) {columns} "
         f"and attnum = {number}"
     )
-    members = tuple(Member(*row) for row in session.rows(_members(table, name)))
-    return Origin(members, name, _sequences(session, members), readable, digits, layout)
+    members = []
+    for *row, sequence, looked_up in session.rows(_members(table, name)):
+        if looked_up is not None:
+            by_name = f"select to_regclass({literal(looked_up)})::oid::bigint"
+            hidden, found = session.permitted(partial(session.rows, by_name))
+            sequence = found[0][0] if found else None
+        members.append(Member._make((*row, sequence)))
+    return Origin(tuple(members), name, _sequences(session, members), readable, digits, layout, hidden)
+
+
+def defaults_now(session: Session, origin: Origin) -> str | None:
+    """Return what changes if a default or an identity of the column is given, taken away, or replaced."""
+    if origin.table is None:
+        return None
+    numbers = "string_agg(concat_ws(' ', a.attrelid, a.attidentity, d.oid, d.xmin), ',' order by a.attrelid)"
+    joined = "pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum"
+    where = f"a.attname = {literal(origin.column)} and a.attrelid in ({members_sql(origin.table)})"
+    (found,) = session.one(f"select {numbers} from {joined} where {where}")
+    return None if found is None else str(found)
 
 
 def members_sql(table: int) -> str:
@@ -114,11 +138,15 @@ def _members(table: int, column: str) -> str:
         "(select s.objid from pg_depend s where s.classid = 'pg_class'::regclass and s.deptype = 'i' "
         "and s.refclassid = 'pg_class'::regclass and s.refobjid = c.oid and s.refobjsubid = a.attnum)"
     )
-    named = f"to_regclass(replace(substring(e.text from '{_NEXTVAL}'), '''''', ''''))"
+    taken_from = (
+        "(select s.refobjid from pg_depend s join pg_class q on q.oid = s.refobjid and q.relkind = 'S' "
+        "where s.classid = 'pg_attrdef'::regclass and s.objid = d.oid and s.refclassid = 'pg_class'::regclass)"
+    )
     return (
         f"select c.oid::bigint, c.oid::regclass::text, c.relkind::text, c.relpersistence = 'u', "
         f"case when a.attidentity <> '' then 'identity' else e.text end, a.attgenerated <> '', "
-        f"case when a.attidentity <> '' then {identity} else {named} end::oid::bigint "
+        f"case when a.attidentity <> '' then {identity} when e.text ~ '{_NEXTVAL}' then {taken_from} end::bigint, "
+        f"replace(substring(e.text from '{_NEXTVAL_BY_NAME}'), '''''', '''') "
         f"from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = {literal(column)} "
         f"left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum, "
         f"lateral (select pg_get_expr(d.adbin, d.adrelid) as text) e "
@@ -126,10 +154,10 @@ def _members(table: int, column: str) -> str:
     )
 
 
-def _sequences(session: Session, members: tuple[Member, ...]) -> tuple[Sequence, ...]:
+def _sequences(session: Session, members: Iterable[Member]) -> tuple[Sequence, ...]:
     numbers = ", ".join(sorted({str(member.sequence) for member in members if member.sequence is not None}))
     if not numbers:
         return ()
-    asked = "seqrelid::bigint, seqrelid::regclass::text, seqcache, seqincrement, seqcycle, seqstart"
+    asked = "seqrelid::bigint, seqrelid::regclass::text, seqcache, seqincrement, seqcycle"
     rows = session.rows(f"select {asked} from pg_sequence where seqrelid in ({numbers}) order by 1")
     return tuple(Sequence(*row) for row in rows)

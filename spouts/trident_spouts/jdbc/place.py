@@ -3,12 +3,10 @@
 from typing import Any, NamedTuple
 
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.origin import Origin, members_sql
+from trident_spouts.jdbc.origin import Origin, Sequence, members_sql
 
 _SERVER = """
-select (select case when has_function_privilege('pg_control_system()', 'execute')
-               then (select system_identifier::text from pg_control_system()) end),
-  (select oid::bigint from pg_database where datname = current_database()),
+select (select oid::bigint from pg_database where datname = current_database()),
   left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
   concat(pg_postmaster_start_time(), ' ', (select stats_reset from pg_stat_bgwriter)),
   (select md5(string_agg(md5(ev_action::text), ',' order by ev_class)) from pg_rewrite
@@ -23,6 +21,33 @@ _CHECKPOINT = """
 select extract(epoch from checkpoint_time)::float8, split_part(next_xid, ':', 1)::bigint * 4294967296
   + split_part(next_xid, ':', 2)::bigint from pg_control_checkpoint()
 """
+
+
+_SEQUENCE = """
+select oid::bigint, pg_relation_filenode(oid)::bigint,
+  concat_ws(' ', seqtypid, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle),
+  has_schema_privilege(relnamespace, 'usage') and has_sequence_privilege(oid, 'select'),
+  has_sequence_privilege(oid, 'usage')
+from pg_class join pg_sequence on seqrelid = oid where oid = {}
+"""
+
+
+class SequenceAt(NamedTuple):
+    """A sequence at one moment."""
+
+    oid: int
+    file: int | None
+    """The number of its file, which RESTART changes, and each other option that ALTER SEQUENCE sets."""
+    last: int | None
+    """Its last number, or the next one; None if the user may not see it."""
+    called: bool = True
+    """False if `last` is the next number, as after ``setval(..., false)``."""
+    options: str | None = None
+    """What ALTER SEQUENCE changes and RESTART does not; None in plans of earlier versions of this library."""
+
+    def next(self, increment: int) -> int | None:
+        """Return the number that it gives next; None if the user may not see it."""
+        return None if self.last is None else self.last + increment * self.called
 
 
 class Place(NamedTuple):
@@ -47,8 +72,7 @@ class Place(NamedTuple):
     """The table that the values of orderBy come from; None if they are computed."""
     files: tuple[tuple[int, int | None], ...]
     """Each member of the table with the number of its file, which TRUNCATE and VACUUM FULL change."""
-    sequences: tuple[tuple[int, int | None, int | None], ...]
-    """Each sequence with the number of its file, which RESTART changes, and its last number if the user may see it."""
+    sequences: tuple[SequenceAt, ...]
 
     @property
     def history(self) -> tuple[Any, ...]:
@@ -64,7 +88,7 @@ class Place(NamedTuple):
 def place_from(stored: list[Any]) -> Place:
     """Return a place that the log has kept."""
     *rest, files, sequences = stored
-    return Place._make((*rest, tuple(map(tuple, files)), tuple(map(tuple, sequences))))
+    return Place._make((*rest, tuple(map(tuple, files)), tuple(SequenceAt(*each) for each in sequences)))
 
 
 def place_of(session: Session, origin: Origin, query: str | None) -> Place:
@@ -75,16 +99,28 @@ def place_of(session: Session, origin: Origin, query: str | None) -> Place:
         files = session.rows(
             f"select oid::bigint, pg_relation_filenode(oid)::bigint from pg_class where oid in ({members}) order by oid"
         )
-    last = "coalesce(pg_sequence_last_value({0}), {1})"
-    sequences = [
-        session.one(
-            f"select {each.oid}::bigint, pg_relation_filenode({each.oid})::bigint, case when "
-            f"has_sequence_privilege({each.oid}, 'usage, select') then "
-            f"{last.format(each.oid, each.start - each.increment)} end"
-        )
-        for each in origin.sequences
-    ]
-    return Place._make((*session.one(_SERVER), query, origin.table, tuple(files), tuple(sequences)))
+    sequences = tuple(_sequence_at(session, each) for each in origin.sequences)
+    return Place._make((_system(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences))
+
+
+# The server checks the right to call a function even if the query then does not call it: so each has its own query.
+def _system(session: Session) -> str | None:
+    if not session.one("select has_function_privilege('pg_control_system()', 'execute')")[0]:
+        return None
+    return str(session.one("select system_identifier::text from pg_control_system()")[0])
+
+
+def _sequence_at(session: Session, sequence: Sequence) -> SequenceAt:
+    found = session.rows(_SEQUENCE.format(sequence.oid))
+    if not found:  # it was dropped since the catalogue was read
+        return SequenceAt(sequence.oid, None, None)
+    ((oid, file, options, readable, usable),) = found
+    last, called = None, True
+    if readable:
+        last, called = session.one(f"select last_value, is_called from {sequence.name}")
+    elif usable:  # none if it has given no number yet
+        (last,) = session.one(f"select pg_sequence_last_value({oid})")
+    return SequenceAt(oid, file, last, called, options)
 
 
 def last_checkpoint(session: Session) -> tuple[float, int] | None:

@@ -10,6 +10,7 @@ from trident_spouts.jdbc.growth import Growth
 from trident_spouts.jdbc.history import History
 from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay, under_way
 from trident_spouts.jdbc.losses import Losses
+from trident_spouts.jdbc.origin import defaults_now
 from trident_spouts.jdbc.pages import pages_behind, pages_sql
 from trident_spouts.jdbc.place import Place
 from trident_spouts.jdbc.plan import Plan, page_rows
@@ -40,7 +41,7 @@ class IncrementalPlanner:
         self._end: str | None = None
         """The greatest value that the first plan saw, behind which that batch begins."""
         self._checked: tuple[object, ...] | None = None
-        """The history of the last place."""
+        """The history of the last place, and what gave the column its values there."""
         self._first: str | None = None
         """The value after which this run began to read."""
         self._greatest: str | None = None
@@ -51,7 +52,7 @@ class IncrementalPlanner:
         self._column = description.column
         self._finality = Finality(description.column, self._source.lag)
         self._growth = Growth(description.column, description.origin, self._source.lag)
-        self._last_rows = LastRows(description.format, description.column, description.origin)
+        self._last_rows = LastRows(description)
         self._history = History(description.column, description.origin, self._last_rows)
 
     def next(self, previous: Plan | None, limit: int) -> Plan | None:
@@ -124,13 +125,13 @@ class IncrementalPlanner:
 
     def _place(self, session: Session) -> Place:
         """Return the place, after checking what the database says of the source, if the place is another one."""
-        place = self._opened.place(session)
-        if place.history != self._checked:
+        place, defaults = self._opened.place(session), defaults_now(session, self._opened.origin)
+        if (place.history, defaults) != self._checked:
             self._check_unchanged(session)
             if self._checked is None:
                 self._growth.warn(session)
             place = self._opened.place(session)
-            self._checked = place.history
+            self._checked = place.history, defaults_now(session, self._opened.origin)
         return place
 
     def _check_unchanged(self, session: Session) -> None:

@@ -8,12 +8,10 @@ emptied and filled again.
 import hashlib
 from typing import Any, NamedTuple
 
-from trident_spouts.jdbc.columns import RowFormat
 from trident_spouts.jdbc.database import Session
-from trident_spouts.jdbc.order import OrderColumn
-from trident_spouts.jdbc.origin import Origin
 from trident_spouts.jdbc.place import Place, place_from
 from trident_spouts.jdbc.relation import quoted
+from trident_spouts.jdbc.source import Opened
 
 LAST_ROWS = 16
 """The number of rows that a proof holds."""
@@ -35,37 +33,44 @@ class Proof(NamedTuple):
     place: Place
     finished: int
     """The number of a transaction: all before it had ended when the rows were read."""
-    fields: str
-    """A digest of what is read of each row."""
+    fields: tuple[str, ...] | str
+    """The columns in the digests of rows; earlier versions of this library kept a digest of what they read of each."""
     rows: tuple[Row, ...]
+    layout: str = ""
+    """A digest of the columns of the table behind a view or a query."""
 
     def logged(self) -> list[Any]:
         """Return the proof as JSON."""
-        return [self.place.logged(), self.finished, self.fields, [list(row) for row in self.rows]]
+        fields = self.fields if isinstance(self.fields, str) else list(self.fields)
+        return [self.place.logged(), self.finished, fields, [list(row) for row in self.rows], self.layout]
 
 
 def proof_from(stored: list[Any]) -> Proof:
     """Return a proof that the log has kept."""
-    place, finished, fields, rows = stored
-    return Proof(place_from(place), finished, fields, tuple(Row(*row) for row in rows))
+    place, finished, fields, rows, *layout = stored
+    fields = fields if isinstance(fields, str) else tuple(fields)
+    return Proof(place_from(place), finished, fields, tuple(Row(*row) for row in rows), *layout)
 
 
 class LastRows:
     """Reads the rows for a proof."""
 
-    def __init__(self, form: RowFormat, column: OrderColumn, origin: Origin) -> None:
-        self._column, self._fields = column, ", ".join(form.expressions)
+    def __init__(self, opened: Opened) -> None:
+        form, column, origin = opened.format, opened.column, opened.origin
+        self._column, self._names = column, tuple(form.schema.names)
+        self._there = {column.name for column in opened.relation.columns}
+        self._expressions = ", ".join(form.expressions)
         self.versioned = form.versioned
         """True if each row of the source itself has a version."""
-        self._version, self._behind, layout = "xmin::text", "''", ""
+        self._version, self._behind, self._layout = "xmin::text", "''", ""
         if not form.versioned:
             self._version = "''"
             if origin.members and origin.readable:
                 where = f"from {origin.members[0].name} o where o.{quoted(origin.column)} = source.{column.sql}"
                 self._version = f"(select string_agg(o.xmin::text, ' ' order by o.xmin::text) {where})"
                 self._behind = f"(select left(md5(string_agg(o::text, ' ' order by o::text)), 12) {where})"
-                layout = origin.layout
-        self.fields = hashlib.sha256((self._fields + layout).encode()).hexdigest()[:12]
+                self._layout = origin.layout
+        self._earlier = hashlib.sha256((self._expressions + self._layout).encode()).hexdigest()[:12]
 
     def up_to(self, session: Session, place: Place, to: str | None) -> Proof:
         """Return the proof for a position at `to`."""
@@ -73,16 +78,30 @@ class LastRows:
         rows: list[Row] = []
         if to is not None:
             last = f"{self._column.between(None, to)} order by source.{self._column.sql} desc limit {LAST_ROWS}"
-            rows = self._rows(session, last)
-        return Proof(place, finished, self.fields, tuple(rows))
+            rows = self._rows(session, last, self._names)
+        return Proof(place, finished, self._names, tuple(rows), self._layout)
+
+    def comparable(self, proof: Proof) -> bool:
+        """Return whether the columns of a proof's digests are all there, whatever the program reads now."""
+        if isinstance(proof.fields, str):
+            return proof.fields == self._earlier
+        return self._there.issuperset(proof.fields)
+
+    def comparable_versions(self, proof: Proof) -> bool:
+        """Return whether rows of one version can be compared: those of the table, also behind a view or a query."""
+        return self.comparable(proof) and (
+            self.versioned or isinstance(proof.fields, str) or proof.layout == self._layout
+        )
 
     def again(self, session: Session, proof: Proof) -> list[Row]:
         """Return the rows that have the values of a proof's rows now."""
         values = ", ".join(sorted({self._column.literal(row.value) for row in proof.rows}))
-        return self._rows(session, f"{self._column.sql} in ({values})") if values else []
+        fields = proof.fields if self.comparable(proof) else self._names
+        return self._rows(session, f"{self._column.sql} in ({values})", fields) if values else []
 
-    def _rows(self, session: Session, where: str) -> list[Row]:
-        digest = f"left(md5(row({self._fields})::text), 12)"
+    def _rows(self, session: Session, where: str, fields: tuple[str, ...] | str) -> list[Row]:
+        read = self._expressions if isinstance(fields, str) else ", ".join(map(quoted, fields))
+        digest = f"left(md5(row({read})::text), 12)"
         asked = f"{self._column.sql}::text, {self._version}, {digest}, {self._behind}"
         found = session.rows(f"select {asked} from {self._column.source.sql} where {where}")
         return [Row(value, version or "", row, behind or "") for value, version, row, behind in found]

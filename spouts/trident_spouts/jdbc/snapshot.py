@@ -22,7 +22,7 @@ class SnapshotPlanner:
     def __init__(self, database: Database, source: JdbcSource, description: Opened) -> None:
         self._database, self._source, self._opened = database, source, description
         self._column = description.column
-        self._last_rows = LastRows(description.format, description.column, description.origin)
+        self._last_rows = LastRows(description)
         self._history = History(description.column, description.origin, self._last_rows)
         self._losses = Losses(source.source.name, source.on_data_loss)
         self._pages: tuple[Page, ...] | None = None

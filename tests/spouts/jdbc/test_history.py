@@ -144,7 +144,7 @@ def test_a_sequence_that_falls_behind_what_was_read_is_told_at_once(postgres: Po
     assert read == ["far"]
     assert planned(executor, far) is None
     postgres.run(f"insert into {table} (word) values ('near')")
-    problem = f"was read up to id=1000, and its sequence {table}_id_seq has come to 6 .5 before. only"
+    problem = f"was read up to id=1000, and its sequence {table}_id_seq gives 7 next .6 before."
     with pytest.raises(DataLossError, match=problem):
         planned(executor, far)
     executor.close()
