@@ -1,9 +1,10 @@
 """Random histories of a table and of a spout that reads it, with an oracle: the rows that were committed."""
 
+import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -36,6 +37,8 @@ RELATIONS: dict[str, tuple[str, list[str]]] = {
     ]),
     "heirs": ("{0}", [SERIAL, "create table {0}_h () inherits ({0})"]),
     "unlogged": ("{0}", [SERIAL.replace("create table", "create unlogged table")]),
+    "statement": ("{0}", ["create table {0} (id timestamptz default statement_timestamp(), item text, n int)"]),
+    "memory": ("{0}", ["create table {0} (id bigint primary key, item text, n int)"]),
     "taken first": ("{0}", ["create sequence {0}_s", "create table {0} (id int primary key, item text, n int)"]),
 }  # fmt: skip
 
@@ -57,6 +60,8 @@ class History:
         self._rewritten = self._touched = False
         self._position: Any = None
         self._prepared: dict[str, set[str]] = {}
+        self._messages: list[tuple[Any, list[str]]] = []
+        self._numbers = itertools.count(1)
         self._open()
 
     def _open(self) -> None:
@@ -93,7 +98,9 @@ class History:
     def _documented(self, error: str) -> bool:
         """Return whether the guide says that this looks like a table that was filled again."""
         new_files = self._rewritten and "it has new files" in error  # and the last rows were all changed before
-        given = self.relation == "taken first" and "rows were deleted" in error  # no sequence tells what comes
+        given = (
+            self.relation in ("taken first", "memory") and "rows were deleted" in error
+        )  # no sequence tells what comes
         return self._touched and (new_files or given)
 
     def _choices(self) -> list[tuple[Callable[[], None], float]]:
@@ -101,6 +108,9 @@ class History:
             (self._insert, 8),
             (self._commit, 5),
             (self._roll_back, 1),
+            (self._commit_and_chain, 1.5),
+            (self._message, 2),
+            (self._set_sequence, 0.7),
             (self._savepoint, 1),
             (self._prepare, 1),
             (self._finish_prepared, 1),
@@ -126,9 +136,13 @@ class History:
     def _insert(self) -> None:
         session = self._any
         for _ in range(self._chance.randint(1, 3)):
-            session.insert(self._row_into(), self._item())
+            session.insert(self._row_into(session), self._item())
 
-    def _row_into(self) -> str:
+    def _row_into(self, session: "_Session | None" = None) -> str:
+        """Return the statement. Programs choose a number in memory, as soon as their transaction has begun."""
+        if self.relation == "memory":
+            number = next(self._numbers) if session is None else session.chosen(self._numbers)
+            return f"insert into {self._table} (id, item) values ({number}, %s)"
         if self.relation == "taken first":
             return f"insert into {self._table} (id, item) values (nextval('{self._table}_s'), %s)"
         table = self._table + ("_h" if self.relation == "heirs" and self._chance.random() < 0.5 else "")
@@ -145,7 +159,41 @@ class History:
         self._any.roll_back()
 
     def _savepoint(self) -> None:
-        self._any.savepoint(self._row_into(), self._item(), self._chance.random() < 0.5)
+        session = self._any
+        session.savepoint(self._row_into(session), self._item(), self._chance.random() < 0.5)
+
+    def _commit_and_chain(self) -> None:
+        self.items |= self._any.commit_and_chain()
+
+    def _message(self) -> None:
+        """Send several transactions in one message, or take the answer to such a message."""
+        if len(self._messages) == 2:
+            self._end_message()
+        if self.relation == "memory":  # its numbers would be chosen before it comes
+            return
+        items = [self._item() for _ in range(self._chance.randint(2, 4))]
+        sleep = f"select pg_sleep({self._chance.choice([0, 0.01, 0.05])})"
+        each = [f"begin; {sleep}; {self._row_into().replace('%s', repr(item))}; {sleep}; commit" for item in items]
+        connection = self._server.connect()
+        connection.pgconn.send_query("; ".join(each).encode())
+        self._messages.append((connection, items))
+
+    def _end_message(self) -> None:
+        connection, items = self._messages.pop(0)
+        while (result := connection.pgconn.get_result()) is not None:
+            assert not result.error_message, result.error_message
+        connection.close()
+        self.items |= set(items)
+
+    def _set_sequence(self) -> None:
+        """Repair a sequence, in the ways that lose nothing."""
+        name = f"{self._table}_s" if self.relation in ("nextval", "taken first") else f"{self._table}_id_seq"
+        next_ = f"(select last_value + is_called::int from {name})"
+        with self._server.connect() as connection:
+            if connection.execute("select to_regclass(%s)", (name,)).fetchone() == (None,):
+                return
+            sets = [f"setval('{name}', {next_} + 3)", f"setval('{name}', {next_}, false)"]
+            connection.execute(f"select {self._chance.choice(sets)}".encode())
 
     def _prepare(self) -> None:
         session = self._any
@@ -178,7 +226,7 @@ class History:
             connection.execute(statement.format(self._table).encode(), (chosen,))
 
     def _vacuum(self) -> None:
-        if any(session.items for session in self._sessions) or self._prepared or self.relation == "partitions":
+        if any(session.open for session in self._sessions) or self._prepared or self.relation == "partitions":
             return  # it would wait for them
         self._rewritten = True
         self._server.run(f"vacuum full {self._table}")
@@ -212,6 +260,8 @@ class History:
             return
         for session in self._sessions:
             session.items.clear()
+        while self._messages:
+            self._end_message()
         self._server.restart()
         self._sessions = [_Session(self._server) for _ in range(SESSIONS)]
 
@@ -226,6 +276,8 @@ class History:
         """Empty the table, or put the server back to a copy, and fill it again."""
         for session in self._sessions:
             session.roll_back()
+        while self._messages:
+            self._end_message()
         while self._prepared:
             self._finish_prepared()
         kinds = ["truncate", "restart identity", "drop"] + (["restore"] * 3 if self._copied else [])
@@ -245,7 +297,7 @@ class History:
             rows = connection.execute(f"select item from {self._table}".encode()).fetchall()
         self.items = {item for (item,) in rows}
         for _ in range(self._chance.choice([0, 1, 3, 6, 12, 25])):
-            self._sessions[0].insert(self._row_into(), self._item())
+            self._sessions[0].insert(self._row_into(self._sessions[0]), self._item())
             if self._chance.random() < 0.7:
                 self.items |= self._sessions[0].commit()
         if self._chance.random() < 0.5:
@@ -258,6 +310,8 @@ class History:
     def _end(self) -> None:
         for session in self._sessions:
             self.items |= session.commit()
+        while self._messages:
+            self._end_message()
         while self._prepared:
             self._finish_prepared()
         until = time.monotonic() + PATIENCE_SECS
@@ -271,8 +325,8 @@ class History:
         return self.items <= set(self.read) or time.monotonic() > until or not self._may_come()
 
     def _may_come(self) -> bool:
-        """Return whether a row that is missing may still become final: times are read when they are past."""
-        return self.relation in ("time", "clock", "rounded", "utc") and not (self._refilled and self._passed())
+        """Return whether a row that is missing may still become final: when its time is past, or a session is gone."""
+        return not (self._refilled and self._passed())
 
     def _passed(self) -> bool:
         self._slept = getattr(self, "_slept", 0) + 1
@@ -281,6 +335,8 @@ class History:
     def close(self) -> None:
         """Drop the table, and close what is open."""
         self._executor.close()
+        for connection, _ in self._messages:
+            connection.close()
         for session in self._sessions:
             session.close()
         with self._server.connect() as connection:
@@ -295,10 +351,23 @@ class _Session:
     def __init__(self, server: PostgresServer) -> None:
         self._connection = server.connect()
         self.items: set[str] = set()
+        self._numbers: list[int] = []
+
+    @property
+    def open(self) -> bool:
+        return self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
 
     def _begin(self) -> None:
-        if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        if not self.open:
             self._connection.execute("begin")
+            self._numbers.clear()
+
+    def chosen(self, numbers: Iterator[int]) -> int:
+        """Return a number that the program chose when the transaction had begun."""
+        self._begin()
+        if not self._numbers:
+            self._numbers = [next(numbers) for _ in range(3)]
+        return self._numbers.pop(0)
 
     def insert(self, statement: str, item: str) -> None:
         self._begin()
@@ -316,9 +385,13 @@ class _Session:
 
     def _end(self, statement: str) -> set[str]:
         items, self.items = self.items, set()
-        if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        self._numbers.clear()
+        if self.open:
             self._connection.execute(statement.encode())
         return items
+
+    def commit_and_chain(self) -> set[str]:
+        return self._end("commit and chain")
 
     def commit(self) -> set[str]:
         return self._end("commit")
