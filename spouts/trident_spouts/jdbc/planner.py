@@ -60,10 +60,11 @@ class IncrementalPlanner:
 
         Raises DataLossError if the table is not the one that was read, or ends before rows that were read.
         """
-        description, beginning = self._opened, self._beginning
+        description, beginning, end = self._opened, self._beginning, self._end
         plan = self._database.read(lambda session: self._next(session, previous, limit))
         if self._opened is not description:  # something else gives the values now: look again at what is final
-            self._beginning = beginning
+            self._finality = Finality(self._column, self._source.lag)
+            self._beginning, self._end = beginning, end
             plan = self._database.read(lambda session: self._next(session, previous, limit))
         return plan
 
