@@ -134,23 +134,28 @@ class History:
         if back is not None:  # a crash gives the numbers of transactions out again that wrote unlogged tables alone
             crash = ", or a crash emptied the table, because it is unlogged" if crashed else ""
             return f"{back}: the server was restored from an older copy{crash}"
-        files = dict(before.files)
-        made_anew = any(files.get(number, file) != file for number, file in now.files)
-        restarted = self._began_anew(before, now, to)
-        if not proof.rows or same or (not rows and self._deleted(session, proof, now, to)):
-            pass
-        elif restarted or ((made_anew or crashed) and not self._rewritten(proof, rows)):
-            why = "its sequence began anew" if restarted else "it has new files"
-            why = why if restarted or made_anew else "a crash of the server empties it, because it is unlogged"
-            return (
-                f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as they "
-                f"were read, and {why}: it was emptied and filled again"
-            )
+        if proof.rows and not same and (rows or not self._deleted(session, proof, now, to)):
+            why = self._filled_again(proof, now, rows, to, crashed)
+            if why is not None:
+                return (
+                    f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as "
+                    f"they were read, and {why}: it was emptied and filled again"
+                )
         if before.life != now.life:
             self._warn(proof, "the server was restarted", "the server was restored from a copy")
         elif not same and [each[:2] for each in before.sequences] != [each[:2] for each in now.sequences]:
             self._warn(proof, "its sequence was altered", "the table was emptied and filled again")
         return None
+
+    def _filled_again(self, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool) -> str | None:
+        """Return what tells that a table with none of its last rows as they were is filled again; None if nothing."""
+        if self._began_anew(proof.place, now, to):
+            return "its sequence began anew"
+        files = dict(proof.place.files)
+        made_anew = any(files.get(number, file) != file for number, file in now.files)
+        if not (made_anew or crashed) or self._rewritten(proof, rows):
+            return None
+        return "it has new files" if made_anew else "a crash of the server empties it, because it is unlogged"
 
     def _same(self, row: Row, proof: Proof, rows: list[Row]) -> bool:
         if self._last_rows.comparable(proof):

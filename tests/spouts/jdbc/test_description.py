@@ -146,9 +146,7 @@ def test_a_user_without_the_right_to_read_is_told(postgres: PostgresServer, tabl
     postgres.run(f"create table {table} (id int)", f"create role {table} login password 'x'")
     url = f"postgresql://{table}:x@{postgres.place}"
     executor = JdbcSpout(url, table, "id int", orderBy="id").open()
-    with pytest.raises(
-        SourceUnreadableError, match=f"permission denied for table {table}; GRANT it to the user"
-    ):
+    with pytest.raises(SourceUnreadableError, match=f"permission denied for table {table}; GRANT it to the user"):
         planned(executor)
     postgres.run(f"grant select on {table} to {table}", f"insert into {table} values (1)")
     assert planned(executor)["pages"][0][:2] == ["1", 1], "no other right is needed"
