@@ -27,7 +27,7 @@ _log = logging.getLogger("trident.spouts")
 _PREPARED = "-1/"
 """The prefix for the number of a prepared transaction (two-phase commit), which had another number before."""
 
-_SETTLE_SECS = 0.5
+_SETTLE_SECS = 2.0
 _SETTLE_PAUSE = 0.005
 _MOST_WAITING = 16
 _WARN_SECS = 60
