@@ -143,7 +143,7 @@ class History:
                 )
         if before.life != now.life:
             self._warn(proof, "the server was restarted", "the server was restored from a copy")
-        elif not same and [each[:2] for each in before.sequences] != [each[:2] for each in now.sequences]:
+        elif not same and before.sequence_files != now.sequence_files:
             self._warn(proof, "its sequence was altered", "the table was emptied and filled again")
         return None
 

@@ -78,7 +78,12 @@ class Place(NamedTuple):
     def history(self) -> tuple[Any, ...]:
         """The part that stays the same as long as the server runs and nobody makes new files of the table."""
         kept = self.system, self.database, self.timeline, self.life, self.views, self.query, self.table
-        return (*kept, self.files, tuple(sequence[:2] for sequence in self.sequences))
+        return (*kept, self.files, self.sequence_files)
+
+    @property
+    def sequence_files(self) -> tuple[Any, ...]:
+        """Each sequence with the number of its file."""
+        return tuple(sequence[:2] for sequence in self.sequences)
 
     def logged(self) -> list[Any]:
         """Return the place as JSON."""
